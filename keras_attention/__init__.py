@@ -1,0 +1,1 @@
+"""Attention for recurrent Keras models."""

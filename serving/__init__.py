@@ -1,0 +1,1 @@
+"""From a run directory to TensorFlow Serving and back, over gRPC."""

@@ -1,0 +1,1 @@
+"""Sequence-to-sequence training on top of keras_attention."""
