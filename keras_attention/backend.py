@@ -1,0 +1,175 @@
+"""The one file that knows backends: loops over time steps.
+
+`keras.ops.scan` on TensorFlow copies the carry through TensorArrays and wants every output to look
+like the carry, so each backend gets the loop that it does well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+Tensor = Any
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    inputs: Any,
+    output_dtypes: Any,
+) -> tuple[Any, Any]:
+    """Call `step` for each time step in turn.
+
+    Args:
+        step: `(inputs at t, state) -> (outputs at t, state)`. Shapes and dtypes of the state stay.
+        state: structure of tensors.
+        inputs: structure of tensors with time as the first axis; every leaf is `(T, ...)`.
+        output_dtypes: structure of dtype names, alike to the outputs of `step`.
+
+    Returns:
+        The outputs of all steps, stacked to `(T, ...)`, and the last state.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return _scan_tensorflow(step, state, inputs, output_dtypes)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        last, outputs = jax.lax.scan(lambda s, x: step(x, s)[::-1], state, inputs)
+        return outputs, last
+    outputs = []
+    for t in range(tree.flatten(inputs)[0].shape[0]):
+        output, state = step(tree.map_structure(lambda x, t=t: x[t], inputs), state)
+        outputs.append(output)
+    return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state
+
+
+def unfold(
+    step: Callable[[Tensor, Any], tuple[Any, Any]],
+    state: Any,
+    done: Callable[[Any], Tensor],
+    max_length: int | Tensor,
+    output_dtypes: Any,
+) -> tuple[Any, Any, Tensor]:
+    """Call `step` until the state is done or `max_length` steps are taken.
+
+    Args:
+        step: `(t, state) -> (outputs at t, state)`. Dtypes and ranks of the state stay.
+        state: structure of tensors.
+        done: `state -> ()` boolean tensor.
+        max_length: greatest number of steps; a Python integer on JAX.
+        output_dtypes: structure of dtype names, alike to the outputs of `step`.
+
+    Returns:
+        The outputs stacked to `(T, ...)`, the last state, and the number of steps taken. `T` is the
+        number of steps taken, on JAX `max_length` with zeros after the last step taken.
+    """
+    if keras.backend.backend() == "tensorflow":
+        return _unfold_tensorflow(step, state, done, max_length, output_dtypes)
+    if keras.backend.backend() == "jax":
+        return _unfold_jax(step, state, done, max_length)
+    outputs, t = [], 0
+    while t < int(max_length) and not (t and bool(done(state))):
+        output, state = step(ops.convert_to_tensor(t, "int32"), state)
+        outputs.append(output)
+        t += 1
+    return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
+
+
+def _scan_tensorflow(step, state, inputs, output_dtypes):
+    import tensorflow as tf
+
+    first = tree.flatten(inputs)[0]
+    length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
+
+    def array(dtype: str, shape: Any = None) -> tf.TensorArray:
+        return tf.TensorArray(dtype, length, element_shape=shape)
+
+    # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
+    flat_inputs = [array(x.dtype, x.shape[1:]).unstack(x) for x in tree.flatten(inputs)]
+    flat_outputs = [array(dtype) for dtype in tree.flatten(output_dtypes)]
+    flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
+
+    def body(t, flat_state, flat_outputs):
+        now = tree.pack_sequence_as(inputs, [x.read(t) for x in flat_inputs])
+        output, new = step(now, tree.pack_sequence_as(state, flat_state))
+        new = tree.flatten(new)
+        for x, old in zip(new, flat_state, strict=True):
+            x.set_shape(old.shape)
+        written = [a.write(t, x) for a, x in zip(flat_outputs, tree.flatten(output), strict=True)]
+        return t + 1, new, written
+
+    _, last, outputs = tf.while_loop(
+        lambda t, *_: t < length,
+        body,
+        (tf.constant(0), flat_state, flat_outputs),
+        maximum_iterations=length,
+    )
+    stacked = [a.stack() for a in outputs]
+    return tree.pack_sequence_as(output_dtypes, stacked), tree.pack_sequence_as(state, last)
+
+
+def _unfold_tensorflow(step, state, done, max_length, output_dtypes):
+    import tensorflow as tf
+
+    flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
+    # Beams and batches may change size between steps; ranks may not.
+    invariants = [tf.TensorShape([None] * x.shape.rank) for x in flat_state]
+    flat_outputs = [
+        tf.TensorArray(dtype, max_length, infer_shape=False)
+        for dtype in tree.flatten(output_dtypes)
+    ]
+
+    shapes = []  # of the outputs, known once the body is traced
+
+    def pack(flat):
+        return tree.pack_sequence_as(state, flat)
+
+    def body(t, flat_state, flat_outputs):
+        for x, old in zip(flat_state, tree.flatten(state), strict=True):
+            x.set_shape(old.shape)
+        output, new = step(t, pack(flat_state))
+        output = tree.flatten(output)
+        shapes[:] = [x.shape for x in output]
+        written = [a.write(t, x) for a, x in zip(flat_outputs, output, strict=True)]
+        return t + 1, tree.flatten(new), written
+
+    steps, last, outputs = tf.while_loop(
+        lambda t, flat_state, _: tf.logical_or(t == 0, tf.logical_not(done(pack(flat_state)))),
+        body,
+        (tf.constant(0), flat_state, flat_outputs),
+        shape_invariants=(
+            tf.TensorShape([]),
+            invariants,
+            [tf.TensorShape(None) for _ in flat_outputs],
+        ),
+        maximum_iterations=max_length,
+    )
+    stacked = [a.gather(tf.range(steps)) for a in outputs]
+    for x, shape in zip(stacked, shapes, strict=True):
+        x.set_shape([None, *shape])
+    for x, old in zip(last, flat_state, strict=True):
+        x.set_shape(old.shape)
+    return tree.pack_sequence_as(output_dtypes, stacked), pack(last), steps
+
+
+def _unfold_jax(step, state, done, max_length):
+    import jax
+    from jax import numpy as jnp
+
+    shapes = jax.eval_shape(step, jnp.int32(0), state)[0]
+    outputs = jax.tree.map(lambda x: jnp.zeros((max_length, *x.shape), x.dtype), shapes)
+
+    def proceed(carry):
+        t, state, _ = carry
+        return (t < max_length) & ((t == 0) | ~done(state))
+
+    def body(carry):
+        t, state, outputs = carry
+        output, state = step(t, state)
+        return t + 1, state, jax.tree.map(lambda a, x: a.at[t].set(x), outputs, output)
+
+    steps, state, outputs = jax.lax.while_loop(proceed, body, (jnp.int32(0), state, outputs))
+    return outputs, state, steps

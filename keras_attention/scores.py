@@ -1,0 +1,71 @@
+"""Score functions: how well each query fits each key, before masks and before the distribution.
+
+Every function is pure and returns scores of shape `(B, Tq, Tv)` from queries `(B, Tq, ·)` and
+keys `(B, Tv, ·)`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+Tensor = Any
+
+
+def dot(query: Tensor, key: Tensor) -> Tensor:
+    """Dot-product score `q·k` (Luong et al. 2015, arXiv 1508.04025, eq. 8).
+
+    Args:
+        query: float tensor `(B, Tq, dim)`.
+        key: float tensor `(B, Tv, dim)`.
+
+    Returns:
+        Scores `(B, Tq, Tv)` in the dtype of the inputs.
+    """
+    return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+
+
+def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
+    """Scaled dot-product score `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv 1706.03762, eq. 1).
+
+    Args:
+        query: float tensor `(B, Tq, dim)`.
+        key: float tensor `(B, Tv, dim)`.
+
+    Returns:
+        Scores `(B, Tq, Tv)`.
+    """
+    # Scaling the query first costs Tq·dim products instead of Tq·Tv, and keeps float16 in range.
+    return dot(query * (query.shape[-1] ** -0.5), key)
+
+
+def general(query: Tensor, key: Tensor, kernel: Tensor) -> Tensor:
+    """General (bilinear) score `qᵀ W k` (Luong et al. 2015, arXiv 1508.04025, eq. 8).
+
+    Args:
+        query: float tensor `(B, Tq, dq)`.
+        key: float tensor `(B, Tv, dk)`.
+        kernel: `W`, float tensor `(dq, dk)`.
+
+    Returns:
+        Scores `(B, Tq, Tv)`.
+    """
+    return dot(ops.matmul(query, kernel), key)
+
+
+def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+    """Additive score `vᵀ tanh(q + k)` on projected inputs (Bahdanau et al. 2014, arXiv 1409.0473).
+
+    With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
+
+    Args:
+        query: projected queries, float tensor `(B, Tq, units)`.
+        key: projected keys, float tensor `(B, Tv, units)`.
+        scale: `v`, float tensor `(units,)`.
+
+    Returns:
+        Scores `(B, Tq, Tv)`.
+    """
+    hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
+    return ops.matmul(hidden, scale)

@@ -1,0 +1,283 @@
+"""Greedy and beam search over a step function, for any decoder.
+
+The decoder is a function `step(tokens, state) -> (log_probs, attention_weights, state)`:
+
+- `tokens`: int32 `(rows,)`, the last token of each hypothesis;
+- `state`: any structure of tensors whose first axis is `rows`;
+- `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token;
+- `attention_weights`: `(rows, S)`, or None where the decoder does not attend.
+
+In greedy search `rows` is the batch size, in beam search `batch_size · beam_width`, the beams of a
+sentence next to one another. What does not change from step to step, such as the memory, need not
+be in the state: a step function that closes over it saves its copies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras import ops, tree
+
+from keras_attention import backend
+
+Tensor = Any
+Step = Callable[[Tensor, Any], tuple[Tensor, Tensor | None, Any]]
+
+NEVER = -1e30
+
+
+class SearchResult(NamedTuple):
+    """What a search found. Greedy search has no axis N.
+
+    Attributes:
+        ids: int32 `(B, N, T)`, the end token included, padded with `pad_id` after it.
+        lengths: int32 `(B, N)`, tokens in each result, the end token included.
+        scores: float32 `(B, N)`, best first: the sum of the log-probabilities divided by
+            `((5 + length) / 6) ** length_penalty`.
+        attention_weights: `(B, N, T, S)`, zeros after the end; None if they were not asked for.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    scores: Tensor
+    attention_weights: Tensor | None
+
+
+def greedy_search(
+    step: Step,
+    state: Any,
+    *,
+    batch_size: int | Tensor,
+    start_id: int,
+    end_id: int,
+    max_length: int | Tensor,
+    length_penalty: float = 0.0,
+    pad_id: int = 0,
+    return_attention_weights: bool = True,
+) -> SearchResult:
+    """Take the most probable token at every step.
+
+    Args:
+        step: the decoder, see the module.
+        state: the decoder's state before the first step.
+        batch_size: number of sentences.
+        start_id: the token that the decoder reads first.
+        end_id: the token that ends a sentence.
+        max_length: the greatest number of tokens, end token included; a Python integer on JAX.
+        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
+        pad_id: what fills `ids` after the end.
+        return_attention_weights: whether the attention weights are kept.
+
+    Returns:
+        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`.
+    """
+
+    def advance(_, carry):
+        tokens, finished, total, length, state = carry
+        log_probs, weights, state = step(tokens, state)
+        log_probs = ops.cast(log_probs, "float32")
+        best = ops.cast(ops.argmax(log_probs, axis=-1), "int32")
+        total = total + ops.where(finished, 0.0, ops.max(log_probs, axis=-1))
+        length = length + ops.cast(ops.logical_not(finished), "int32")
+        outputs = {"tokens": best}
+        if return_attention_weights:
+            outputs["weights"] = _kept(weights, batch_size, 1)
+        finished = ops.logical_or(finished, ops.equal(best, end_id))
+        # A finished sentence goes on with its end token, which any embedding knows.
+        tokens = ops.where(finished, ops.full_like(best, end_id), best)
+        return outputs, (tokens, finished, total, length, state)
+
+    zeros = ops.zeros((batch_size,), "int32")
+    start = (
+        ops.full_like(zeros, start_id),
+        ops.cast(zeros, "bool"),
+        ops.cast(zeros, "float32"),
+        zeros,
+        state,
+    )
+    outputs, carry, _ = backend.unfold(
+        advance,
+        start,
+        lambda carry: ops.all(carry[1]),
+        max_length,
+        _output_dtypes("tokens", return_attention_weights),
+    )
+    _, _, total, length, _ = carry
+    outputs = {name: ops.swapaxes(x, 0, 1) for name, x in outputs.items()}  # (B, T, ...)
+    if return_attention_weights:
+        outputs["weights"] = ops.squeeze(outputs["weights"], 2)
+    ids, weights = _cut(outputs, length, pad_id)
+    return SearchResult(ids, length, total / _length_norm(length, length_penalty), weights)
+
+
+def beam_search(
+    step: Step,
+    state: Any,
+    *,
+    batch_size: int | Tensor,
+    start_id: int,
+    end_id: int,
+    max_length: int | Tensor,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+    num_results: int = 1,
+    pad_id: int = 0,
+    return_attention_weights: bool = True,
+) -> SearchResult:
+    """Keep the `beam_width` best hypotheses at every step.
+
+    A hypothesis that has ended is frozen: it keeps its place, its length and its score until better
+    ones push it out. The search stops when no open hypothesis of any sentence can still come among
+    its `num_results` best.
+
+    Args:
+        step: the decoder, see the module.
+        state: the decoder's state before the first step, with `batch_size` rows.
+        batch_size: number of sentences.
+        start_id: the token that the decoder reads first.
+        end_id: the token that ends a sentence.
+        max_length: the greatest number of tokens, end token included; a Python integer on JAX.
+        beam_width: number of hypotheses kept for each sentence.
+        length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
+            0 gives the plain sum, more prefers longer results.
+        num_results: how many results are returned, at most `beam_width`.
+        pad_id: what fills `ids` after the end.
+        return_attention_weights: whether the attention weights are kept.
+
+    Returns:
+        A `SearchResult` with ids `(B, N, T)`, N being `num_results`.
+
+    Raises:
+        ValueError: if `num_results` is more than `beam_width`, or either is below 1.
+    """
+    if not 1 <= num_results <= beam_width:
+        raise ValueError(
+            "beam_search expected 1 <= num_results <= beam_width. "
+            f"Received: num_results={num_results}, beam_width={beam_width}"
+        )
+    width = beam_width
+    rows = ops.expand_dims(ops.arange(batch_size), 1) * width  # (B, 1), first row of a sentence
+
+    def take(x, parents):
+        """Pick rows of `(B·W, ...)` by parents `(B, W)`, beams within each sentence."""
+        return ops.take(x, ops.reshape(rows + parents, (-1,)), axis=0)
+
+    def advance(_, carry):
+        tokens, finished, total, length, state = carry
+        log_probs, weights, state = step(ops.reshape(tokens, (-1,)), state)
+        vocabulary = log_probs.shape[-1]
+        log_probs = ops.cast(ops.reshape(log_probs, (-1, width, vocabulary)), "float32")
+
+        # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be
+        # among the best W of a sentence, which spares sorting the joint vocabulary.
+        gain, token = ops.top_k(log_probs, min(width, vocabulary))  # (B, W, W)
+        choices = token.shape[-1]
+        first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
+        frozen = ops.expand_dims(finished, -1)
+        gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
+        grown = ops.expand_dims(length, -1) + ops.where(frozen, 0, 1) * ops.ones_like(token)
+        sums = ops.expand_dims(total, -1) + gain
+        candidates = ops.reshape(sums / _length_norm(grown, length_penalty), (-1, width * choices))
+        _, index = ops.top_k(candidates, width)  # (B, W)
+
+        def pick(x):
+            return ops.take_along_axis(ops.reshape(x, (-1, width * choices)), index, axis=1)
+
+        parents = ops.cast(ops.floor_divide(index, choices), "int32")
+        was_finished = ops.take_along_axis(finished, parents, axis=1)
+        picked = ops.cast(pick(token), "int32")
+        outputs = {"tokens": picked, "parents": parents}
+        if return_attention_weights:
+            outputs["weights"] = _kept(weights, batch_size, width)
+        finished = ops.logical_or(was_finished, ops.equal(picked, end_id))
+        # A frozen beam goes on reading its end token, which any embedding knows.
+        tokens = ops.where(finished, ops.full_like(picked, end_id), picked)
+        state = tree.map_structure(lambda x: take(x, parents), state)
+        return outputs, (tokens, finished, pick(sums), pick(grown), state)
+
+    def done(carry):
+        _, finished, total, length, _ = carry
+        scores = total / _length_norm(length, length_penalty)
+        ended = ops.where(finished, scores, NEVER)
+        # An open hypothesis scores best if all that follows costs nothing.
+        longest = ops.maximum(ops.cast(max_length, "int32"), length)
+        reach = ops.where(finished, NEVER, total / _length_norm(longest, length_penalty))
+        worst_result = ops.top_k(ended, num_results)[0][:, -1]
+        settled = worst_result >= ops.max(reach, axis=1)
+        return ops.all(ops.logical_or(settled, ops.all(finished, axis=1)))
+
+    zeros = ops.zeros((batch_size, width), "int32")
+    # All beams start alike, so all but the first start out of the race.
+    only_first = ops.where(ops.reshape(ops.arange(width), (1, -1)) == 0, 0.0, NEVER)
+    state = tree.map_structure(lambda x: ops.repeat(x, width, axis=0), state)
+    start = (
+        ops.full_like(zeros, start_id),
+        ops.cast(zeros, "bool"),
+        ops.cast(zeros, "float32") + only_first,
+        zeros,
+        state,
+    )
+    outputs, carry, steps = backend.unfold(
+        advance,
+        start,
+        done,
+        max_length,
+        _output_dtypes("tokens parents", return_attention_weights),
+    )
+    _, _, total, length, _ = carry
+    # The beams are in order of their scores already: top_k sorts.
+    total, length = total[:, :num_results], length[:, :num_results]
+    ids, weights = _cut(_follow_parents(outputs, steps, num_results), length, pad_id)
+    return SearchResult(ids, length, total / _length_norm(length, length_penalty), weights)
+
+
+def _length_norm(length: Tensor, penalty: float) -> Tensor:
+    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)
+
+
+def _output_dtypes(names: str, weights: bool) -> dict[str, str]:
+    """Return the dtypes of what a step puts out, for `backend.unfold`."""
+    dtypes = dict.fromkeys(names.split(), "int32")
+    return {**dtypes, "weights": "float32"} if weights else dtypes
+
+
+def _kept(weights: Tensor | None, batch_size: int | Tensor, width: int) -> Tensor:
+    """Return a step's weights as `(B, W, S)`; S is 0 for a decoder that does not attend."""
+    if weights is None:
+        return ops.zeros((batch_size, width, 0), "float32")
+    weights = ops.cast(weights, "float32")
+    return ops.reshape(weights, (batch_size, width, ops.shape(weights)[-1]))
+
+
+def _follow_parents(outputs: dict, steps: Tensor, num_results: int) -> dict:
+    """Rebuild the results `(B, N, T, ...)` from what all steps put out, `(T, B, W, ...)`."""
+    time, batch = ops.shape(outputs["parents"])[:2]
+    beams = ops.zeros((batch, num_results), "int32") + ops.arange(num_results, dtype="int32")
+    backwards = {name: ops.flip(x, axis=0) for name, x in outputs.items()}
+    # A backend may pad the steps (see `backend.unfold`); the padding is passed over.
+    backwards["taken"] = ops.flip(ops.arange(time) < steps, axis=0)
+
+    def back(now, beams):
+        parents = ops.take_along_axis(now["parents"], beams, axis=1)
+        parents = ops.where(now["taken"], parents, beams)
+        found = {"tokens": ops.take_along_axis(now["tokens"], beams, axis=1)}
+        if "weights" in now:  # they belong to the beams before the choice: to the parents
+            index = ops.expand_dims(parents, -1)
+            found["weights"] = ops.take_along_axis(now["weights"], index, axis=1)
+        return found, parents
+
+    dtypes = _output_dtypes("tokens", "weights" in outputs)
+    found, _ = backend.scan(back, beams, backwards, dtypes)
+    return {name: ops.moveaxis(ops.flip(x, axis=0), 0, 2) for name, x in found.items()}
+
+
+def _cut(found: dict, length: Tensor, pad_id: int) -> tuple[Tensor, Tensor | None]:
+    """Blank ids `(..., T)` and weights `(..., T, S)` after each result's length."""
+    ids, weights = found["tokens"], found.get("weights")
+    inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
+    if weights is not None:
+        weights = ops.where(ops.expand_dims(inside, -1), weights, ops.zeros_like(weights))
+        if weights.shape[-1] == 0:
+            weights = None
+    return ops.where(inside, ids, ops.full_like(ids, pad_id)), weights
