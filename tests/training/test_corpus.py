@@ -1,0 +1,372 @@
+import gzip
+import hashlib
+import os
+import re
+import sys
+import types
+import unicodedata
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from training import corpus, download
+from training.corpus import NAMES, CorpusError, load
+
+REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Empty data and cache folders; downloads fail."""
+
+    def refuse(request, timeout):
+        raise OSError("no network")
+
+    monkeypatch.setenv("KERAS_ATTENTION_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "urlopen", refuse)
+    return tmp_path
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = text if isinstance(text, bytes) else text.encode("utf-8")
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def serve(monkeypatch, files):
+    """Let downloads read these files, by the end of the address."""
+
+    def answer(request, timeout):
+        assert request.get_header("User-agent")
+        for end, path in files.items():
+            if request.full_url.endswith(end):
+                return open(path, "rb")
+        raise OSError(f"404 {request.full_url}")
+
+    monkeypatch.setattr(download, "urlopen", answer)
+
+
+def one_line(error):
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_tsv_gathers_references_of_a_source_but_in_training(tmp_path):
+    path = write(tmp_path / "pairs.tsv.gz", "Hi.\tSalut.\tCC-BY\nGo!\tVa !\nHi.\tBonjour.\n\n")
+    test = load(f"tsv:{path}", "test")
+    assert test.sources == ["Hi.", "Go!"]
+    assert test.references == [["Salut.", "Bonjour."], ["Va !"]]
+    assert test.pairs() == [("Hi.", "Salut."), ("Hi.", "Bonjour."), ("Go!", "Va !")]
+    train = load(f"tsv:{path}", "train")
+    assert train.pairs() == [("Hi.", "Salut."), ("Go!", "Va !"), ("Hi.", "Bonjour.")]
+    assert train.source_words is train.sure is None
+
+
+def test_multiref_takes_all_further_columns(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "Hi.\tSalut.\tBonjour.\nGo!\tVa !\t\nHi.\tSalut.\n")
+    assert load(f"multiref:{path}", "dev").references == [["Salut.", "Bonjour."], ["Va !"]]
+
+
+def test_parallel_files_are_joined_line_by_line(tmp_path):
+    source = write(tmp_path / "a.en.gz", "One\u2028two\nThree\n")
+    target = write(tmp_path / "a.fr", "Un deux\r\nTrois\r\n")
+    assert load(f"parallel:{source},{target}", "test").pairs() == [
+        ("One two", "Un deux"),
+        ("Three", "Trois"),
+    ]
+
+
+def test_texts_are_nfc_with_single_spaces(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "\ufeff cafe\u0301  noir\tÇa\u202fva\u00a0? \n")
+    assert load(f"tsv:{path}", "train").pairs() == [("café noir", "Ça va ?")]
+
+
+def test_limit_takes_a_sample_that_depends_on_the_seed(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "".join(f"s{i}\tt{i}\n" for i in range(101)))
+    everything = load(f"tsv:{path}", "train").pairs()
+    some = load(f"tsv:{path}", "train", limit=13, seed=1).pairs()
+    assert len(some) == 13
+    assert some == [pair for pair in everything if pair in some] != everything[:13]
+    assert some == load(f"tsv:{path}", "train", limit=13, seed=1).pairs()
+    assert some != load(f"tsv:{path}", "train", limit=13, seed=2).pairs()
+    assert load(f"tsv:{path}", "train", limit=1000).pairs() == everything
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Hi.\tSalut.\nGo!\n", r"pairs\.tsv, line 2: expected source TAB target"),
+        ("Hi.\tSalut.\nGo!\t \n", r"pairs\.tsv, line 2: expected source TAB target"),
+        ("", r"pairs\.tsv is empty"),
+        (" \n\n", r"pairs\.tsv is empty"),
+        (b"Hi.\tSalut.\nGo!\tVa\xff\n", r"pairs\.tsv, line 2: expected UTF-8 text"),
+    ],
+)
+def test_a_file_that_is_no_corpus_is_one_clear_line(tmp_path, content, message):
+    path = write(tmp_path / "pairs.tsv", content)
+    for form in ("tsv", "multiref"):
+        with pytest.raises(CorpusError, match=message) as error:
+            load(f"{form}:{path}", "train")
+        one_line(error)
+
+
+def test_unreadable_files_are_one_clear_line(tmp_path):
+    path = write(tmp_path / "three", "a\nb\nc\n")
+    other = write(tmp_path / "two", "a\nb\n")
+    broken = tmp_path / "broken.tsv.gz"
+    broken.write_bytes(gzip.compress(b"a\tb\n" * 100)[:-9])
+    plain = tmp_path / "plain.tsv.gz"
+    plain.write_text("a\tb\n")
+    for spec, message in [
+        (f"tsv:{tmp_path / 'none.tsv'}", "Cannot read .*none.tsv: No such file"),
+        (f"tsv:{tmp_path}", "Cannot read .*: Is a directory"),
+        (f"tsv:{broken}", "Cannot read .*broken.tsv.gz"),
+        (f"tsv:{plain}", "Cannot read .*plain.tsv.gz"),
+        (f"parallel:{path},{other}", "as many lines in .*three and .*two, received 3 and 2"),
+        (f"parallel:{path}", "Expected parallel:SOURCE,TARGET, received"),
+    ]:
+        with pytest.raises(CorpusError, match=message) as error:
+            load(spec, "train")
+        one_line(error)
+
+
+def test_an_unknown_name_lists_the_names(folders):
+    for spec in ("tatoeba-en-xx", "json:file"):
+        with pytest.raises(CorpusError, match=f"Unknown corpus '{spec}'") as error:
+            load(spec, "train")
+        assert all(name in one_line(error) for name in NAMES)
+
+
+def test_a_missing_split_names_those_that_are_there(folders):
+    write(folders / "data/tatoeba-en-fr/train.tsv.gz", "Hi.\tSalut.\n")
+    write(folders / "data/tatoeba-en-fr/dev.tsv.gz", "Go!\tVa !\n")
+    with pytest.raises(CorpusError, match=r"no split 'test' in .*; it has train, dev$"):
+        load("tatoeba-en-fr", "test")
+
+
+def test_the_data_folder_comes_before_the_cache(folders, monkeypatch):
+    write(folders / "data/tatoeba-en-es/train.tsv.gz", "Hi.\tHola.\n")
+    cached = folders / "cache/keras-attention/tatoeba-en-es/train.tsv.gz"
+    write(cached, "Bye.\tAdiós.\n")
+    assert load("tatoeba-en-es", "train").sources == ["Hi."]
+    monkeypatch.delenv("KERAS_ATTENTION_DATA")
+    assert load("tatoeba-en-es", "train").sources == ["Bye."]
+
+
+def test_what_cannot_be_downloaded_says_what_to_put_where(folders):
+    for name in NAMES:
+        if name.startswith("phrasebook"):
+            continue
+        with pytest.raises(CorpusError, match=f"{name} is not in ") as error:
+            load(name, "test")
+        assert re.search(r"; put \S.* into .*/cache/keras-attention/", one_line(error))
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+def published_tatoeba_split(english):
+    key = re.sub(r"[^a-z0-9 ]", "", english.lower()).strip()
+    bucket = int(hashlib.sha1(key.encode()).hexdigest(), 16) % 10000
+    return "test" if bucket < 200 else "dev" if bucket < 400 else "train"
+
+
+def test_tatoeba_is_downloaded_and_split_by_the_published_rule(folders, monkeypatch, capsys):
+    rows = [(f"Sentence  number {i}!", f"Cafe\u0301 {i} ?", "CC-BY someone") for i in range(1500)]
+    splits = {row: published_tatoeba_split(row[0].replace("  ", " ")) for row in rows}
+    seen_in_train = next(row[1] for row in rows if splits[row] == "train")
+    dev = next(row for row in rows if splits[row] == "dev")
+    rows.append((dev[0].upper(), seen_in_train, "CC-BY someone"))
+    archive = folders / "fra-eng.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("fra.txt", "".join("\t".join(row) + "\n" for row in rows))
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"/anki/fra-eng.zip": archive})
+    expected = {split: [] for split in ("train", "dev", "test")}
+    for row in rows[:-1]:
+        expected[splits[row]].append((row[0].replace("  ", " "), row[1].replace("e\u0301", "é")))
+    assert all(expected.values())
+    for split, pairs in expected.items():
+        assert load("tatoeba-en-fr", split).pairs() == pairs
+    said = capsys.readouterr().err
+    assert said.count("Downloading https://www.manythings.org/anki/fra-eng.zip") == 1
+    assert "tatoeba-en-fr: dev.tsv.gz, train.tsv.gz differ from" in said
+    folder = folders / "cache/keras-attention"
+    assert [path.name for path in folder.iterdir()] == ["tatoeba-en-fr"]
+    assert (folder / "tatoeba-en-fr/_about.txt").read_text() == "licence"
+
+
+def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folders, monkeypatch):
+    words = [f"{a}{b}{c}" for a in "abcdefghij" for b in "klmnopq" for c in "rstuvwxyz"]
+    lines = [f"{word} AE1 K S # a comment" for word in words]
+    lines += ["amx(2) AH0 M", "amx(3) AH1 M", "o'clock(2) K", "a AH0", "co-op K", "a.m. K"]
+    path = write(folders / "cmudict.dict", "\n".join(lines) + "\n")
+    serve(monkeypatch, {"cmusphinx/cmudict/HEAD/cmudict.dict": path})
+    read = {}
+    for split, low, high in [("test", 0, 95), ("dev", 95, 115), ("train", 115, 1000)]:
+        loaded = load("cmudict", split)
+        read |= dict(zip(loaded.sources, loaded.references, strict=True))
+        for word in loaded.sources:
+            assert low <= int(hashlib.sha1(word.encode()).hexdigest(), 16) % 1000 < high
+    assert set(read) == {*words, "o'clock"}
+    assert read["amx"] == ["AE K S", "AH M"]
+    assert read["any"] == ["AE K S"]
+
+
+def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monkeypatch):
+    files = {}
+    for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de", "fr"):
+            path = write(folders / f"{stem}.{language}.gz", f"{stem} {language}\n")
+            files[f"multi30k/dataset/HEAD/data/task1/raw/{path.name}"] = path
+    for level, language in (("medium", "fre"), ("high", "eng_us")):
+        for split in ("train", "dev", "test"):
+            path = write(folders / f"{language}_{split}.tsv", f"{language}\t{split}\n")
+            files[f"2021-task1/HEAD/data/{level}/{path.name}"] = path
+    serve(monkeypatch, files)
+    for split, stem in [
+        ("train", "train"),
+        ("dev", "val"),
+        ("test", "test_2016_flickr"),
+        ("test2017", "test_2017_flickr"),
+    ]:
+        for language in ("de", "fr"):
+            pairs = load(f"multi30k-en-{language}", split).pairs()
+            assert pairs == [(f"{stem} en", f"{stem} {language}")]
+    assert load("sigmorphon2021-eng", "test").pairs() == [("eng_us", "test")]
+    assert load("sigmorphon2021-fre", "dev").pairs() == [("fre", "dev")]
+
+
+@pytest.mark.parametrize("content", [b"<html>not a zip</html>", None])
+def test_a_wrong_download_leaves_nothing_behind(folders, monkeypatch, content):
+    archive = folders / "deu-eng.zip"
+    if content is None:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("other.txt", "")
+    else:
+        archive.write_bytes(content)
+    serve(monkeypatch, {"deu-eng.zip": archive})
+    with pytest.raises(CorpusError, match="is not the expected archive") as error:
+        load("tatoeba-en-de", "train")
+    one_line(error)
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+def test_alibi_links_are_turned_round_and_the_texts_joined(folders):
+    folder = folders / "data/align-alibi-en-fr"
+    for english, french in corpus._TALES:
+        write(folder / f"{english}_sents.txt", f"0\t{english}\n")
+        write(folder / f"{french}_sents.txt", f"0\t{french}\n")
+        write(folder / f"ali_w2w_{french}_{english}.txt", "0\t0-0 \n")
+    english, french = '" Come , " he said ; don \'t go .', "« Viens » , dit -il : l' eau !"
+    write(folder / "TheInn_sents.txt", f"0\t{english}\n1\tNo .\n")
+    write(folder / "LAuberge_sents.txt", f"0\t{french}\n1\tNon .\n")
+    links = write(folder / "ali_w2w_LAuberge_TheInn.txt", "0\t1-1 4p5 4p4 \n1\t\n")
+    split = load("alibi-en-fr", "test")
+    assert len(split.sources) == 6
+    at = split.sources.index('"Come," he said; don\'t go.')
+    assert split.references[at] == ["« Viens », dit-il : l'eau !"]
+    assert split.source_words[at] == english.split()
+    assert split.target_words[at] == french.split()
+    assert split.sure[at] == {(1, 1)}
+    assert split.possible[at] == {(1, 1), (5, 4), (4, 4)}
+    assert split.sure[at + 1] == split.possible[at + 1] == frozenset()
+    links.write_text("0\t1-1\n")
+    with pytest.raises(CorpusError, match="the same sentence numbers"):
+        load("alibi-en-fr", "test")
+
+
+def test_phrasebook_pairs_bring_gold_words_and_links(monkeypatch):
+    def generate(pair, split, count, seed):
+        assert pair == "en-fr"
+        return [
+            types.SimpleNamespace(
+                source=f"{split} {i % 499}",
+                target=f"{seed} {i}",
+                source_words=(split, str(i % 499)),
+                target_words=(str(seed), str(i)),
+                links=frozenset({(0, 1)}),
+            )
+            for i in range(count)
+        ]
+
+    fake = types.SimpleNamespace(generate=generate)
+    monkeypatch.setitem(sys.modules, "training.phrasebook", fake)
+    monkeypatch.setattr("training.phrasebook", fake, raising=False)
+    dev = load("phrasebook-en-fr", "dev", seed=3)
+    assert len(dev.sources) == 499
+    assert dev.references[:2] == [["3 0", "3 499"], ["3 1"]]
+    assert dev.source_words[1] == ["dev", "1"]
+    assert dev.target_words[1] == ["3", "1"]
+    assert dev.sure[1] == dev.possible[1] == {(0, 1)}
+    assert len(load("phrasebook-en-fr", "train").pairs()) == 40_000
+    assert len(load("phrasebook-en-fr", "test").pairs()) == 1_000
+    assert len(load("phrasebook-en-fr", "train", limit=17).pairs()) == 17
+    with pytest.raises(CorpusError, match=r"no split .test2017.; it has train, dev, test"):
+        load("phrasebook-en-fr", "test2017")
+
+
+real = pytest.mark.skipif(not REAL.is_dir(), reason="KERAS_ATTENTION_DATA is not set")
+
+
+@real
+def test_the_real_files_have_the_recorded_checksums():
+    for folder, files in download.CHECKSUMS.items():
+        for file, recorded in files.items():
+            assert download.content_checksum(REAL / folder / file) == recorded, file
+
+
+@real
+@pytest.mark.parametrize("language", ["fr", "zh"])
+def test_the_split_rule_gives_the_real_tatoeba_splits(language):
+    lines = []
+    for split in ("train", "dev"):
+        with gzip.open(REAL / f"tatoeba-en-{language}/{split}.tsv.gz", "rt", newline="\n") as file:
+            lines.append(file.read().split("\n")[:-1])
+    rows = download.split_tatoeba(lines[0] + lines[1])
+    assert rows == {"train": lines[0], "dev": lines[1], "test": []}
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "split", "sources", "pairs"),
+    [
+        ("tatoeba-en-fr", "train", 160_575, 160_575),
+        ("tatoeba-en-fr", "dev", 2_123, 2_951),
+        ("tatoeba-en-zh", "dev", 449, 460),
+        ("tiny-en-fr", "train", 45_164, 45_164),
+        ("multi30k-en-de", "dev", 1_014, 1_014),
+        ("multi30k-en-fr", "test2017", 1_000, 1_000),
+        ("cmudict", "dev", 2_529, None),
+        ("sigmorphon2021-eng", "dev", 4_168, 4_168),
+        ("sigmorphon2021-fre", "train", 8_000, 8_000),
+        ("alibi-en-fr", "test", 522, 522),
+    ],
+)
+def test_the_real_corpora_have_the_sizes_of_their_description(name, split, sources, pairs):
+    loaded = load(name, split)
+    assert len(loaded.sources) == sources
+    assert pairs is None or len(loaded.pairs()) == pairs
+    for text in loaded.sources[:100]:
+        assert unicodedata.is_normalized("NFC", text)
+
+
+@real
+def test_the_real_cmudict_has_several_pronunciations():
+    dev = load("cmudict", "dev")
+    assert dev.references[dev.sources.index("aaronson")] == ["EH R AH N S AH N", "AA R AH N S AH N"]
+
+
+@real
+def test_the_real_alibi_links_are_within_their_sentences():
+    split = load("alibi-en-fr", "test")
+    for words, translation, sure, possible in zip(
+        split.source_words, split.target_words, split.sure, split.possible, strict=True
+    ):
+        assert sure <= possible
+        assert all(0 <= s < len(words) and 0 <= t < len(translation) for s, t in possible)
+    at = split.sources.index("THE VISION OF CHARLES XI")
+    assert split.sure[at] == {(2, 1), (3, 2), (4, 3)}
+    assert split.possible[at] - split.sure[at] == {(0, 0), (1, 0)}

@@ -1,0 +1,341 @@
+"""Where sentence pairs come from: by name, or from files.
+
+A SPEC is `tsv:PATH` (source TAB target; further columns are ignored), `multiref:PATH` (source TAB
+reference TAB reference …), `parallel:SOURCE,TARGET` (line-aligned files), or a name in `NAMES`.
+Any file may be compressed with gzip if its name ends in `.gz`. Files have no splits: they are
+read whole whichever split is asked for.
+
+Named corpora are looked for in `$KERAS_ATTENTION_DATA`, then in the cache directory, and are
+downloaded into the latter where they are in neither.
+"""
+
+import gzip
+import os
+import random
+import re
+import unicodedata
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from training.download import fetch
+
+DATA_VARIABLE = "KERAS_ATTENTION_DATA"
+Links = frozenset[tuple[int, int]]
+
+
+class CorpusError(ValueError):
+    """A corpus that is not there or cannot be read; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Sentences of one split of a corpus, with their reference translations.
+
+    Texts are NFC with single spaces. Gold words and links exist for some corpora and are None
+    for the others; they are those of the first reference.
+
+    Attributes:
+        sources: source sentences.
+        references: for each source, one or more translations.
+        source_words: words of each source.
+        target_words: words of each first reference.
+        sure: for each sentence, links `(source word, target word)` that must be found.
+        possible: links that may be found, the sure ones included.
+    """
+
+    sources: list[str]
+    references: list[list[str]]
+    source_words: list[list[str]] | None = None
+    target_words: list[list[str]] | None = None
+    sure: list[Links] | None = None
+    possible: list[Links] | None = None
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Every source with each of its references."""
+        return [
+            (source, reference)
+            for source, references in zip(self.sources, self.references, strict=True)
+            for reference in references
+        ]
+
+    def select(self, indices: Sequence[int]) -> "Split":
+        """The sentences at these positions."""
+        lists = {name: values for name, values in vars(self).items() if values is not None}
+        return replace(
+            self, **{name: [values[i] for i in indices] for name, values in lists.items()}
+        )
+
+
+def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
+    """Read one split of a corpus.
+
+    In every split but `train`, lines with the same source are one sentence with several
+    references.
+
+    Args:
+        spec: a name or a SPEC of files, see the module's text.
+        split: `train`, `dev`, `test`, or another that the corpus has.
+        limit: most sentences; a random sample is taken.
+        seed: seed of the sample, and of generated sentences.
+
+    Raises:
+        CorpusError: the corpus or the split is not there, or a file cannot be read as one.
+    """
+    form, colon, paths = spec.partition(":")
+    if colon and form in ("tsv", "multiref"):
+        loaded = _read_tsv([Path(paths)], all_columns=form == "multiref")
+    elif colon and form == "parallel":
+        source, comma, target = paths.partition(",")
+        if not comma:
+            raise CorpusError(f"Expected parallel:SOURCE,TARGET, received {spec!r}")
+        loaded = _read_parallel([Path(source), Path(target)])
+    elif spec in _PHRASEBOOKS:
+        loaded = _generate_phrasebook(spec, split, limit, seed)
+    elif spec in _CORPORA:
+        loaded = _load_named(spec, split)
+    else:
+        raise CorpusError(
+            f"Unknown corpus {spec!r}; expected tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET "
+            f"or one of {', '.join(NAMES)}"
+        )
+    if split != "train":
+        loaded = _merge_sources(loaded)
+    if limit is not None and limit < len(loaded.sources):
+        chosen = random.Random(seed).sample(range(len(loaded.sources)), limit)
+        loaded = loaded.select(sorted(chosen))
+    return loaded
+
+
+def data_folders() -> list[Path]:
+    """Folders in which named corpora are looked for; the last one takes downloads."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folders = [Path(cache, "keras-attention")]
+    if os.environ.get(DATA_VARIABLE):
+        folders.insert(0, Path(os.environ[DATA_VARIABLE]))
+    return folders
+
+
+def _load_named(name: str, split: str) -> Split:
+    corpus = _CORPORA[name]
+    folder = _find_folder(name, corpus.folder)
+    files = {key: [folder / file for file in value] for key, value in corpus.files.items()}
+    there = [key for key, paths in files.items() if all(path.is_file() for path in paths)]
+    if not there:
+        expected = ", ".join(file for paths in corpus.files.values() for file in paths)
+        raise CorpusError(f"{name}: {folder} has none of its files: {expected}")
+    if split not in there:
+        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(there)}")
+    return corpus.read(files[split])
+
+
+def _find_folder(name: str, folder: str) -> Path:
+    """Folder of a named corpus, downloaded where it is not there."""
+    places = [place / folder for place in data_folders()]
+    for place in places:
+        if place.is_dir():
+            return place
+    try:
+        fetch(folder, places[-1])
+    except (OSError, ValueError) as error:
+        looked = " or ".join(str(place) for place in places)
+        files = ", ".join(file for paths in _CORPORA[name].files.values() for file in paths)
+        raise CorpusError(
+            f"{name} is not in {looked}, and {error}; put {files} into {places[-1]}"
+        ) from None
+    return places[-1]
+
+
+def _generate_phrasebook(name: str, split: str, limit: int | None, seed: int) -> Split:
+    from training import phrasebook
+
+    sizes = {"train": 40_000, "dev": 500, "test": 1_000}
+    if split not in sizes:
+        raise CorpusError(f"{name} has no split {split!r}; it has {', '.join(sizes)}")
+    count = sizes[split] if limit is None else limit
+    pairs = phrasebook.generate(name.removeprefix("phrasebook-"), split, count, seed)
+    links = [frozenset(pair.links) for pair in pairs]
+    return Split(
+        sources=[pair.source for pair in pairs],
+        references=[[pair.target] for pair in pairs],
+        source_words=[list(pair.source_words) for pair in pairs],
+        target_words=[list(pair.target_words) for pair in pairs],
+        sure=links,
+        possible=links,
+    )
+
+
+def _merge_sources(split: Split) -> Split:
+    """One sentence for each source, with the different references of all its lines."""
+    first: dict[str, int] = {}
+    references: dict[str, dict[str, None]] = {}
+    for i, source in enumerate(split.sources):
+        first.setdefault(source, i)
+        references.setdefault(source, {}).update(dict.fromkeys(split.references[i]))
+    merged = split.select(list(first.values()))
+    return replace(merged, references=[list(texts) for texts in references.values()])
+
+
+def _clean(text: str) -> str:
+    """NFC with single spaces."""
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+def _read_lines(path: Path) -> list[str]:
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            data = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"Cannot read {path}: {reason}") from None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise CorpusError(f"{path}, line {line}: expected UTF-8 text") from None
+    if not text.strip():
+        raise CorpusError(f"{path} is empty")
+    return text.removesuffix("\n").split("\n")
+
+
+def _read_tsv(paths: Sequence[Path], *, all_columns: bool = False, separator: str = "") -> Split:
+    """Rows `source TAB target`; with a separator, a target holds several references."""
+    (path,) = paths
+    split = Split([], [])
+    for number, line in enumerate(_read_lines(path), start=1):
+        columns = [_clean(column) for column in line.split("\t")]
+        if not any(columns):
+            continue
+        targets = columns[1:] if all_columns else columns[1:2]
+        if separator:
+            targets = [part for target in targets for part in target.split(separator)]
+        targets = [target for target in targets if target]
+        if not targets:
+            raise CorpusError(f"{path}, line {number}: expected source TAB target, received 1 text")
+        split.sources.append(columns[0])
+        split.references.append(targets)
+    return split
+
+
+def _read_multiref(paths: Sequence[Path]) -> Split:
+    return _read_tsv(paths, all_columns=True)
+
+
+def _read_tiny(paths: Sequence[Path]) -> Split:
+    return _read_tsv(paths, all_columns="multiref" in paths[0].name)
+
+
+def _read_pronunciations(paths: Sequence[Path]) -> Split:
+    return _read_tsv(paths, separator=" ; ")
+
+
+def _read_parallel(paths: Sequence[Path]) -> Split:
+    sources, targets = (_read_lines(path) for path in paths)
+    if len(sources) != len(targets):
+        raise CorpusError(
+            f"Expected as many lines in {paths[0]} and {paths[1]}, "
+            f"received {len(sources)} and {len(targets)}"
+        )
+    return Split([_clean(line) for line in sources], [[_clean(line)] for line in targets])
+
+
+def _read_alibi(paths: Sequence[Path]) -> Split:
+    """Tales as triples of files: English and French sentences, and French-English links."""
+    split = Split([], [], [], [], [], [])
+    for english, french, links in zip(paths[::3], paths[1::3], paths[2::3], strict=True):
+        rows = [_numbered(path) for path in (english, french, links)]
+        if not rows[0].keys() == rows[1].keys() == rows[2].keys():
+            raise CorpusError(f"Expected the same sentence numbers in {english}, {french}, {links}")
+        for number, words in rows[0].items():
+            split.source_words.append(words)
+            split.target_words.append(rows[1][number])
+            split.sources.append(_join(words, r" (?=['’](?:s|t|d|m|n|re|ve|ll)\b)| (?=[;:!?])"))
+            split.references.append([_join(rows[1][number], r"(?<=['’]) | (?=-\w)")])
+            marks = [re.fullmatch(r"(\d+)([-p])(\d+)", link) for link in rows[2][number]]
+            if None in marks:
+                raise CorpusError(f"{links}, sentence {number}: expected links such as 0-1 or 2p3")
+            found = {(int(mark[3]), int(mark[1])): mark[2] for mark in marks}
+            split.sure.append(frozenset(link for link, mark in found.items() if mark == "-"))
+            split.possible.append(frozenset(found))
+    return split
+
+
+def _numbered(path: Path) -> dict[str, list[str]]:
+    """Words after the number and the tab of each line."""
+    rows = (_clean(line).split(" ") for line in _read_lines(path))
+    return {row[0]: row[1:] for row in rows}
+
+
+def _join(words: list[str], closed: str) -> str:
+    """Text of tokenized words: spaces go where `closed` matches and around other punctuation."""
+    text = re.sub(r'" ([^"]*) "', r'"\1"', " ".join(words))
+    return re.sub(rf"{closed}| (?=[.,)…])|(?<=\() ", "", text)
+
+
+@dataclass(frozen=True)
+class _Corpus:
+    folder: str
+    files: dict[str, tuple[str, ...]]  # of each split
+    read: Callable[[Sequence[Path]], Split]
+
+
+def _tatoeba(language: str) -> _Corpus:
+    files = {split: (f"{split}.tsv.gz",) for split in ("train", "dev", "test")}
+    return _Corpus(f"tatoeba-en-{language}", files, _read_tsv)
+
+
+def _multi30k(language: str) -> _Corpus:
+    stems = {
+        "train": "train",
+        "dev": "val",
+        "test": "test_2016_flickr",
+        "test2017": "test_2017_flickr",
+    }
+    files = {split: (f"{stem}.en.gz", f"{stem}.{language}.gz") for split, stem in stems.items()}
+    return _Corpus("multi30k", files, _read_parallel)
+
+
+def _sigmorphon(prefix: str) -> _Corpus:
+    files = {split: (f"{prefix}_{split}.tsv",) for split in ("train", "dev", "test")}
+    return _Corpus("g2p-sigmorphon2021", files, _read_tsv)
+
+
+_TALES = (
+    ("BlueBeard", "LaBarbeBleue"),
+    ("MasterCat", "ChatBotte"),
+    ("TheInn", "LAuberge"),
+    ("TheLastLesson", "LaDerniereClasse"),
+    ("TheVision", "LaVision"),
+)
+_PHRASEBOOKS = ("phrasebook-en-fr", "phrasebook-en-zh")
+_CORPORA = {
+    **{f"tatoeba-en-{language}": _tatoeba(language) for language in ("fr", "de", "es", "zh")},
+    "tiny-en-fr": _Corpus(
+        "tiny-en-fr", {"train": ("train.tsv",), "dev": ("dev_multiref.tsv",)}, _read_tiny
+    ),
+    **{f"multi30k-en-{language}": _multi30k(language) for language in ("de", "fr")},
+    "cmudict": _Corpus(
+        "g2p-cmudict",
+        {split: (f"cmudict_nostress.{split}.tsv.gz",) for split in ("train", "dev", "test")},
+        _read_pronunciations,
+    ),
+    "sigmorphon2021-fre": _sigmorphon("fre"),
+    "sigmorphon2021-eng": _sigmorphon("eng_us"),
+    "alibi-en-fr": _Corpus(
+        "align-alibi-en-fr",
+        {
+            "test": tuple(
+                file
+                for english, french in _TALES
+                for file in (
+                    f"{english}_sents.txt",
+                    f"{french}_sents.txt",
+                    f"ali_w2w_{french}_{english}.txt",
+                )
+            )
+        },
+        _read_alibi,
+    ),
+}
+NAMES = (*_PHRASEBOOKS, *_CORPORA)

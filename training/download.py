@@ -1,0 +1,232 @@
+"""Download of the named corpora from their public addresses, split by a published rule.
+
+Tatoeba and CMUdict come unsplit: a hash of the English side decides, so that every download of
+every later version gives a sentence the same split. Multi30k and SIGMORPHON 2021 have splits.
+"""
+
+import gzip
+import hashlib
+import io
+import re
+import shutil
+import sys
+import tempfile
+import unicodedata
+import zipfile
+from collections.abc import Callable, Iterable
+from http.client import HTTPException
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
+MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/HEAD/data/task1/raw/{file}"
+SIGMORPHON_URL = "https://raw.githubusercontent.com/sigmorphon/2021-task1/HEAD/data/{file}"
+CMUDICT_URL = "https://raw.githubusercontent.com/cmusphinx/cmudict/HEAD/cmudict.dict"
+ALIBI_URL = "https://github.com/fyvo/AlibiWordAlignments"
+
+
+def fetch(folder: str, directory: Path) -> None:
+    """Download a corpus into a directory, which appears only when all is there.
+
+    A line on standard error says what is downloaded, and another where files differ from those
+    whose checksums are recorded.
+
+    Args:
+        folder: name of the corpus's folder, as in the data layout.
+        directory: the directory to make.
+
+    Raises:
+        ValueError: there is no address, or what came is not the corpus.
+        OSError: the download failed or the directory cannot be written.
+    """
+    if folder not in _RECIPES:
+        raise ValueError(f"it cannot be downloaded{_ADVICE.get(folder, '')}")
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{folder}-", dir=directory.parent))
+    try:
+        _RECIPES[folder](aside)
+        _warn_of_other_files(folder, aside)
+        aside.chmod(0o755)
+        aside.rename(directory)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def tatoeba_split(english: str) -> str:
+    """Split of a Tatoeba pair, the same for sentences that differ in case or punctuation."""
+    key = re.sub(r"[^a-z0-9 ]", "", english.lower()).strip()
+    bucket = _hash(key) % 10_000
+    return "test" if bucket < 200 else "dev" if bucket < 400 else "train"
+
+
+def cmudict_split(word: str) -> str:
+    """Split of a word of CMUdict."""
+    bucket = _hash(word) % 1000
+    return "test" if bucket < 95 else "dev" if bucket < 115 else "train"
+
+
+def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Rows `english TAB translation [TAB attribution]` of each split.
+
+    Dev and test pairs whose translation also stands in train are left out.
+    """
+    rows: dict[str, list[list[str]]] = {"train": [], "dev": [], "test": []}
+    for line in lines:
+        row = [" ".join(unicodedata.normalize("NFC", text).split()) for text in line.split("\t")]
+        if len(row) > 1:
+            rows[tatoeba_split(row[0])].append(row)
+    learned = {row[1] for row in rows["train"]}
+    for split in ("dev", "test"):
+        rows[split] = [row for row in rows[split] if row[1] not in learned]
+    return {split: ["\t".join(row) for row in kept] for split, kept in rows.items()}
+
+
+def split_cmudict(lines: Iterable[str]) -> dict[str, list[str]]:
+    """Rows `word TAB phones ; phones …` of each split, without stress.
+
+    Single letters and words with other characters than a-z and ' are left out.
+    """
+    words: dict[str, dict[str, None]] = {}
+    for line in lines:
+        word, *phones = line.partition("#")[0].split() or [""]
+        word = re.sub(r"\(\d+\)$", "", word)
+        if re.fullmatch(r"[a-z']{2,}", word):
+            words.setdefault(word, {})[re.sub(r"\d", "", " ".join(phones))] = None
+    rows: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
+    for word, pronunciations in words.items():
+        rows[cmudict_split(word)].append(f"{word}\t{' ; '.join(pronunciations)}")
+    return rows
+
+
+def _hash(key: str) -> int:
+    return int(hashlib.sha1(key.encode("utf-8")).hexdigest(), 16)
+
+
+def _read_url(url: str) -> bytes:
+    print(f"Downloading {url}", file=sys.stderr)
+    request = Request(url, headers={"User-Agent": "keras-attention"})
+    try:
+        with urlopen(request, timeout=60) as response:
+            return response.read()
+    except (OSError, HTTPException) as error:
+        raise OSError(f"the download of {url} failed ({error})") from None
+
+
+def _write_rows(path: Path, rows: list[str]) -> None:
+    if not rows:
+        raise ValueError(f"the download has nothing for {path.name}")
+    path.write_bytes(gzip.compress(("\n".join(rows) + "\n").encode("utf-8"), mtime=0))
+
+
+def _tatoeba(code: str) -> Callable[[Path], None]:
+    def download(directory: Path) -> None:
+        url = TATOEBA_URL.format(code=code)
+        try:
+            with zipfile.ZipFile(io.BytesIO(_read_url(url))) as archive:
+                text = archive.read(f"{code}.txt").decode("utf-8")
+                about = archive.read("_about.txt")
+        except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
+            raise ValueError(f"{url} is not the expected archive ({error})") from None
+        for split, rows in split_tatoeba(text.split("\n")).items():
+            _write_rows(directory / f"{split}.tsv.gz", rows)
+        (directory / "_about.txt").write_bytes(about)
+
+    return download
+
+
+def _cmudict(directory: Path) -> None:
+    text = _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
+    for split, rows in split_cmudict(text.split("\n")).items():
+        _write_rows(directory / f"cmudict_nostress.{split}.tsv.gz", rows)
+
+
+def _multi30k(directory: Path) -> None:
+    for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de", "fr"):
+            file = f"{stem}.{language}.gz"
+            (directory / file).write_bytes(_read_url(MULTI30K_URL.format(file=file)))
+
+
+def _sigmorphon(directory: Path) -> None:
+    for level, language in (("medium", "fre"), ("high", "eng_us")):
+        for split in ("train", "dev", "test"):
+            file = f"{language}_{split}.tsv"
+            (directory / file).write_bytes(_read_url(SIGMORPHON_URL.format(file=f"{level}/{file}")))
+
+
+_RECIPES: dict[str, Callable[[Path], None]] = {
+    "tatoeba-en-fr": _tatoeba("fra"),
+    "tatoeba-en-de": _tatoeba("deu"),
+    "tatoeba-en-es": _tatoeba("spa"),
+    "tatoeba-en-zh": _tatoeba("cmn"),
+    "multi30k": _multi30k,
+    "g2p-cmudict": _cmudict,
+    "g2p-sigmorphon2021": _sigmorphon,
+}
+_ADVICE = {"align-alibi-en-fr": f" (its files are in the folder ali of {ALIBI_URL})"}
+
+
+def _warn_of_other_files(folder: str, directory: Path) -> None:
+    """Say on standard error which files differ from those with recorded checksums."""
+    other = [
+        file
+        for file, recorded in CHECKSUMS[folder].items()
+        if content_checksum(directory / file) != recorded
+    ]
+    if other:
+        print(
+            f"Warning: {folder}: {', '.join(other)} differ from the files that the recorded "
+            "results come from",
+            file=sys.stderr,
+        )
+
+
+def content_checksum(path: Path) -> str:
+    """First 32 digits of the SHA-256 of a file's content, decompressed."""
+    data = path.read_bytes()
+    content = gzip.decompress(data) if path.suffix == ".gz" else data
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+CHECKSUMS = {
+    "tatoeba-en-fr": {
+        "dev.tsv.gz": "2131596001ad7e49e5d7f3bfed0d8ddb",
+        "train.tsv.gz": "b8f2b214758a1c15769d05b9603b724b",
+    },
+    "tatoeba-en-de": {
+        "dev.tsv.gz": "4afb523c1e9998f9b36bebba6c7b8ef7",
+        "train.tsv.gz": "36e7b84a719e0c87d554a508aba210de",
+    },
+    "tatoeba-en-es": {
+        "dev.tsv.gz": "c502ec1a255bb9f78db28cf80dafe545",
+        "train.tsv.gz": "f5383e94e608387b13a6ba17d715ea36",
+    },
+    "tatoeba-en-zh": {
+        "dev.tsv.gz": "f9da8b8901bfd14d5a533ffa2bf55bed",
+        "train.tsv.gz": "01c0492f6412e853ac30d0c3de162074",
+    },
+    "multi30k": {
+        "test_2016_flickr.de.gz": "4be6b5b3236b79c25475c6bb829800a7",
+        "test_2016_flickr.en.gz": "399a4382932c1aadd3ceb9bef1008d38",
+        "test_2016_flickr.fr.gz": "cb3160d69b002bb638e66cc7612fcd56",
+        "test_2017_flickr.de.gz": "c3078bc3b36808bf9d20eb2347ed6137",
+        "test_2017_flickr.en.gz": "ce1450ddc5ab0834502579d77a170849",
+        "test_2017_flickr.fr.gz": "6f3764e31dac41e9455e612958bcfd4e",
+        "train.de.gz": "2c2b73fd2b548fbcde3a875e0a78d6ee",
+        "train.en.gz": "460a15fbd157e34a7a9957ee388c1ca2",
+        "train.fr.gz": "5925a3c18f1587b6b54b87743106e6e8",
+        "val.de.gz": "660e09eb7e1da2f856ea13ee5ad3cf6d",
+        "val.en.gz": "1f2a23d992769b5b3d209b0a10dd0b77",
+        "val.fr.gz": "5304e444d842e962b2dda4d816b70b22",
+    },
+    "g2p-cmudict": {
+        "cmudict_nostress.dev.tsv.gz": "30e8b03da44dc343b78b6bd63f54ccc5",
+        "cmudict_nostress.train.tsv.gz": "8008291cbf629a6b11715d9504675555",
+    },
+    "g2p-sigmorphon2021": {
+        "eng_us_dev.tsv": "dcce99504c5f8a00ebf13499aa4d4c2b",
+        "eng_us_train.tsv": "bbe76f57ee799ef9094b1ed1fecf8861",
+        "fre_dev.tsv": "3b42f14f318367dd94faa6d59e8fafab",
+        "fre_train.tsv": "e9de4f5125d2478e50506c5ed278f69d",
+    },
+}
