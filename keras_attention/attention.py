@@ -115,6 +115,11 @@ class Attention(keras.layers.Layer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; arguments and result as the class says."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
+        length = value.shape[1]
+        self._check_mask("query_mask", query_mask, query.shape[:-1])
+        self._check_mask("value_mask", value_mask, (value.shape[0], length))
+        self._check_mask("key_mask", key_mask, (value.shape[0], length))
+        self._check_mask("attention_mask", attention_mask, (*query.shape[:-1], length))
         one_step = len(query.shape) == 2
         if one_step:
             query = ops.expand_dims(query, 1)
@@ -252,6 +257,17 @@ class Attention(keras.layers.Layer):
             raise ValueError(f"{name} expected one batch size. {received}")
         if not _alike(value[1], (key or value)[1]):
             raise ValueError(f"{name} expected key and value of the same length. {received}")
+
+    def _check_mask(self, name: str, mask: Tensor | None, shape: tuple) -> None:
+        if mask is None:
+            return
+        # An attention mask may leave out the batch axis.
+        end = shape[1:] if name == "attention_mask" and len(mask.shape) < len(shape) else shape
+        if len(mask.shape) != len(end) or not all(map(_alike, mask.shape, end)):
+            raise ValueError(
+                f"{type(self).__name__} expected {name} {tuple(shape)}. "
+                f"Received: {name} {tuple(mask.shape)}"
+            )
 
 
 def _alike(a: int | None, b: int | None) -> bool:

@@ -1,0 +1,187 @@
+"""Recurrent loops on TensorFlow with all that can be taken out of them.
+
+Of a recurrent step, the product of inputs and kernel does not depend on the state: it is one
+product for all steps, before the loop. And the gradient of a kernel is a sum over steps of small
+outer products, which automatic differentiation adds up step by step at the cost of reading and
+writing the whole kernel each time: here it is one product for all steps, after the loop.
+
+The loop itself treats its kernels as constants. `_deferred` puts the missing gradients back: it is
+the identity on the hoisted input products, whose gradient is that of the gates at every step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import backend
+
+Tensor = Any
+Attend = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+def supports(cell: Any) -> bool:
+    """Whether `run` can stand in for the cell: plain Keras cells on TensorFlow, without dropout."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    if type(cell) is keras.layers.GRUCell and not cell.reset_after:
+        return False
+    known = (keras.layers.SimpleRNNCell, keras.layers.GRUCell, keras.layers.LSTMCell)
+    return type(cell) in known and cell.use_bias and not (cell.dropout or cell.recurrent_dropout)
+
+
+def run(
+    cell: Any,
+    inputs: Tensor,
+    state: list[Tensor],
+    mask: Tensor | None = None,
+    attend: Attend | None = None,
+    query_kernel: Tensor | None = None,
+) -> tuple[dict[str, Tensor], list[Tensor]]:
+    """Run a cell over a sequence, as a loop over `cell(inputs, state)` would.
+
+    Args:
+        cell: a built cell for which `supports` is true.
+        inputs: `(T, B, dim)`.
+        state: the cell's states, each `(B, units)`.
+        mask: boolean `(T, B)`; where it is False the state stays.
+        attend: for a cell whose input is `[inputs; context]`: a function from the previous output
+            `(B, units)`, or its product with `query_kernel`, to the context `(B, dv)` and the
+            attention weights `(B, S)`.
+        query_kernel: `(units, ·)`, if the query is to be projected.
+
+    Returns:
+        The outputs of all steps, `output` `(T, B, units)` and, with `attend`, `context`
+        `(T, B, dv)` and `weights` `(T, B, S)`; and the last states.
+    """
+    dtype, width, units = cell.compute_dtype, inputs.shape[-1], cell.units
+    kernel = ops.cast(cell.kernel, dtype)
+    recurrent = ops.cast(cell.recurrent_kernel, dtype)
+    bias = ops.cast(cell.bias, dtype)
+    gru = isinstance(cell, keras.layers.GRUCell)
+    first_output = state[0]
+    seen = {}  # what the deferred gradients need of the loop, known when they are asked for
+
+    def previous() -> Tensor:
+        return ops.concatenate([first_output[None], seen["output"][:-1]], axis=0)
+
+    def kernel_gradients(gates: Tensor) -> list[Tensor]:
+        inner = gates
+        if gru:  # the reset gate stands between the recurrent product and the candidate
+            reset = seen["reset"] * gates[..., 2 * units :]
+            inner = ops.concatenate([gates[..., : 2 * units], reset], axis=-1)
+        gradients = [_outer(previous(), inner)]
+        if gru:
+            gradients.append(ops.sum(inner, axis=(0, 1)))
+        if attend:
+            gradients.append(_outer(seen["context"], gates))
+        return gradients
+
+    parameters = [recurrent]
+    if gru:
+        parameters.append(bias[1])
+    if attend:
+        parameters.append(kernel[width:])
+    product = ops.matmul(inputs, kernel[:width]) + (bias[0] if gru else bias)
+    gates = _deferred(product, parameters, kernel_gradients)
+    recurrent = ops.stop_gradient(recurrent)
+    recurrent_bias = ops.stop_gradient(bias[1]) if gru else None
+    context_kernel = ops.stop_gradient(kernel[width:]) if attend else None
+
+    steps = {"gates": gates}
+    if mask is not None:
+        steps["mask"] = ops.expand_dims(mask, -1)
+    if query_kernel is not None:
+        query_kernel = ops.cast(query_kernel, dtype)
+        zeros = ops.zeros((*ops.shape(inputs)[:2], query_kernel.shape[-1]), dtype)
+        steps["query"] = _deferred(zeros, [query_kernel], lambda g: [_outer(previous(), g)])
+        query_kernel = ops.stop_gradient(query_kernel)
+
+    def step(now, state):
+        outputs, gates = {}, now["gates"]
+        if attend:
+            query = state[0]
+            if query_kernel is not None:
+                query = ops.matmul(query, query_kernel) + now["query"]
+            outputs["context"], outputs["weights"] = attend(query)
+            gates = gates + ops.matmul(outputs["context"], context_kernel)
+        inner = ops.matmul(state[0], recurrent)
+        if gru:
+            new, outputs["reset"] = _gru(cell, gates, inner + recurrent_bias, state)
+        elif isinstance(cell, keras.layers.LSTMCell):
+            new = _lstm(cell, gates + inner, state)
+        else:
+            new = [cell.activation(gates + inner)]
+        if "mask" in now:
+            new = [ops.where(now["mask"], a, b) for a, b in zip(new, state, strict=True)]
+        outputs["output"] = new[0]
+        return outputs, new
+
+    names = ["output", *(["reset"] if gru else []), *(["context", "weights"] if attend else [])]
+    outputs, state = backend.scan(step, state, steps, dict.fromkeys(names, dtype))
+    seen.update({name: ops.stop_gradient(x) for name, x in outputs.items()})
+    return outputs, state
+
+
+def _gru(cell: Any, gates: Tensor, inner: Tensor, state: list) -> tuple[list, Tensor]:
+    """Cho et al. 2014 (arXiv 1406.1078), with the reset gate after the product, as cuDNN has it."""
+    units, (h,) = cell.units, state
+    both = cell.recurrent_activation(gates[:, : 2 * units] + inner[:, : 2 * units])
+    update, reset = both[:, :units], both[:, units:]
+    candidate = cell.activation(gates[:, 2 * units :] + reset * inner[:, 2 * units :])
+    return [candidate + update * (h - candidate)], reset
+
+
+def _lstm(cell: Any, gates: Tensor, state: list) -> list:
+    """Hochreiter and Schmidhuber 1997, with forget gate, in Keras's order of gates."""
+    units, (_, c) = cell.units, state
+    both = cell.recurrent_activation(gates[:, : 2 * units])
+    candidate = cell.activation(gates[:, 2 * units : 3 * units])
+    c = both[:, units:] * c + both[:, :units] * candidate
+    return [cell.recurrent_activation(gates[:, 3 * units :]) * cell.activation(c), c]
+
+
+def _deferred(x: Tensor, parameters: list, gradients: Callable[[Tensor], list]) -> Tensor:
+    """Return `x`; give `parameters` the gradients that the gradient of `x` implies."""
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def identity(x, *parameters):
+        return tf.identity(x), lambda g: (g, *gradients(g))
+
+    return identity(x, *parameters)
+
+
+def _outer(a: Tensor, b: Tensor) -> Tensor:
+    """Sum of outer products over all steps: `(T, B, m)`, `(T, B, n)` to `(m, n)`."""
+    a = ops.reshape(a, (-1, a.shape[-1]))
+    return ops.matmul(ops.transpose(a), ops.reshape(b, (-1, b.shape[-1])))
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class HoistedRNN(keras.layers.RNN):
+    """`keras.layers.RNN` that trains faster on TensorFlow: see the module.
+
+    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Cells and
+    backends that the fast loop does not know run as they do there.
+    """
+
+    def inner_loop(
+        self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Run the loop of `keras.layers.RNN.call`."""
+        keep = self.stateful or self.unroll or self.zero_output_for_mask
+        if keep or not supports(self.cell):
+            return super().inner_loop(sequences, initial_state, mask, training)
+        inputs = ops.transpose(sequences, (1, 0, 2))
+        if mask is not None:
+            mask = ops.transpose(ops.cast(mask, "bool"))
+        if self.go_backwards:
+            inputs = ops.flip(inputs, axis=0)
+            mask = None if mask is None else ops.flip(mask, axis=0)
+        outputs, state = run(self.cell, inputs, list(initial_state), mask)
+        outputs = ops.transpose(outputs["output"], (1, 0, 2))
+        return state[0], outputs, state

@@ -1,0 +1,41 @@
+"""Small helpers of these tests."""
+
+import keras
+import numpy as np
+from keras import ops
+
+
+def array(x):
+    """A tensor, or a structure of tensors, as NumPy."""
+    return keras.tree.map_structure(ops.convert_to_numpy, x)
+
+
+def weights_of(layer):
+    """The layer's weights by name, float64."""
+    return {w.name: array(w.value).astype("float64") for w in layer.weights}
+
+
+def normal(rng, *shape):
+    return rng.normal(size=shape).astype("float32")
+
+
+def mask(rng, *shape):
+    """A random mask with at least one True in each row."""
+    result = rng.random(shape) < 0.6
+    result[..., 0] |= ~result.any(-1)
+    return result
+
+
+def assert_close(actual, expected, tolerance=1e-5):
+    """Hold a tensor to an array, or several to several."""
+    if not isinstance(expected, (tuple, list)):
+        actual, expected = [actual], [expected]
+    for a, e in zip(actual, expected, strict=True):
+        np.testing.assert_allclose(array(a), e, rtol=tolerance, atol=tolerance)
+
+
+def randomize(layer, rng, deviation=0.5):
+    """Give every weight random values: zeros and ones would hide mistakes."""
+    for w in layer.weights:
+        if "seed" not in w.path:
+            w.assign(rng.normal(size=w.shape, scale=deviation).astype("float32"))

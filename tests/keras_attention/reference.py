@@ -1,0 +1,171 @@
+"""The formulas once more, as NumPy loops in float64: what the tests hold the library to."""
+
+import numpy as np
+
+
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(scores, allowed=None):
+    """Softmax of one row `(Tv,)` over the allowed positions; zeros if there are none."""
+    scores = np.asarray(scores, "float64")
+    weights = np.zeros_like(scores)
+    places = np.arange(len(scores)) if allowed is None else np.flatnonzero(allowed)
+    if len(places):
+        powers = np.exp(scores[places] - scores[places].max())
+        weights[places] = powers / powers.sum()
+    return weights
+
+
+def dot(q, k):
+    return float(np.dot(q, k))
+
+
+def scaled_dot(q, k):
+    return float(np.dot(q, k) / np.sqrt(len(q)))
+
+
+def general(q, k, kernel):
+    return float(q @ kernel @ k)
+
+
+def additive(q, k, query_kernel, key_kernel, scale, bias=0.0):
+    return float(scale @ np.tanh(q @ query_kernel + k @ key_kernel + bias))
+
+
+def score_all(score, query, key):
+    """Scores `(B, Tq, Tv)` of `score(query vector, key vector)`."""
+    batch, rows, columns = len(query), query.shape[1], key.shape[1]
+    result = np.zeros((batch, rows, columns))
+    for b in range(batch):
+        for i in range(rows):
+            for j in range(columns):
+                result[b, i, j] = score(query[b, i].astype("float64"), key[b, j].astype("float64"))
+    return result
+
+
+def attend(score, query, value, key=None, mask=None, distribution=softmax):
+    """Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`; `mask` is `(B, Tq, Tv)` or None."""
+    e = score_all(score, query, value if key is None else key)
+    weights = np.zeros_like(e)
+    contexts = np.zeros((*e.shape[:2], value.shape[-1]))
+    for b in range(e.shape[0]):
+        for i in range(e.shape[1]):
+            weights[b, i] = distribution(e[b, i], None if mask is None else mask[b, i])
+            for j in range(e.shape[2]):
+                contexts[b, i] += weights[b, i, j] * value[b, j].astype("float64")
+    return contexts, weights
+
+
+def join_masks(
+    shape, query_mask=None, value_mask=None, key_mask=None, attention_mask=None, causal=False
+):
+    """All masks as one `(B, Tq, Tv)`."""
+    result = np.ones(shape, bool)
+    for b, i, j in np.ndindex(*shape):
+        if query_mask is not None and not query_mask[b, i]:
+            result[b, i, j] = False
+        if value_mask is not None and not value_mask[b, j]:
+            result[b, i, j] = False
+        if key_mask is not None and not key_mask[b, j]:
+            result[b, i, j] = False
+        if attention_mask is not None and not attention_mask[b, i, j]:
+            result[b, i, j] = False
+        if causal and j > i:
+            result[b, i, j] = False
+    return result
+
+
+# Recurrent cells: (inputs, list of states, weights by name) -> (output, list of states).
+
+
+def simple_rnn(x, states, w):
+    h = np.tanh(x @ w["kernel"] + states[0] @ w["recurrent_kernel"] + w["bias"])
+    return h, [h]
+
+
+def gru(x, states, w):
+    """Cho et al. 2014 in the variant of Keras's default, `reset_after=True`."""
+    h = states[0]
+    units = h.shape[-1]
+    a = x @ w["kernel"] + w["bias"][0]
+    r = h @ w["recurrent_kernel"] + w["bias"][1]
+    update = sigmoid(a[:, :units] + r[:, :units])
+    reset = sigmoid(a[:, units : 2 * units] + r[:, units : 2 * units])
+    candidate = np.tanh(a[:, 2 * units :] + reset * r[:, 2 * units :])
+    h = update * h + (1 - update) * candidate
+    return h, [h]
+
+
+def lstm(x, states, w):
+    h, c = states
+    gates = x @ w["kernel"] + h @ w["recurrent_kernel"] + w["bias"]
+    i, f, g, o = np.split(gates, 4, axis=-1)
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    h = sigmoid(o) * np.tanh(c)
+    return h, [h, c]
+
+
+CELLS = {"SimpleRNNCell": simple_rnn, "GRUCell": gru, "LSTMCell": lstm}
+
+
+def attention_rnn(
+    cells, inputs, memory, score, order, output_kernel=None, feeding=False, masks=(None, None),
+    initial=None,
+):  # fmt: skip
+    """Run a decoder.
+
+    Args:
+        cells: list of `(step, weights, number of states, units)`, bottom first.
+        inputs: `(B, T, dim)`; memory: `(B, S, dim)`.
+        score: `(query vector, key vector) -> float`.
+        masks: of the inputs `(B, T)` and the memory `(B, S)`, or None.
+        initial: flat list of states, or None for zeros.
+
+    Returns:
+        Outputs `(B, T, ·)`, weights `(B, T, S)`, the last states as a flat list.
+    """
+    inputs_mask, memory_mask = masks
+    batch, time = inputs.shape[:2]
+    top = cells[-1][3]
+    size = memory.shape[-1] + top if output_kernel is None else output_kernel.shape[-1]
+    if initial is None:
+        initial = [np.zeros((batch, units)) for _, _, count, units in cells for _ in range(count)]
+    states, i = [], 0
+    for _, _, count, _ in cells:
+        states.append([np.array(s, "float64") for s in initial[i : i + count]])
+        i += count
+    last = np.zeros((batch, size))
+    outputs = np.zeros((batch, time, size))
+    all_weights = np.zeros((batch, time, memory.shape[1]))
+    allowed = None if memory_mask is None else memory_mask[:, None, :]
+
+    for t in range(time):
+
+        def look(query):
+            context, weights = attend(score, query[:, None], memory, mask=allowed)
+            return context[:, 0], weights[:, 0]
+
+        x = inputs[:, t].astype("float64")
+        if feeding:
+            x = np.concatenate([x, last], -1)
+        if order == "bahdanau":
+            context, weights = look(states[-1][0])
+            x = np.concatenate([x, context], -1)
+        new_states = []
+        for (step, w, _, _), state in zip(cells, states, strict=True):
+            x, new = step(x, state, w)
+            new_states.append(new)
+        if order == "luong":
+            context, weights = look(x)
+        output = np.concatenate([context, x], -1)
+        if output_kernel is not None:
+            output = np.tanh(output @ output_kernel)
+        valid = np.ones(batch, bool) if inputs_mask is None else inputs_mask[:, t]
+        for b in np.flatnonzero(valid):
+            outputs[b, t], all_weights[b, t], last[b] = output[b], weights[b], output[b]
+            for state, new in zip(states, new_states, strict=True):
+                for s, n in zip(state, new, strict=True):
+                    s[b] = n[b]
+    return outputs, all_weights, [s for state in states for s in state]

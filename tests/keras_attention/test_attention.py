@@ -1,0 +1,256 @@
+"""The contract of the layers, on the layers whose scores need query and key alone."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import AdditiveAttention, Attention, MultiplicativeAttention
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
+
+B, TQ, TV, DQ, DV, DK, UNITS = 2, 3, 5, 7, 11, 13, 17
+
+
+def built(layer, rng, query_width=DQ, key_width=DV):
+    """The layer with random weights, and its score as a function of two float64 vectors."""
+    layer.build((B, TQ, query_width), (B, TV, DV), (B, TV, key_width))
+    randomize(layer, rng)
+    w = weights_of(layer)
+    if isinstance(layer, MultiplicativeAttention):
+        if layer.score_name == "general":
+            return layer, lambda q, k: reference.general(q, k, w["kernel"])
+        return layer, getattr(reference, layer.score_name)
+    scale = w["scale"]
+    if layer.normalize:
+        scale = w["gain"] * scale / np.sqrt((scale**2).sum())
+    return layer, lambda q, k: reference.additive(
+        q, k, w["query_kernel"], w["key_kernel"], scale, w.get("bias", 0.0)
+    )
+
+
+LAYERS = {
+    "dot": lambda **kwargs: MultiplicativeAttention("dot", **kwargs),
+    "scaled_dot": lambda **kwargs: MultiplicativeAttention("scaled_dot", **kwargs),
+    "general": lambda **kwargs: MultiplicativeAttention("general", **kwargs),
+    "additive": lambda **kwargs: AdditiveAttention(UNITS, **kwargs),
+    "additive with bias": lambda **kwargs: AdditiveAttention(UNITS, use_bias=True, **kwargs),
+    "normalised additive": lambda **kwargs: AdditiveAttention(UNITS, normalize=True, **kwargs),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layer_follows_the_formula(rng, name):
+    width = DV if name in ("dot", "scaled_dot") else DQ
+    layer, score = built(LAYERS[name](), rng, width)
+    query, value = normal(rng, B, TQ, width), normal(rng, B, TV, DV)
+    expected = reference.attend(score, query, value)
+    assert_close(layer(query, value, return_attention_scores=True), expected)
+    assert_close(layer(query, value), expected[0])
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_key_and_value_may_differ(rng, name):
+    width = DK if name in ("dot", "scaled_dot") else DQ
+    layer, score = built(LAYERS[name](), rng, width, DK)
+    query, value, key = normal(rng, B, TQ, width), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
+    expected = reference.attend(score, query, value, key)
+    assert_close(layer(query, value, key, return_attention_scores=True), expected)
+
+
+def test_normalised_additive_starts_with_the_published_gain_and_no_bias():
+    layer = AdditiveAttention(UNITS, normalize=True)
+    layer.build((B, TQ, DQ), (B, TV, DV))
+    w = weights_of(layer)
+    assert w["gain"] == pytest.approx(UNITS**-0.5)
+    assert not w["bias"].any()
+
+
+def test_additive_attention_has_two_kernels_and_a_scale():
+    layer = AdditiveAttention(UNITS)
+    layer.build((B, TQ, DQ), (B, TV, DV))
+    shapes = {w.name: w.shape for w in layer.weights}
+    assert shapes == {"query_kernel": (DQ, UNITS), "key_kernel": (DV, UNITS), "scale": (UNITS,)}
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("which", list(itertools.product([False, True], repeat=4)))
+def test_every_combination_of_masks_leaves_exact_zeros(rng, which, causal):
+    layer, score = built(LAYERS["additive"](), rng)
+    query, value = normal(rng, B, TV, DQ), normal(rng, B, TV, DV)
+    shapes = {
+        "query_mask": (B, TV),
+        "value_mask": (B, TV),
+        "key_mask": (B, TV),
+        "attention_mask": (B, TV, TV),
+    }
+    masks = {n: mask(rng, *s) for (n, s), on in zip(shapes.items(), which, strict=True) if on}
+    joined = reference.join_masks((B, TV, TV), **masks, causal=causal)
+    expected = reference.attend(score, query, value, mask=joined)
+    result = layer(query, value, **masks, use_causal_mask=causal, return_attention_scores=True)
+    assert_close(result, expected)
+    assert not array(result[1])[~joined].any()
+
+
+def test_an_attention_mask_without_batch_axis_holds_for_all_rows(rng):
+    layer, score = built(LAYERS["general"](), rng)
+    query, value, allowed = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), mask(rng, TQ, TV)
+    expected = reference.attend(score, query, value, mask=np.stack([allowed] * B))
+    result = layer(query, value, attention_mask=allowed, return_attention_scores=True)
+    assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_fully_masked_row_gives_zeros(rng, name):
+    width = DV if name in ("dot", "scaled_dot") else DQ
+    layer, _ = built(LAYERS[name](), rng, width)
+    query, value = normal(rng, B, TQ, width), normal(rng, B, TV, DV)
+    allowed = np.array([[True] * TV, [False] * TV])
+    context, weights = array(layer(query, value, value_mask=allowed, return_attention_scores=True))
+    assert not context[1].any()
+    assert not weights[1].any()
+    assert context[0].any()
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_step_by_step_equals_all_at_once(rng, name):
+    width = DV if name in ("dot", "scaled_dot") else DQ
+    layer, _ = built(LAYERS[name](), rng, width)
+    query, value, allowed = normal(rng, B, TQ, width), normal(rng, B, TV, DV), mask(rng, B, TV)
+    contexts, weights = array(layer(query, value, value_mask=allowed, return_attention_scores=True))
+    memory = layer.prepare(ops.convert_to_tensor(value), mask=ops.convert_to_tensor(allowed))
+    state = layer.initial_state(memory)
+    for t in range(TQ):
+        context, weight, state = layer.step(ops.convert_to_tensor(query[:, t]), memory, state)
+        assert_close((context, weight), (contexts[:, t], weights[:, t]))
+    one = layer(query[:, 0], value, value_mask=allowed, return_attention_scores=True)
+    assert_close(one, (contexts[:, 0], weights[:, 0]))
+
+
+def test_queries_that_share_a_memory_row_are_neighbours(rng):
+    layer, _ = built(LAYERS["additive"](), rng)
+    beams, value, allowed = normal(rng, B * 3, DQ), normal(rng, B, TV, DV), mask(rng, B, TV)
+    memory = layer.prepare(ops.convert_to_tensor(value), mask=ops.convert_to_tensor(allowed))
+    context, weights, _ = layer.step(ops.convert_to_tensor(beams), memory, ())
+    expected = layer(
+        beams[:, None],
+        np.repeat(value, 3, 0),
+        value_mask=np.repeat(allowed, 3, 0),
+        return_attention_scores=True,
+    )
+    assert_close((context, weights), (array(expected[0])[:, 0], array(expected[1])[:, 0]))
+
+
+def test_dropout_rescales_and_is_not_in_the_returned_weights(rng):
+    layer = MultiplicativeAttention("dot", dropout=0.5, seed=3)
+    query, value = normal(rng, B, TQ, TV), np.stack([np.eye(TV, dtype="float32")] * B)
+    plain = array(layer(query, value, return_attention_scores=True))
+    dropped = array(layer(query, value, return_attention_scores=True, training=True))
+    assert_close(dropped[1], plain[1])
+    # The values are unit vectors, so the contexts are the weights that were used.
+    kept = dropped[0] != 0
+    assert 0 < kept.sum() < kept.size
+    assert_close(dropped[0][kept], 2 * plain[1][kept])
+
+
+def test_the_seed_repeats_the_dropout(rng):
+    query, value = normal(rng, B, TQ, DV), normal(rng, B, TV, DV)
+    results = [
+        array(MultiplicativeAttention("dot", dropout=0.5, seed=seed)(query, value, training=True))
+        for seed in (5, 5, 6)
+    ]
+    np.testing.assert_array_equal(results[0], results[1])
+    assert (results[0] != results[2]).any()
+
+
+def test_implicit_masks_reach_query_and_value(rng):
+    ids = {"query": np.array([[4, 2, 0], [1, 0, 0]]), "value": np.array([[3, 0, 2, 0, 0]] * 2)}
+    embed = keras.layers.Embedding(7, DV, mask_zero=True)
+    layer = MultiplicativeAttention("dot")
+    query, value = embed(ids["query"]), embed(ids["value"])
+    context, weights = layer(query, value, return_attention_scores=True)
+    joined = reference.join_masks((2, 3, 5), ids["query"] != 0, ids["value"] != 0)
+    assert_close((context, weights), reference.attend(reference.dot, array(query), array(value),
+                                                      mask=joined))  # fmt: skip
+
+
+def test_the_query_mask_goes_on_to_the_next_layer():
+    embed = keras.layers.Embedding(7, DV, mask_zero=True)
+    context = MultiplicativeAttention("dot")(embed(np.array([[4, 2, 0]])), embed(np.ones((1, 5))))
+    assert_close(context._keras_mask, np.array([[True, True, False]]))
+
+
+class Distance(Attention):
+    """A mechanism of the user's own: no more than a score."""
+
+    def score(self, query, key):
+        gap = ops.expand_dims(query, 2) - ops.expand_dims(key, 1)
+        return -ops.sum(ops.square(gap), axis=-1)
+
+
+def test_a_subclass_needs_no_more_than_a_score(rng):
+    query, value, allowed = normal(rng, B, TQ, DV), normal(rng, B, TV, DV), mask(rng, B, TV)
+    layer = Distance()
+    expected = reference.attend(
+        lambda q, k: -((q - k) ** 2).sum(), query, value, mask=np.repeat(allowed[:, None], TQ, 1)
+    )
+    result = layer(query, value, value_mask=allowed, return_attention_scores=True)
+    assert_close(result, expected)
+    memory = layer.prepare(ops.convert_to_tensor(value), mask=ops.convert_to_tensor(allowed))
+    context, weights, _ = layer.step(ops.convert_to_tensor(query[:, 1]), memory, ())
+    assert_close((context, weights), (expected[0][:, 1], expected[1][:, 1]))
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_saved_model_loads_without_custom_objects(rng, tmp_path, name):
+    query, value = keras.Input((None, DV)), keras.Input((None, DV))
+    layer = LAYERS[name](dropout=0.25, seed=3, name="attend")
+    outputs = layer(query, value, return_attention_scores=True)
+    model = keras.Model([query, value], outputs)
+    randomize(model, rng)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    arrays = normal(rng, B, TQ, DV), normal(rng, B, TV, DV)
+    assert_close(again(arrays), array(model(arrays)))
+    assert again.get_layer("attend").get_config() == layer.get_config()
+
+
+BAD_CALLS = {
+    "query of rank 4": ((2, 3, 5, 7), (2, 5, 7), {}, "query (B, Tq, dim) or (B, dim)"),
+    "value of rank 2": ((2, 3, 7), (2, 7), {}, "value (B, Tv, dim)"),
+    "another batch": ((2, 3, 7), (3, 5, 7), {}, "one batch size"),
+    "another width": ((2, 3, 7), (2, 5, 11), {}, "query and key of the same width"),
+    "longer key": ((2, 3, 7), (2, 5, 11), {"key": (2, 4, 7)}, "key and value of the same length"),
+    "query mask": ((2, 3, 7), (2, 5, 7), {"query_mask": (2, 5)}, "query_mask (2, 3)"),
+    "value mask": ((2, 3, 7), (2, 5, 7), {"value_mask": (2, 3)}, "value_mask (2, 5)"),
+    "key mask": ((2, 3, 7), (2, 5, 7), {"key_mask": (2, 5, 7)}, "key_mask (2, 5)"),
+    "mask": ((2, 3, 7), (2, 5, 7), {"attention_mask": (2, 5, 3)}, "attention_mask (2, 3, 5)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_shapes_are_told_with_layer_expected_and_received(case):
+    query, value, more, expected = BAD_CALLS[case]
+    layer = MultiplicativeAttention("dot")
+    arguments = {n: np.ones(s, "bool" if "mask" in n else "float32") for n, s in more.items()}
+    with pytest.raises(ValueError, match="MultiplicativeAttention expected") as error:
+        layer(np.ones(query, "float32"), np.ones(value, "float32"), **arguments)
+    assert expected in str(error.value)
+    assert "Received: " in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "received"),
+    [
+        (lambda: MultiplicativeAttention("cosine"), "dot, scaled_dot, general", "'cosine'"),
+        (lambda: AdditiveAttention(0), "units >= 1", "units=0"),
+        (lambda: AdditiveAttention(3, dropout=1.5), "0 <= dropout < 1", "dropout=1.5"),
+    ],
+)
+def test_bad_arguments_are_told_with_layer_expected_and_received(make, expected, received):
+    with pytest.raises(ValueError, match=r"Attention expected .* Received: ") as error:
+        make()
+    assert expected in str(error.value)
+    assert received in str(error.value)
