@@ -1,0 +1,281 @@
+"""Scores of translations, pronunciations and alignments: pure functions.
+
+Each rate is a sum over sentences, so each has a function that gives the sentences' statistics,
+from which `bootstrap_interval` draws samples.
+"""
+
+from collections.abc import Callable, Sequence, Set
+from itertools import zip_longest
+
+import numpy as np
+from sacrebleu.metrics import BLEU, CHRF
+
+Link = tuple[int, int]
+
+LENGTH_BUCKETS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40))
+
+
+def bleu(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+) -> dict[str, float | str]:
+    """BLEU of a corpus (Papineni et al. 2002) by sacrebleu (Post 2018).
+
+    Args:
+        hypotheses: translations, detokenised.
+        references: one or more references of each.
+        lowercase: whether case is ignored.
+        tokenize: sacrebleu's tokenizer, such as "zh" for Chinese; None for its default, "13a".
+
+    Returns:
+        `bleu` in percent and sacrebleu's `bleu_signature`.
+
+    Raises:
+        ValueError: no hypothesis, or not as many as there are sentences with references.
+    """
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize)
+    score = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))
+    return {"bleu": score.score, "bleu_signature": str(metric.get_signature())}
+
+
+def chrf(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
+) -> dict[str, float | str]:
+    """chrF2 of a corpus (Popović 2015) by sacrebleu; arguments and errors as for `bleu`.
+
+    Returns:
+        `chrf` in percent and sacrebleu's `chrf_signature`.
+    """
+    metric = CHRF(lowercase=lowercase)
+    score = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))
+    return {"chrf": score.score, "chrf_signature": str(metric.get_signature())}
+
+
+def bleu_statistics(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+) -> np.ndarray:
+    """N-gram matches, n-gram counts, length and reference length of each sentence: `(N, 10)`."""
+    _check_lengths(hypotheses, references)
+    metric = BLEU(lowercase=lowercase, tokenize=tokenize, effective_order=True)
+    scores = [
+        metric.sentence_score(hypothesis, list(texts))
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    ]
+    return np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in scores])
+
+
+def bleu_of(statistics: np.ndarray) -> float:
+    """BLEU in percent of summed `bleu_statistics`, `(10,)`."""
+    numbers = [int(number) for number in statistics]
+    return BLEU.compute_bleu(numbers[:4], numbers[4:8], *numbers[8:]).score
+
+
+def by_length(
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    lengths: Sequence[int],
+    *,
+    lowercase: bool = False,
+    tokenize: str | None = None,
+) -> list[dict[str, float | int | str]]:
+    """BLEU of the sentences in each of LENGTH_BUCKETS, empty ones left out.
+
+    Args:
+        hypotheses: as for `bleu`.
+        references: as for `bleu`.
+        lengths: words in each source.
+        lowercase: as for `bleu`.
+        tokenize: as for `bleu`.
+
+    Returns:
+        For each bucket `words` (such as "6-10"), `sentences` and `bleu`.
+    """
+    _check_lengths(hypotheses, lengths)
+    rows = []
+    for low, high in LENGTH_BUCKETS:
+        chosen = [i for i, length in enumerate(lengths) if low <= length <= high]
+        if chosen:
+            score = bleu(
+                [hypotheses[i] for i in chosen],
+                [references[i] for i in chosen],
+                lowercase=lowercase,
+                tokenize=tokenize,
+            )
+            row = {"words": f"{low}-{high}", "sentences": len(chosen), "bleu": score["bleu"]}
+            rows.append(row)
+    return rows
+
+
+def phone_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """Edits to the closest pronunciation and that one's length, of each word: `(N, 2)`.
+
+    Phones are separated by spaces; of equally close pronunciations the first counts.
+    """
+    _check_lengths(hypotheses, references)
+    rows = []
+    for hypothesis, pronunciations in zip(hypotheses, references, strict=True):
+        phones = hypothesis.split()
+        choices = [(edit_distance(phones, p.split()), len(p.split())) for p in pronunciations]
+        rows.append(min(choices, key=lambda choice: choice[0]))
+    return np.array(rows)
+
+
+def word_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+    """Whether no pronunciation is matched, and 1, of each word: `(N, 2)`."""
+    _check_lengths(hypotheses, references)
+    rows = []
+    for hypothesis, pronunciations in zip(hypotheses, references, strict=True):
+        matched = any(hypothesis.split() == p.split() for p in pronunciations)
+        rows.append((int(not matched), 1))
+    return np.array(rows)
+
+
+def phone_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Edits to the closest pronunciations by their phones, in percent."""
+    return 100 * ratio(phone_errors(hypotheses, references).sum(axis=0))
+
+
+def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
+    """Words of which no pronunciation is matched, in percent."""
+    return 100 * ratio(word_errors(hypotheses, references).sum(axis=0))
+
+
+def edit_distance(a: Sequence, b: Sequence) -> int:
+    """Insertions, deletions and substitutions that turn one sequence into the other."""
+    row = list(range(len(b) + 1))
+    for i, x in enumerate(a, start=1):
+        diagonal, row[0] = row[0], i
+        for j, y in enumerate(b, start=1):
+            diagonal, row[j] = row[j], min(diagonal + (x != y), row[j] + 1, row[j - 1] + 1)
+    return row[-1]
+
+
+def alignment_errors(
+    predicted: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]]
+) -> np.ndarray:
+    """`|A| + |S| - |A ∩ S| - |A ∩ P|` and `|A| + |S|` of each sentence: `(N, 2)`."""
+    _check_lengths(predicted, sure)
+    _check_lengths(predicted, possible)
+    rows = []
+    for a, s, p in zip(predicted, sure, possible, strict=True):
+        total = len(a) + len(s)
+        rows.append((total - len(a & s) - len(a & (s | p)), total))
+    return np.array(rows)
+
+
+def alignment_error_rate(
+    predicted: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]]
+) -> float:
+    """AER, `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all sentences (Och and Ney 2003).
+
+    Args:
+        predicted: links `(source word, target word)` of each sentence, A.
+        sure: links that must be found, S.
+        possible: links that may be found, P; sure links are possible.
+
+    Returns:
+        A fraction: 0 is perfect, 1 is all wrong.
+    """
+    return ratio(alignment_errors(predicted, sure, possible).sum(axis=0))
+
+
+def links_from_weights(
+    weights: np.ndarray,
+    source_word_of_piece: Sequence[int],
+    target_word_of_piece: Sequence[int],
+    *,
+    method: str = "argmax",
+    threshold: float = 0.5,
+) -> set[Link]:
+    """Word links read from the attention weights of one sentence.
+
+    A source word has the sum of the weights of its pieces, a target word the mean over its
+    pieces.
+
+    Args:
+        weights: `(T, S)`, one row for each target piece.
+        source_word_of_piece: word of each source piece, -1 for none.
+        target_word_of_piece: word of each target piece, -1 for none.
+        method: "argmax" links each target word to the source word with the largest weight,
+            "threshold" to all with at least `threshold`.
+        threshold: smallest weight of a link, for "threshold".
+
+    Returns:
+        Links `(source word, target word)`.
+
+    Raises:
+        ValueError: unknown method, or weights of another shape.
+    """
+    source = np.asarray(source_word_of_piece, int)
+    target = np.asarray(target_word_of_piece, int)
+    if np.shape(weights) != (target.size, source.size):
+        raise ValueError(
+            f"Expected weights of shape {(target.size, source.size)}, received {np.shape(weights)}"
+        )
+    if method not in ("argmax", "threshold"):
+        raise ValueError(f"method must be argmax or threshold; received {method!r}")
+    source_words, target_words = (np.unique(words[words >= 0]) for words in (source, target))
+    if not source_words.size:
+        return set()
+    links = set()
+    for word in target_words.tolist():
+        row = np.asarray(weights)[target == word].mean(axis=0)
+        joined = np.array([row[source == other].sum() for other in source_words])
+        chosen = [joined.argmax()] if method == "argmax" else np.flatnonzero(joined >= threshold)
+        links.update((int(source_words[i]), word) for i in chosen)
+    return links
+
+
+def ratio(statistics: np.ndarray) -> float:
+    """First number by the second, 0 where both are 0."""
+    errors, total = statistics
+    return float(errors / total) if total else 0.0
+
+
+def bootstrap_interval(
+    statistics: np.ndarray,
+    score: Callable[[np.ndarray], float],
+    *,
+    samples: int = 1000,
+    seed: int = 0,
+) -> tuple[float, float]:
+    """95 % confidence interval by bootstrap resampling of sentences (Koehn 2004).
+
+    Args:
+        statistics: numbers of each sentence, `(N, K)`.
+        score: gives the score of their sum, `(K,)`.
+        samples: number of resampled corpora, each of N sentences.
+        seed: seed of the samples.
+
+    Returns:
+        The 2.5th and the 97.5th percentile of the samples' scores.
+    """
+    count = len(statistics)
+    if not count:
+        raise ValueError("Expected at least one sentence, received none")
+    times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=samples)
+    low, high = np.percentile([score(total) for total in times @ statistics], [2.5, 97.5])
+    return float(low), float(high)
+
+
+def _streams(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> list[tuple[str | None, ...]]:
+    """References as sacrebleu takes them: the first of all sentences, the second …"""
+    _check_lengths(hypotheses, references)
+    return list(zip_longest(*references))
+
+
+def _check_lengths(hypotheses: Sequence, others: Sequence) -> None:
+    if not len(hypotheses) or len(hypotheses) != len(others):
+        raise ValueError(
+            "Expected as many predictions as sentences, at least one; received "
+            f"{len(hypotheses)} and {len(others)}"
+        )
