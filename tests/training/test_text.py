@@ -3,6 +3,7 @@ import re
 
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from training.text import (
     END_ID,
@@ -154,6 +155,22 @@ def test_a_saved_tokenizer_comes_back_the_same(tokenizers, name, tmp_path):
     assert loaded.tokenize(lines).to_list() == tokenizer.tokenize(lines).to_list()
 
 
+TEXT_OPS_OF_TENSORFLOW_SERVING = {
+    "RegexSplitWithOffsets",
+    "SentencepieceDetokenizeOp",
+    "SentencepieceIdToStringOp",
+    "SentencepieceOp",
+    "SentencepieceTokenizeOp",
+}
+
+
+def graph_ops(path):
+    model = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    return {node.op for node in nodes} - {f.signature.name for f in graph.library.function}
+
+
 @pytest.mark.parametrize("name", [*KINDS])
 def test_a_saved_model_runs_in_a_session_as_in_python(tokenizers, name, tmp_path):
     class Round(tf.Module):
@@ -172,6 +189,8 @@ def test_a_saved_model_runs_in_a_session_as_in_python(tokenizers, name, tmp_path
 
     module = Round(tokenizers[name])
     tf.saved_model.save(module, str(tmp_path), signatures=module.__call__)
+    own_ops = {op for op in graph_ops(tmp_path) if not hasattr(tf.raw_ops, op)}
+    assert own_ops <= TEXT_OPS_OF_TENSORFLOW_SERVING
     lines = [line.encode() for line in ENGLISH + FRENCH + CHINESE] + AWKWARD
     expected = module(tf.constant(lines))
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
