@@ -1,0 +1,40 @@
+"""Prints pairs of the built-in corpus: source, target and links, separated by tabs."""
+
+import argparse
+import os
+import sys
+
+from training.phrasebook import PAIRS, SPLITS, generate
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m training.phrasebook", description=__doc__)
+    parser.add_argument("--pair", default="en-fr", help=f"one of {', '.join(PAIRS)}")
+    parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)}")
+    parser.add_argument("--count", type=int, help="number of pairs; the whole split without it")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the draw")
+    parser.add_argument(
+        "--words", action="store_true", help="add the words of both sides as columns"
+    )
+    options = parser.parse_args(arguments)
+    try:
+        pairs = generate(options.pair, options.split, options.count, options.seed)
+    except ValueError as error:
+        print(f"{parser.prog}: {error}", file=sys.stderr)
+        return 2
+    try:
+        for pair in pairs:
+            links = " ".join(f"{i}-{j}" for i, j in sorted(pair.links))
+            columns = [pair.source, pair.target, links]
+            if options.words:
+                columns += [" ".join(pair.source_words), " ".join(pair.target_words)]
+            print("\t".join(columns))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone; keep the interpreter from flushing into the closed pipe at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

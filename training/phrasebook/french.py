@@ -1,0 +1,342 @@
+"""Sentences in French.
+
+"They" is always "ils" and a question always has "est-ce que", so that English determines the French.
+"""
+
+from functools import cache
+
+from training.phrasebook.adjectives import Adjective
+from training.phrasebook.french_verbs import conjugate
+from training.phrasebook.nouns import Noun
+from training.phrasebook.sentences import (
+    THIRD_SINGULAR,
+    WHO,
+    Clause,
+    Existence,
+    Identity,
+    Location,
+    Name,
+    NounPhrase,
+    Place,
+    Predication,
+    Pronoun,
+    Sentence,
+    Subject,
+    Word,
+)
+
+VOWELS = frozenset("aàâeéèêëiîïoôuùûœh")  # no h of the lexicon is aspirated
+ELIDED = {word: word[:-1] + "'" for word in ("je", "me", "ne", "le", "de", "que")} | {"la": "l'"}
+NUMBERS = {
+    "two": "deux",
+    "three": "trois",
+    "four": "quatre",
+    "five": "cinq",
+    "six": "six",
+    "seven": "sept",
+    "eight": "huit",
+    "nine": "neuf",
+    "ten": "dix",
+}
+POSSESSIVES = {
+    "my": ("mon", "ma", "mes"),
+    "his": ("son", "sa", "ses"),
+    "her": ("son", "sa", "ses"),
+    "our": ("notre", "notre", "nos"),
+    "their": ("leur", "leur", "leurs"),
+}
+# What one likes, teaches or protects in general takes the definite article: "aimer les pommes".
+DEFINITE_VERBS = {"aimer", "adorer", "détester", "préférer", "enseigner", "protéger"}
+# Verbs that bring a preposition before their object.
+VERB_PREPOSITIONS = {
+    "aller": "à",
+    "retourner": "à",
+    "arriver": "à",
+    "rester": "à",
+    "jouer_à": "à",
+    "jouer_de": "de",
+    "entrer_dans": "dans",
+}
+FEMININE_JOBS = {
+    "étudiant": "étudiante",
+    "fermier": "fermière",
+    "serveur": "serveuse",
+    "acteur": "actrice",
+    "chanteur": "chanteuse",
+    "boulanger": "boulangère",
+    "cuisinier": "cuisinière",
+    "avocat": "avocate",
+    "ingénieur": "ingénieure",
+    "policier": "policière",
+    "soldat": "soldate",
+}
+
+
+def starts_with_vowel(word: str) -> bool:
+    return word[0].lower() in VOWELS or word == "y"
+
+
+def plural(word: str) -> str:
+    if word.endswith(("s", "x", "z")):
+        return word
+    if word.endswith("al"):
+        return word[:-1] + "ux"
+    if word.endswith(("au", "eu")) and word != "bleu":
+        return word + "x"
+    if word.startswith("grand-"):
+        return "grands-" + word.removeprefix("grand-") + "s"
+    return word + "s"
+
+
+def adjective_form(
+    adjective: Adjective, feminine: bool, is_plural: bool, following: str = "."
+) -> str:
+    if adjective.invariable:
+        return adjective.french[0]
+    form = adjective.french[feminine]
+    if is_plural:
+        return plural(form)
+    if not feminine and starts_with_vowel(following):
+        return adjective.french[2]
+    return form
+
+
+def _determiner(phrase: NounPhrase, following: str, definite: bool, negated: bool) -> list[str]:
+    """The article or other determiner before the word `following`."""
+    determiner, noun, feminine = phrase.determiner, phrase.noun, phrase.noun.feminine
+    before_vowel = starts_with_vowel(following)
+    if determiner in NUMBERS:
+        return [NUMBERS[determiner]]
+    if determiner == "this":
+        singular = "cette" if feminine else "cet" if before_vowel else "ce"
+        return ["ces" if phrase.plural else singular]
+    if determiner in POSSESSIVES:
+        masculine_form, feminine_form, plural_form = POSSESSIVES[determiner]
+        if phrase.plural:
+            return [plural_form]
+        return [feminine_form if feminine and not before_vowel else masculine_form]
+    indefinite = determiner != "the" and phrase.owner is None
+    if indefinite and not definite and not noun.categories & {"language", "sport"}:
+        if negated:
+            return ["de"]
+        if phrase.plural:
+            before_adjective = phrase.adjective is not None and phrase.adjective.french_before
+            return ["de" if before_adjective else "des"]
+        if noun.mass:
+            return ["de", "la"] if feminine or before_vowel else ["du"]
+        return ["une" if feminine else "un"]
+    return ["les" if phrase.plural else "la" if feminine else "le"]
+
+
+@cache
+def noun_phrase(
+    phrase: NounPhrase,
+    roles: str,
+    *,
+    definite: bool = False,
+    negated: bool = False,
+    preposition: str = "",
+    preposition_tag: str = "",
+) -> tuple[Word, ...]:
+    """Words of a noun phrase; `roles` are the tags of determiner, adjective and noun.
+
+    `definite` turns an indefinite article into the definite one, `negated` into "de"; a preposition
+    "à" or "de" melts into "le" and "les".
+    """
+    noun, adjective = phrase.noun, phrase.adjective
+    french = plural(noun.french) if phrase.plural else noun.french
+    words = [(french, roles[2])]
+    if adjective and adjective.french_before:
+        form = adjective_form(adjective, noun.feminine, phrase.plural, french)
+        words.insert(0, (form, roles[1]))
+    elif adjective:
+        form = adjective_form(adjective, noun.feminine, phrase.plural)
+        words.append((form, roles[1]))
+    if phrase.owner:
+        words += [("de", "o"), (phrase.owner.text, "o")]
+    following = words[0][0]
+    determiner = _determiner(phrase, following, definite, negated)
+    tag = roles[0] if phrase.determiner else roles[2]
+    if preposition in ("à", "de"):
+        melted = {"àle": "au", "àles": "aux", "dele": "du", "deles": "des"}
+        whole = melted.get(preposition + determiner[0])
+        if whole and not (determiner[0] == "le" and starts_with_vowel(following)):
+            determiner, tag = [whole], tag + preposition_tag
+            preposition = ""
+    before = [(preposition, preposition_tag)] if preposition else []
+    return (*before, *((word, tag) for word in determiner), *words)
+
+
+def subject_words(subject: Subject) -> tuple[Word, ...]:
+    if isinstance(subject, NounPhrase):
+        return noun_phrase(subject, "das")
+    if isinstance(subject, Name):
+        return ((subject.text, "s"),)
+    return ((subject.french, subject.tag),)
+
+
+def place_words(place: Place) -> tuple[Word, ...]:
+    *before, preposition = place.preposition.french
+    phrase = NounPhrase(place.noun, "the")
+    last = noun_phrase(phrase, "eeP", preposition=preposition, preposition_tag="p")
+    return (*((word, "p") for word in before), *last)
+
+
+def _negated(verb: Word, negative: bool, tag: str = "n", second: str = "pas") -> list[Word]:
+    return [("ne", tag), verb, (second, tag)] if negative else [verb]
+
+
+def _verb(clause: Clause) -> list[Word]:
+    """The verb group: negation, object pronoun, auxiliary, adverb of frequency, verb."""
+    verb = conjugate(clause.verb.french.partition("_")[0])
+    subject, tense = clause.subject, clause.tense
+    person = subject.person
+    main = ("", "")
+    if tense == "p":
+        auxiliary = conjugate("être" if verb.etre else "avoir")
+        finite = (auxiliary.present[person], "x")
+        main = (_participle(clause), "v")
+    elif tense == "w":
+        finite, main = (conjugate("vouloir").present[person], "x"), (verb.infinitive, "v")
+    elif tense == "n":
+        finite, main = (conjugate("pouvoir").present[person], "x"), (verb.infinitive, "v")
+    elif tense == "f":
+        finite = (verb.future[person], "vx")
+    else:
+        finite = (verb.present[person], "vx")
+    group = [finite]
+    if isinstance(clause.object, Pronoun):
+        group.insert(0, (clause.object.french_object, "S"))
+    never = clause.frequency is not None and clause.frequency.french[0][0] == "jamais"
+    if clause.mode == "negative":
+        group = [("ne", "n"), *group, ("pas", "n")]
+    elif never:
+        group.insert(0, ("ne", "f"))
+    if clause.frequency:
+        group += clause.frequency.french
+    if main[0]:
+        group.append(main)
+    return group
+
+
+def _participle(clause: Clause) -> str:
+    """The participle, which agrees with an object before it, or with the subject of être."""
+    verb = conjugate(clause.verb.french.partition("_")[0])
+    if verb.etre:
+        agreeing = clause.subject
+    elif isinstance(clause.object, Pronoun):
+        agreeing = clause.object
+    else:
+        return verb.past_participle
+    form = verb.past_participle + ("e" if agreeing.feminine else "")
+    return plural(form) if agreeing.person > THIRD_SINGULAR else form
+
+
+def _object(clause: Clause) -> tuple[Word, ...]:
+    verb = clause.verb.french
+    never = clause.frequency is not None and clause.frequency.french[0][0] == "jamais"
+    return noun_phrase(
+        clause.object,
+        "DAS",
+        definite=verb in DEFINITE_VERBS or verb.startswith("jouer"),
+        negated=clause.mode == "negative" or never,
+        preposition=VERB_PREPOSITIONS.get(verb, ""),
+        preposition_tag="v",
+    )
+
+
+def _clause(clause: Clause) -> list[Word]:
+    words: list[Word] = []
+    if clause.mode == "question":
+        words = [("est-ce", "q"), ("que", "q")]
+    elif clause.mode == "what":
+        words = [("que", "w"), ("est-ce", "q"), ("que", "q")]
+    words += subject_words(clause.subject)
+    words += _verb(clause)
+    if isinstance(clause.object, NounPhrase):
+        words += _object(clause)
+    if isinstance(clause.recipient, Name):
+        words += [("à", "r"), (clause.recipient.text, "I")]
+    elif clause.recipient:
+        words += noun_phrase(clause.recipient, "RRI", preposition="à", preposition_tag="r")
+    if clause.place:
+        words += place_words(clause.place)
+    if clause.time:
+        words += clause.time.french
+    question = clause.mode in ("question", "what") or clause.subject is WHO
+    words.append(("?" if question else ".", "."))
+    return words
+
+
+def _be(subject: Subject, mode: str) -> list[Word]:
+    be = (conjugate("être").present[subject.person], "x")
+    words = [*subject_words(subject), *_negated(be, mode == "negative")]
+    return [("est-ce", "q"), ("que", "q"), *words] if mode == "question" else words
+
+
+def _mark(mode: str) -> Word:
+    return ("?" if mode in ("question", "where") else ".", ".")
+
+
+def _predication(sentence: Predication) -> list[Word]:
+    subject = sentence.subject
+    words = _be(subject, sentence.mode)
+    if sentence.degree:
+        words += sentence.degree.french
+    form = adjective_form(sentence.adjective, subject.feminine, subject.person > THIRD_SINGULAR)
+    return [*words, (form, "j"), _mark(sentence.mode)]
+
+
+def job_form(job: Noun, feminine: bool, is_plural: bool) -> str:
+    form = FEMININE_JOBS.get(job.french, job.french) if feminine else job.french
+    return plural(form) if is_plural else form
+
+
+def _identity(sentence: Identity) -> list[Word]:
+    subject = sentence.subject
+    job = job_form(sentence.job, subject.feminine, subject.person > THIRD_SINGULAR)
+    return [*_be(subject, sentence.mode), (job, "j"), _mark(sentence.mode)]
+
+
+def _existence(sentence: Existence) -> list[Word]:
+    negative = sentence.mode == "negative"
+    words = [("ne", "n")] if negative else []
+    words = [("il", "x"), *words, ("y", "x"), ("a", "x")]
+    if negative:
+        words.append(("pas", "n"))
+    elif sentence.mode == "question":
+        words = [("est-ce", "q"), ("que", "q"), *words]
+    words += noun_phrase(sentence.phrase, "DAS", negated=negative)
+    return [*words, *place_words(sentence.place), _mark(sentence.mode)]
+
+
+def _location(sentence: Location) -> list[Word]:
+    if sentence.mode == "where":
+        be = (conjugate("être").present[sentence.subject.person], "x")
+        return [("où", "w"), be, *subject_words(sentence.subject), ("?", ".")]
+    words = _be(sentence.subject, sentence.mode)
+    return [*words, *place_words(sentence.place), _mark(sentence.mode)]
+
+
+_REALISERS = {
+    Clause: _clause,
+    Predication: _predication,
+    Identity: _identity,
+    Existence: _existence,
+    Location: _location,
+}
+
+
+def words(sentence: Sentence) -> list[Word]:
+    """The sentence's words with their tags, elided, in lower case but for names."""
+    words = _REALISERS[type(sentence)](sentence)
+    for i, (word, tags) in enumerate(words):
+        if word in ELIDED and starts_with_vowel(words[i + 1][0]):
+            words[i] = (ELIDED[word], tags)
+    return words
+
+
+def text(words: list[str]) -> str:
+    """The words as written: none between an elided word and the next, one before "?"."""
+    spaced = " ".join(words[:-1]).replace("' ", "'")
+    return spaced + (" ?" if words[-1] == "?" else words[-1])
