@@ -116,10 +116,10 @@ class Attention(keras.layers.Layer):
         """Attend; arguments and result as the class says."""
         self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
         length = value.shape[1]
-        self._check_mask("query_mask", query_mask, query.shape[:-1])
-        self._check_mask("value_mask", value_mask, (value.shape[0], length))
-        self._check_mask("key_mask", key_mask, (value.shape[0], length))
-        self._check_mask("attention_mask", attention_mask, (*query.shape[:-1], length))
+        check_mask(self, "query_mask", query_mask, query.shape[:-1])
+        check_mask(self, "value_mask", value_mask, (value.shape[0], length))
+        check_mask(self, "key_mask", key_mask, (value.shape[0], length))
+        check_mask(self, "attention_mask", attention_mask, (*query.shape[:-1], length))
         one_step = len(query.shape) == 2
         if one_step:
             query = ops.expand_dims(query, 1)
@@ -253,25 +253,28 @@ class Attention(keras.layers.Layer):
                 f"{name} expected a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) and a "
                 f"key (B, Tv, dim). {received}"
             )
-        if not _alike(query[0], value[0]) or not _alike(value[0], (key or value)[0]):
+        if not alike(query[0], value[0]) or not alike(value[0], (key or value)[0]):
             raise ValueError(f"{name} expected one batch size. {received}")
-        if not _alike(value[1], (key or value)[1]):
+        if not alike(value[1], (key or value)[1]):
             raise ValueError(f"{name} expected key and value of the same length. {received}")
 
-    def _check_mask(self, name: str, mask: Tensor | None, shape: tuple) -> None:
-        if mask is None:
-            return
-        # An attention mask may leave out the batch axis.
-        end = shape[1:] if name == "attention_mask" and len(mask.shape) < len(shape) else shape
-        if len(mask.shape) != len(end) or not all(map(_alike, mask.shape, end)):
-            raise ValueError(
-                f"{type(self).__name__} expected {name} {tuple(shape)}. "
-                f"Received: {name} {tuple(mask.shape)}"
-            )
 
-
-def _alike(a: int | None, b: int | None) -> bool:
+def alike(a: int | None, b: int | None) -> bool:
+    """Return whether two sizes, None where unknown, can be the same."""
     return a is None or b is None or a == b
+
+
+def check_mask(layer: keras.layers.Layer, name: str, mask: Tensor | None, shape: tuple) -> None:
+    """Raise a ValueError if the mask's shape is not the one given."""
+    if mask is None:
+        return
+    # An attention mask may leave out the batch axis.
+    end = shape[1:] if name == "attention_mask" and len(mask.shape) < len(shape) else shape
+    if len(mask.shape) != len(end) or not all(map(alike, mask.shape, end)):
+        raise ValueError(
+            f"{type(layer).__name__} expected {name} {tuple(shape)}. "
+            f"Received: {name} {tuple(mask.shape)}"
+        )
 
 
 def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:

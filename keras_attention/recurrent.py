@@ -8,7 +8,7 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.attention import Attention, Memory, Tensor, alike, check_mask
 
 ORDERS = ("bahdanau", "luong")
 
@@ -108,11 +108,7 @@ class AttentionRNN(keras.layers.Layer):
 
     def build(self, inputs_shape: tuple, memory_shape: tuple) -> None:
         """Make the weights for inputs and memory of these shapes."""
-        if len(inputs_shape) != 3 or len(memory_shape) != 3:
-            raise ValueError(
-                "AttentionRNN expected inputs (B, T, dim) and a memory (B, S, dim). "
-                f"Received: inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}"
-            )
+        self._check_shapes(inputs_shape, memory_shape)
         batch, state_size = inputs_shape[0], self._cell_output_size
         context_size = memory_shape[-1]
         self.output_size = self.units or context_size + state_size
@@ -153,10 +149,13 @@ class AttentionRNN(keras.layers.Layer):
             cell_state = self.cell.get_initial_state(batch_size=batch)
         like = self.cell.get_initial_state(batch_size=1)
         flat = [ops.cast(x, self.compute_dtype) for x in tree.flatten(cell_state)]
-        if len(flat) != len(tree.flatten(like)):
+        shapes = [tuple(x.shape) for x in flat]
+        sizes = tree.flatten(self.cell.state_size)
+        if [shape[1:] for shape in shapes] != [(size,) for size in sizes]:
             raise ValueError(
-                f"AttentionRNN expected {len(tree.flatten(like))} initial states. "
-                f"Received: {len(flat)}"
+                f"AttentionRNN expected {len(sizes)} initial state(s) "
+                f"{', '.join(str((memory.value.shape[0], size)) for size in sizes)}. "
+                f"Received: {', '.join(map(str, shapes))}"
             )
         output = ()
         if self.input_feeding:
@@ -199,6 +198,9 @@ class AttentionRNN(keras.layers.Layer):
         training: bool | None = None,
     ) -> Any:
         """Run over the sequence; arguments and result as the class says."""
+        self._check_shapes(inputs.shape, memory.shape)
+        check_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
+        check_mask(self, "memory_mask", memory_mask, memory.shape[:2])
         prepared = self.prepare(memory, mask=memory_mask)
         state = self.initial_state(prepared, initial_state)
         inputs = ops.transpose(ops.cast(inputs, self.compute_dtype), (1, 0, 2))  # (T, B, dim)
@@ -222,7 +224,9 @@ class AttentionRNN(keras.layers.Layer):
         dtypes = (self.compute_dtype, self.compute_dtype)
         (outputs, weights), state = backend.scan(advance, state, steps, dtypes)
         self._forget_dropout_masks()
-        outputs = ops.transpose(outputs, (1, 0, 2)) if self.return_sequences else outputs[-1]
+        outputs = ops.transpose(outputs, (1, 0, 2))
+        if not self.return_sequences:
+            outputs = outputs[:, -1] if inputs_mask is None else _last_valid(outputs, inputs_mask)
         if not self.input_feeding:
             outputs = self._attentional_vector(outputs)
         result = [outputs]
@@ -253,7 +257,9 @@ class AttentionRNN(keras.layers.Layer):
 
     def _call_cell(self, inputs: list, state: Any, training: bool | None) -> tuple[Tensor, Any]:
         inputs = inputs[0] if len(inputs) == 1 else ops.concatenate(inputs, axis=-1)
-        return self.cell(inputs, state, training=training)
+        output, new = self.cell(inputs, state, training=training)
+        # A stack of one cell does not give its states back in the structure it took them in.
+        return output, tree.pack_sequence_as(state, tree.flatten(new))
 
     def _query(self, cell_state: Any) -> Tensor:
         """Return `s_{t-1}`: what the (top) cell put out last, its first state."""
@@ -290,6 +296,15 @@ class AttentionRNN(keras.layers.Layer):
             if hasattr(cell, "get_dropout_mask"):
                 cell.reset_dropout_mask()
                 cell.reset_recurrent_dropout_mask()
+
+    def _check_shapes(self, inputs: tuple, memory: tuple) -> None:
+        received = f"Received: inputs {tuple(inputs)}, memory {tuple(memory)}"
+        if len(inputs) != 3 or len(memory) != 3:
+            raise ValueError(
+                f"AttentionRNN expected inputs (B, T, dim) and a memory (B, S, dim). {received}"
+            )
+        if not alike(inputs[0], memory[0]):
+            raise ValueError(f"AttentionRNN expected one batch size. {received}")
 
     # Keras.
 
@@ -333,3 +348,11 @@ class AttentionRNN(keras.layers.Layer):
         for name in ("cell", "attention"):
             config[name] = keras.saving.deserialize_keras_object(config[name])
         return cls(**config)
+
+
+def _last_valid(outputs: Tensor, mask: Tensor) -> Tensor:
+    """Return from `(B, T, dim)` the last row that the mask `(B, T)` allows, zeros if none."""
+    backwards = ops.flip(ops.cast(mask, "int32"), axis=1)
+    index = ops.shape(outputs)[1] - 1 - ops.cast(ops.argmax(backwards, axis=1), "int32")
+    picked = ops.take_along_axis(outputs, ops.reshape(index, (-1, 1, 1)), axis=1)
+    return ops.squeeze(picked, 1)  # masked outputs are zero, so a row without any gives zeros

@@ -1,0 +1,239 @@
+"""The attention RNN against a NumPy loop over time."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import AdditiveAttention, AttentionRNN, MultiplicativeAttention
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
+
+B, T, S, DIM, DV, UNITS, OUT = 2, 5, 3, 7, 11, 13, 17
+
+CELLS = {
+    "SimpleRNN": lambda **kwargs: keras.layers.SimpleRNNCell(UNITS, **kwargs),
+    "GRU": lambda **kwargs: keras.layers.GRUCell(UNITS, **kwargs),
+    "LSTM": lambda **kwargs: keras.layers.LSTMCell(UNITS, **kwargs),
+    "stacked": lambda **kwargs: keras.layers.StackedRNNCells(
+        [keras.layers.GRUCell(5, **kwargs), keras.layers.LSTMCell(UNITS, **kwargs)]
+    ),
+    "stack of one": lambda **kwargs: keras.layers.StackedRNNCells(
+        [keras.layers.LSTMCell(UNITS, **kwargs)]
+    ),
+}
+
+
+def built(rng, cell="GRU", attention=None, **kwargs):
+    attention = attention or MultiplicativeAttention("general")
+    layer = AttentionRNN(CELLS[cell](), attention, return_attention_scores=True, **kwargs)
+    layer.build((None, None, DIM), (None, None, DV))
+    randomize(layer, rng, 0.3)
+    return layer
+
+
+def expected(layer, inputs, memory, **kwargs):
+    cells = []
+    for cell in getattr(layer.cell, "cells", [layer.cell]):
+        count = len(keras.tree.flatten(cell.state_size))
+        step = reference.CELLS[type(cell).__name__]
+        cells.append((step, weights_of(cell), count, cell.units))
+    kernel = weights_of(layer.attention)["kernel"]
+    return reference.attention_rnn(
+        cells,
+        inputs,
+        memory,
+        lambda q, k: reference.general(q, k, kernel),
+        layer.order,
+        None if layer.units is None else array(layer.output_kernel.value).astype("float64"),
+        layer.input_feeding,
+        **kwargs,
+    )
+
+
+@pytest.mark.parametrize("units", [None, OUT])
+@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_sequence_follows_the_formula(rng, cell, order, feeding, units):
+    layer = built(rng, cell, order=order, units=units, input_feeding=feeding, return_state=True)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    masks = mask(rng, B, T), mask(rng, B, S)
+    outputs, *states, weights = layer(inputs, memory, inputs_mask=masks[0], memory_mask=masks[1])
+    wanted = expected(layer, inputs, memory, masks=masks)
+    assert_close((outputs, weights), wanted[:2])
+    assert_close(states, wanted[2])
+    assert not array(weights)[~(masks[0][:, :, None] & masks[1][:, None, :])].any()
+    assert not array(outputs)[~masks[0]].any()
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_step_by_step_equals_the_sequence(rng, cell, order, feeding):
+    layer = built(rng, cell, order=order, units=OUT, input_feeding=feeding)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    allowed = mask(rng, B, S)
+    outputs, weights = array(layer(inputs, memory, memory_mask=allowed))
+    prepared = layer.prepare(ops.convert_to_tensor(memory), mask=ops.convert_to_tensor(allowed))
+    state = layer.initial_state(prepared)
+    for t in range(T):
+        output, weight, state = layer.step(ops.convert_to_tensor(inputs[:, t]), prepared, state)
+        assert_close((output, weight), (outputs[:, t], weights[:, t]))
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_initial_states_start_the_cell(rng, cell, order):
+    layer = built(rng, cell, order=order)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    sizes = keras.tree.flatten(layer.cell.state_size)
+    initial = [normal(rng, B, size) for size in sizes]
+    result = layer(inputs, memory, initial_state=initial)
+    assert_close(result, expected(layer, inputs, memory, initial=initial)[:2])
+
+
+@pytest.mark.parametrize("feeding", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_without_return_sequences_the_last_valid_output_comes_back(rng, masked, feeding):
+    layer = built(rng, units=OUT, input_feeding=feeding, return_sequences=False)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    valid = np.array([[True, False, True, False, False], [False, True, True, True, True]])
+    valid = valid if masked else None
+    output, weights = layer(inputs, memory, inputs_mask=valid)
+    wanted = expected(layer, inputs, memory, masks=(valid, None))
+    last = [2, 4] if masked else [4, 4]
+    assert_close((output, weights), (wanted[0][range(B), last], wanted[1]))
+
+
+def test_without_return_sequences_a_fully_masked_row_gives_zeros(rng):
+    layer = built(rng, return_sequences=False)
+    valid = np.array([[False] * T, [True] * T])
+    output = array(layer(normal(rng, B, T, DIM), normal(rng, B, S, DV), inputs_mask=valid)[0])
+    assert not output[0].any()
+    assert output[1].any()
+
+
+def test_beams_that_share_a_memory_row_are_neighbours(rng):
+    layer = built(rng, "LSTM", order="luong", units=OUT, input_feeding=True)
+    memory, tokens = normal(rng, B, S, DV), normal(rng, T, B * 3, DIM)
+    prepared = layer.prepare(ops.convert_to_tensor(memory))
+    state = layer.initial_state(prepared)
+    state = keras.tree.map_structure(lambda x: ops.repeat(x, 3, axis=0), state)
+    wanted = array(layer(tokens.swapaxes(0, 1), np.repeat(memory, 3, 0)))
+    for t in range(T):
+        output, weights, state = layer.step(ops.convert_to_tensor(tokens[t]), prepared, state)
+        assert_close((output, weights), (wanted[0][:, t], wanted[1][:, t]))
+
+
+def test_implicit_masks_of_inputs_and_memory_are_obeyed(rng):
+    layer = built(rng, return_state=True)
+    ids, source = np.array([[4, 2, 5, 0], [1, 0, 0, 0]]), np.array([[3, 2, 0, 0, 0], [1] * 5])
+    inputs = keras.layers.Embedding(7, DIM, mask_zero=True)(ids)
+    memory = keras.layers.Embedding(7, DV, mask_zero=True)(source)
+    outputs, state, weights = layer(inputs, memory)
+    masks = ids != 0, source != 0
+    wanted = expected(layer, array(inputs), array(memory), masks=masks)
+    assert_close((outputs, state, weights), (wanted[0], wanted[2][0], wanted[1]))
+    assert_close(outputs._keras_mask, masks[0])
+
+
+def test_the_cells_dropout_is_one_mask_a_sequence(rng):
+    cell = keras.layers.SimpleRNNCell(
+        UNITS, kernel_initializer="ones", recurrent_initializer="zeros", dropout=0.5, seed=3
+    )
+    layer = AttentionRNN(cell, MultiplicativeAttention("general"))
+    inputs = np.full((B, T, DIM), 0.01, "float32")
+    memory = np.full((B, S, DV), 0.01, "float32")
+    outputs = array(layer(inputs, memory, training=True))
+    assert_close(outputs, np.repeat(outputs[:, :1], T, 1))
+    assert (outputs != array(layer(inputs, memory, training=True))).any()
+    assert_close(layer(inputs, memory), array(layer(inputs, memory, training=False)))
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_both_dropouts_of_every_cell_work_in_training(rng, cell, order):
+    made = CELLS[cell](dropout=0.3, recurrent_dropout=0.3, seed=3)
+    layer = AttentionRNN(made, AdditiveAttention(UNITS, dropout=0.3), order, input_feeding=True)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    trained = array(layer(inputs, memory, training=True))
+    assert np.isfinite(trained).all()
+    assert (trained != array(layer(inputs, memory))).any()
+
+
+def test_a_saved_model_loads_without_custom_objects(rng, tmp_path):
+    inputs, memory = keras.Input((None, DIM)), keras.Input((None, DV))
+    layer = AttentionRNN(
+        CELLS["stacked"](dropout=0.25, seed=1),
+        AdditiveAttention(UNITS, normalize=True, dropout=0.25, seed=2),
+        order="luong",
+        units=OUT,
+        input_feeding=True,
+        return_state=True,
+        return_attention_scores=True,
+        name="decoder",
+    )
+    model = keras.Model([inputs, memory], layer(inputs, memory))
+    randomize(model, rng)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    arrays = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    assert_close(again(arrays), array(model(arrays)))
+    for name in ("order", "units", "input_feeding", "return_state", "return_attention_scores"):
+        assert getattr(again.get_layer("decoder"), name) == getattr(layer, name)
+    assert again.get_layer("decoder").attention.get_config() == layer.attention.get_config()
+
+
+@pytest.mark.parametrize("sequences", [False, True])
+def test_symbolic_shapes_are_those_of_the_arrays(rng, sequences):
+    layer = built(rng, "LSTM", return_sequences=sequences, return_state=True)
+    symbolic = layer(keras.Input((T, DIM), batch_size=B), keras.Input((S, DV), batch_size=B))
+    eager = layer(normal(rng, B, T, DIM), normal(rng, B, S, DV))
+    assert [x.shape for x in symbolic] == [tuple(x.shape) for x in eager]
+
+
+@pytest.mark.parametrize(
+    ("make", "expected", "received"),
+    [
+        (lambda c, a: AttentionRNN(c, a, order="graves"), "bahdanau, luong", "order='graves'"),
+        (lambda c, a: AttentionRNN(keras.layers.Dense(3), a), "state_size", "Dense"),
+        (lambda c, a: AttentionRNN(c, keras.layers.Attention()), "attention layer", "Attention"),
+    ],
+)
+def test_bad_arguments_are_told_with_layer_expected_and_received(make, expected, received):
+    with pytest.raises(ValueError, match=r"AttentionRNN expected .* Received: ") as error:
+        make(CELLS["GRU"](), MultiplicativeAttention("general"))
+    assert expected in str(error.value)
+    assert received in str(error.value)
+
+
+BAD_CALLS = {
+    "inputs of rank 2": ((B, DIM), (B, S, DV), {}, "inputs (B, T, dim)"),
+    "memory of rank 2": ((B, T, DIM), (B, DV), {}, "memory (B, S, dim)"),
+    "another batch": ((B, T, DIM), (B + 1, S, DV), {}, "one batch size"),
+    "inputs mask": ((B, T, DIM), (B, S, DV), {"inputs_mask": (B, S)}, "inputs_mask (2, 5)"),
+    "memory mask": ((B, T, DIM), (B, S, DV), {"memory_mask": (B, T)}, "memory_mask (2, 3)"),
+    "two states": (
+        (B, T, DIM),
+        (B, S, DV),
+        {"initial_state": 2 * [(B, UNITS)]},
+        "1 initial state(s)",
+    ),
+    "wide state": ((B, T, DIM), (B, S, DV), {"initial_state": [(B, 5)]}, "(2, 13)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_CALLS)
+def test_bad_shapes_are_told_with_layer_expected_and_received(case):
+    inputs, memory, more, expected = BAD_CALLS[case]
+    layer = AttentionRNN(CELLS["GRU"](), MultiplicativeAttention("general"))
+
+    def fill(shape):
+        return np.ones(shape, "float32")
+
+    more = {n: [fill(x) for x in s] if isinstance(s, list) else fill(s) for n, s in more.items()}
+    with pytest.raises(ValueError, match="AttentionRNN expected") as error:
+        layer(fill(inputs), fill(memory), **more)
+    assert expected in str(error.value)
+    assert "Received: " in str(error.value)
