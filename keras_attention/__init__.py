@@ -3,6 +3,7 @@
 from keras_attention import distributions, scores
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention, Memory
+from keras_attention.hoisted import HoistedRNN
 from keras_attention.multiplicative import MultiplicativeAttention
 from keras_attention.plot import plot_attention
 from keras_attention.recurrent import AttentionRNN, State
@@ -12,6 +13,7 @@ __all__ = [
     "AdditiveAttention",
     "Attention",
     "AttentionRNN",
+    "HoistedRNN",
     "Memory",
     "MultiplicativeAttention",
     "SearchResult",

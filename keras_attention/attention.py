@@ -178,12 +178,17 @@ class Attention(keras.layers.Layer):
             query = ops.expand_dims(query, 1)
         else:
             query = ops.reshape(query, (ops.shape(memory.value)[0], -1, query.shape[-1]))
-        mask = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
-        scores = self.score(self.project_query(query), memory.key)
-        weights = distributions.softmax(scores, mask)  # (B, n, Tv)
-        context = ops.matmul(self._drop(weights, training), memory.value)
+        context, weights = self.attend(self.project_query(query), memory, training)  # (B, n, ·)
         length = ops.shape(memory.value)[1] if length is None else length
         return ops.reshape(context, (-1, width)), ops.reshape(weights, (-1, length)), state
+
+    def attend(
+        self, query: Tensor, memory: Memory, training: bool | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return context `(B, n, dv)` and weights `(B, n, Tv)` of projected queries `(B, n, ·)`."""
+        mask = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
+        weights = distributions.softmax(self.score(query, memory.key), mask)
+        return ops.matmul(self._drop(weights, training), memory.value), weights
 
     # Keras.
 

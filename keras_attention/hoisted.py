@@ -128,20 +128,23 @@ def run(
 
 def _gru(cell: Any, gates: Tensor, inner: Tensor, state: list) -> tuple[list, Tensor]:
     """Cho et al. 2014 (arXiv 1406.1078), with the reset gate after the product, as cuDNN has it."""
-    units, (h,) = cell.units, state
-    both = cell.recurrent_activation(gates[:, : 2 * units] + inner[:, : 2 * units])
-    update, reset = both[:, :units], both[:, units:]
-    candidate = cell.activation(gates[:, 2 * units :] + reset * inner[:, 2 * units :])
+    (h,) = state
+    # Split, not sliced: the gradient of a slice is a tensor of zeros around it.
+    gates_update, gates_reset, gates_candidate = ops.split(gates, 3, axis=-1)
+    inner_update, inner_reset, inner_candidate = ops.split(inner, 3, axis=-1)
+    update = cell.recurrent_activation(gates_update + inner_update)
+    reset = cell.recurrent_activation(gates_reset + inner_reset)
+    candidate = cell.activation(gates_candidate + reset * inner_candidate)
     return [candidate + update * (h - candidate)], reset
 
 
 def _lstm(cell: Any, gates: Tensor, state: list) -> list:
     """Hochreiter and Schmidhuber 1997, with forget gate, in Keras's order of gates."""
-    units, (_, c) = cell.units, state
-    both = cell.recurrent_activation(gates[:, : 2 * units])
-    candidate = cell.activation(gates[:, 2 * units : 3 * units])
-    c = both[:, units:] * c + both[:, :units] * candidate
-    return [cell.recurrent_activation(gates[:, 3 * units :]) * cell.activation(c), c]
+    (_, c) = state
+    gates_input, gates_forget, gates_candidate, gates_output = ops.split(gates, 4, axis=-1)
+    kept = cell.recurrent_activation(gates_forget) * c
+    c = kept + cell.recurrent_activation(gates_input) * cell.activation(gates_candidate)
+    return [cell.recurrent_activation(gates_output) * cell.activation(c), c]
 
 
 def _deferred(x: Tensor, parameters: list, gradients: Callable[[Tensor], list]) -> Tensor:
@@ -173,8 +176,7 @@ class HoistedRNN(keras.layers.RNN):
         self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False
     ) -> tuple[Tensor, Tensor, Any]:
         """Run the loop of `keras.layers.RNN.call`."""
-        keep = self.stateful or self.unroll or self.zero_output_for_mask
-        if keep or not supports(self.cell):
+        if self.stateful or self.unroll or not supports(self.cell):
             return super().inner_loop(sequences, initial_state, mask, training)
         inputs = ops.transpose(sequences, (1, 0, 2))
         if mask is not None:
@@ -183,5 +185,7 @@ class HoistedRNN(keras.layers.RNN):
             inputs = ops.flip(inputs, axis=0)
             mask = None if mask is None else ops.flip(mask, axis=0)
         outputs, state = run(self.cell, inputs, list(initial_state), mask)
-        outputs = ops.transpose(outputs["output"], (1, 0, 2))
-        return state[0], outputs, state
+        outputs = outputs["output"]
+        if mask is not None and self.zero_output_for_mask:
+            outputs = ops.where(ops.expand_dims(mask, -1), outputs, ops.zeros_like(outputs))
+        return state[0], ops.transpose(outputs, (1, 0, 2)), state

@@ -7,8 +7,10 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
-from keras_attention import backend
+from keras_attention import backend, hoisted
+from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention, Memory, Tensor, alike, check_mask
+from keras_attention.multiplicative import MultiplicativeAttention
 
 ORDERS = ("bahdanau", "luong")
 
@@ -204,6 +206,33 @@ class AttentionRNN(keras.layers.Layer):
         prepared = self.prepare(memory, mask=memory_mask)
         state = self.initial_state(prepared, initial_state)
         inputs = ops.transpose(ops.cast(inputs, self.compute_dtype), (1, 0, 2))  # (T, B, dim)
+        if inputs_mask is None and self._can_hoist():
+            outputs, weights, cell_state = self._call_hoisted(inputs, prepared, state, training)
+        else:
+            outputs, weights, cell_state = self._call_plain(
+                inputs, inputs_mask, prepared, state, training
+            )
+        outputs = ops.transpose(outputs, (1, 0, 2))
+        if not self.return_sequences:
+            outputs = outputs[:, -1] if inputs_mask is None else _last_valid(outputs, inputs_mask)
+        if not self.input_feeding:
+            outputs = self._attentional_vector(outputs)
+        result = [outputs]
+        if self.return_state:
+            result.extend(tree.flatten(cell_state))
+        if self.return_attention_scores:
+            result.append(ops.transpose(weights, (1, 0, 2)))
+        return result[0] if len(result) == 1 else tuple(result)
+
+    def _call_plain(
+        self,
+        inputs: Tensor,
+        inputs_mask: Tensor | None,
+        prepared: Memory,
+        state: State,
+        training: bool | None,
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Run step by step: outputs and weights `(T, B, ·)`, and the cell's last state."""
         self._draw_dropout_masks(inputs[0], prepared, state)
         steps = {"inputs": inputs}
         if inputs_mask is not None:
@@ -224,17 +253,34 @@ class AttentionRNN(keras.layers.Layer):
         dtypes = (self.compute_dtype, self.compute_dtype)
         (outputs, weights), state = backend.scan(advance, state, steps, dtypes)
         self._forget_dropout_masks()
-        outputs = ops.transpose(outputs, (1, 0, 2))
-        if not self.return_sequences:
-            outputs = outputs[:, -1] if inputs_mask is None else _last_valid(outputs, inputs_mask)
-        if not self.input_feeding:
-            outputs = self._attentional_vector(outputs)
-        result = [outputs]
-        if self.return_state:
-            result.extend(tree.flatten(state.cell))
-        if self.return_attention_scores:
-            result.append(ops.transpose(weights, (1, 0, 2)))
-        return result[0] if len(result) == 1 else tuple(result)
+        return outputs, weights, state.cell
+
+    def _can_hoist(self) -> bool:
+        mechanisms = (AdditiveAttention, MultiplicativeAttention)
+        return (
+            self.order == "bahdanau"
+            and not self.input_feeding
+            and type(self.attention) in mechanisms
+            and hoisted.supports(self.cell)
+        )
+
+    def _call_hoisted(
+        self, inputs: Tensor, prepared: Memory, state: State, training: bool | None
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Do what `_call_plain` does, faster: see `keras_attention.hoisted`."""
+
+        def attend(query):
+            context, weights = self.attention.attend(
+                ops.expand_dims(query, 1), prepared, training
+            )
+            return ops.squeeze(context, 1), ops.squeeze(weights, 1)
+
+        query_kernel = getattr(self.attention, "query_kernel", None)
+        outputs, cell_state = hoisted.run(
+            self.cell, inputs, state.cell, attend=attend, query_kernel=query_kernel
+        )
+        pair = ops.concatenate([outputs["context"], outputs["output"]], axis=-1)
+        return pair, outputs["weights"], cell_state
 
     def _advance(
         self, inputs: Tensor, memory: Memory, state: State, training: bool | None

@@ -1,0 +1,136 @@
+"""The encoder-decoder as a Functional-API model of Keras layers alone, on any backend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import (
+    AdditiveAttention,
+    Attention,
+    AttentionRNN,
+    HoistedRNN,
+    MultiplicativeAttention,
+)
+from training.config import Config
+
+PAD_ID = 0
+CELLS = {
+    "simple_rnn": keras.layers.SimpleRNNCell,
+    "gru": keras.layers.GRUCell,
+    "lstm": keras.layers.LSTMCell,
+}
+Tensor = Any
+
+
+def build_seq2seq(config: Config, source_vocab_size: int, target_vocab_size: int) -> keras.Model:
+    """Build the model of a configuration.
+
+    The encoder reads the source into a memory, to which the decoder attends at each step (Bahdanau
+    et al. 2014, arXiv 1409.0473). With `attention = "none"` the memory is one vector, made of the
+    encoder's last states, that the decoder sees at each step (Cho et al. 2014, arXiv 1406.1078).
+
+    Args:
+        config: sizes and mechanisms.
+        source_vocab_size: number of source token ids, padding included.
+        target_vocab_size: number of target token ids, padding included.
+
+    Returns:
+        A Functional model from `{"source": int32 (B, S), "target": int32 (B, T)}`, padded with 0,
+        to logits `(B, T, target_vocab_size)`. Its layers are `"encoder"` (see `build_encoder`),
+        `"target_embedding"`, `"decoder"` and, unless embeddings are tied, `"output"`.
+    """
+    source = keras.Input((None,), dtype="int32", name="source")
+    target = keras.Input((None,), dtype="int32", name="target")
+    memory, mask, *state = build_encoder(config, source_vocab_size)(source)
+    embedding = keras.layers.ReversibleEmbedding(
+        target_vocab_size, config.embedding_size, name="target_embedding"
+    )
+    decoder = AttentionRNN(
+        build_cell(config),
+        build_attention(config),
+        order=config.order,
+        units=config.readout_units,
+        input_feeding=config.input_feeding,
+        name="decoder",
+    )
+    x = keras.layers.Dropout(config.dropout)(embedding(target))
+    x = decoder(x, memory, memory_mask=mask, initial_state=state)
+    x = keras.layers.Dropout(config.dropout)(x)
+    if config.tie_embeddings:
+        logits = embedding(x, reverse=True)
+    else:
+        logits = keras.layers.Dense(target_vocab_size, name="output")(x)
+    return keras.Model({"source": source, "target": target}, logits, name="seq2seq")
+
+
+def build_encoder(config: Config, vocab_size: int) -> keras.Model:
+    """Build the encoder.
+
+    Returns:
+        A Functional model from source ids `(B, S)` to a list: the memory `(B, S, dim)`, its mask
+        `(B, S)`, and the decoder's initial states, each `(B, decoder_units)`. For
+        `attention = "none"` the memory is `(B, 1, dim)` and its mask all True.
+    """
+    source = keras.Input((None,), dtype="int32", name="source")
+    mask = ops.not_equal(source, PAD_ID)
+    x = keras.layers.Embedding(vocab_size, config.embedding_size, name="source_embedding")(source)
+    x = keras.layers.Dropout(config.dropout)(x)
+    final = []
+    for number in range(config.encoder_layers):
+        cell = CELLS[config.encoder](config.encoder_units)
+        rnn = HoistedRNN(cell, return_sequences=True, return_state=True)
+        if config.bidirectional:
+            rnn = keras.layers.Bidirectional(rnn)
+        x, *final = rnn(x, mask=mask)
+        if number + 1 < config.encoder_layers:
+            x = keras.layers.Dropout(config.dropout)(x)
+    per_direction = 2 if config.encoder == "lstm" else 1
+    hidden = final[::per_direction]  # the last h of each direction, without the LSTM's c
+    summary = hidden[0] if len(hidden) == 1 else keras.layers.Concatenate()(hidden)
+    if config.attention == "none":
+        x = ops.expand_dims(summary, 1)
+        mask = ops.ones_like(x[:, :, 0], dtype="bool")
+    x = keras.layers.Dropout(config.dropout)(x)
+    # The bridge: s_0 = tanh(W_s h), Bahdanau et al. 2014, appendix A.2.2, for each decoder state.
+    count = config.decoder_layers * (2 if config.decoder == "lstm" else 1)
+    states = [
+        keras.layers.Dense(config.decoder_units, activation="tanh", name=f"bridge_{number}")(
+            summary
+        )
+        for number in range(count)
+    ]
+    return keras.Model(source, [x, mask, *states], name="encoder")
+
+
+def build_cell(config: Config) -> keras.layers.Layer:
+    """Build the decoder's recurrent cell."""
+    cells = [CELLS[config.decoder](config.decoder_units) for _ in range(config.decoder_layers)]
+    return cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
+
+
+def build_attention(config: Config) -> Attention:
+    """Build the attention layer."""
+    if config.attention == "none":
+        return FixedContext()
+    if config.attention == "additive":
+        return AdditiveAttention(config.attention_units)
+    return MultiplicativeAttention(config.attention)
+
+
+def output_logits(model: keras.Model, output: Tensor) -> Tensor:
+    """Return the logits `(..., vocabulary)` of decoder outputs `(..., readout_units)`."""
+    if "output" in {layer.name for layer in model.layers}:
+        return model.get_layer("output")(output)
+    return model.get_layer("target_embedding")(output, reverse=True)
+
+
+@keras.saving.register_keras_serializable("training")
+class FixedContext(Attention):
+    """No attention: the memory is one vector `(B, 1, dim)`, which gets all the weight."""
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return scores of 0, `(B, Tq, 1)`."""
+        return query[:, :, :1] * 0 + key[:, 0, 0][:, None, None] * 0
