@@ -5,7 +5,8 @@ The decoder is a function `step(tokens, state) -> (log_probs, attention_weights,
 - `tokens`: int32 `(rows,)`, the last token of each hypothesis;
 - `state`: any structure of tensors whose first axis is `rows`;
 - `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token;
-- `attention_weights`: `(rows, S)`, or None where the decoder does not attend.
+- `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, or None where the decoder
+  does not attend.
 
 In greedy search `rows` is the batch size, in beam search `batch_size · beam_width`, the beams of a
 sentence next to one another. What does not change from step to step, such as the memory, need not
@@ -35,7 +36,8 @@ class SearchResult(NamedTuple):
         lengths: int32 `(B, N)`, tokens in each result, the end token included.
         scores: float32 `(B, N)`, best first: the sum of the log-probabilities divided by
             `((5 + length) / 6) ** length_penalty`.
-        attention_weights: `(B, N, T, S)`, zeros after the end; None if they were not asked for.
+        attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, zeros after
+            the end; None if they were not asked for.
     """
 
     ids: Tensor
@@ -71,7 +73,11 @@ def greedy_search(
 
     Returns:
         A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`.
+
+    Raises:
+        ValueError: if `max_length` is below 1 or `length_penalty` below 0.
     """
+    _check("greedy_search", max_length, length_penalty)
 
     def advance(_, carry):
         tokens, finished, total, length, state = carry
@@ -149,8 +155,10 @@ def beam_search(
         A `SearchResult` with ids `(B, N, T)`, N being `num_results`.
 
     Raises:
-        ValueError: if `num_results` is more than `beam_width`, or either is below 1.
+        ValueError: if `num_results` is more than `beam_width`, if one of them or `max_length` is
+            below 1, or `length_penalty` below 0.
     """
+    _check("beam_search", max_length, length_penalty)
     if not 1 <= num_results <= beam_width:
         raise ValueError(
             "beam_search expected 1 <= num_results <= beam_width. "
@@ -232,6 +240,20 @@ def beam_search(
     return SearchResult(ids, length, total / _length_norm(length, length_penalty), weights)
 
 
+def _check(name: str, max_length: int | Tensor, length_penalty: float) -> None:
+    if isinstance(max_length, int) and max_length < 1:
+        raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
+    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
+        raise ValueError(
+            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
+        )
+
+
+def _like(x: Tensor, wider: Tensor) -> Tensor:
+    """Give `x` the rank of `wider` by axes of size 1 at its end."""
+    return ops.reshape(x, (*ops.shape(x), *[1] * (len(wider.shape) - len(x.shape))))
+
+
 def _length_norm(length: Tensor, penalty: float) -> Tensor:
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)
 
@@ -247,7 +269,7 @@ def _kept(weights: Tensor | None, batch_size: int | Tensor, width: int) -> Tenso
     if weights is None:
         return ops.zeros((batch_size, width, 0), "float32")
     weights = ops.cast(weights, "float32")
-    return ops.reshape(weights, (batch_size, width, ops.shape(weights)[-1]))
+    return ops.reshape(weights, (batch_size, width, *ops.shape(weights)[1:]))
 
 
 def _follow_parents(outputs: dict, steps: Tensor, num_results: int) -> dict:
@@ -263,7 +285,7 @@ def _follow_parents(outputs: dict, steps: Tensor, num_results: int) -> dict:
         parents = ops.where(now["taken"], parents, beams)
         found = {"tokens": ops.take_along_axis(now["tokens"], beams, axis=1)}
         if "weights" in now:  # they belong to the beams before the choice: to the parents
-            index = ops.expand_dims(parents, -1)
+            index = _like(parents, now["weights"])
             found["weights"] = ops.take_along_axis(now["weights"], index, axis=1)
         return found, parents
 
@@ -273,11 +295,11 @@ def _follow_parents(outputs: dict, steps: Tensor, num_results: int) -> dict:
 
 
 def _cut(found: dict, length: Tensor, pad_id: int) -> tuple[Tensor, Tensor | None]:
-    """Blank ids `(..., T)` and weights `(..., T, S)` after each result's length."""
+    """Blank ids `(..., T)` and weights `(..., T, ..., S)` after each result's length."""
     ids, weights = found["tokens"], found.get("weights")
     inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
     if weights is not None:
-        weights = ops.where(ops.expand_dims(inside, -1), weights, ops.zeros_like(weights))
+        weights = ops.where(_like(inside, weights), weights, ops.zeros_like(weights))
         if weights.shape[-1] == 0:
             weights = None
     return ops.where(inside, ids, ops.full_like(ids, pad_id)), weights

@@ -1,0 +1,332 @@
+"""The searches against plain Python searches over a random decoder."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AttentionRNN,
+    MultiplicativeAttention,
+    beam_search,
+    greedy_search,
+)
+from tests.keras_attention.helpers import array, assert_close, normal
+
+B, VOCABULARY, LENGTH, S = 3, 5, 7, 2
+START, END, PAD = 1, 2, 4
+
+
+class Decoder:
+    """A random decoder: what comes next depends on the sentence, the step and the last token.
+
+    Its state remembers all that was read, so that a search that mixes up the states of its
+    hypotheses is found out.
+    """
+
+    def __init__(self, rng, length=LENGTH, end_bias=0.0):
+        logits = rng.normal(size=(B, length, VOCABULARY, VOCABULARY), scale=2.0)
+        logits[..., END] += end_bias
+        # float32, so that NumPy and the backend add up the same numbers
+        self.log_probs = (logits - np.log(np.exp(logits).sum(-1, keepdims=True))).astype("float32")
+        self.weights = rng.random((B, length, VOCABULARY, S)).astype("float32")
+
+    def state(self):
+        zeros = ops.zeros((B,), "int32")
+        return {"row": ops.arange(B, dtype="int32"), "t": zeros, "read": zeros}
+
+    def step(self, tokens, state):
+        # `read` is the sum of all tokens read: it shifts what comes next.
+        read = state["read"] + tokens
+        length = self.log_probs.shape[1]
+        index = (state["row"] * length + state["t"]) * VOCABULARY + read % VOCABULARY
+        log_probs = ops.take(self.log_probs.reshape(-1, VOCABULARY), index, axis=0)
+        weights = ops.take(self.weights.reshape(-1, S), index, axis=0)
+        t = ops.minimum(state["t"] + 1, length - 1)
+        return log_probs, weights, {"row": state["row"], "t": t, "read": read}
+
+    def row(self, b, prefix):
+        """Log-probabilities and weights after the prefix, for a search in Python."""
+        at = b, len(prefix), (START + sum(prefix)) % VOCABULARY
+        return self.log_probs[at].astype("float64"), self.weights[at]
+
+    def score(self, b, ids, penalty):
+        total = sum(self.row(b, ids[:t])[0][ids[t]] for t in range(len(ids)))
+        return total / ((5 + len(ids)) / 6) ** penalty
+
+    def attention(self, b, ids):
+        return np.stack([self.row(b, ids[:t])[1] for t in range(len(ids))])
+
+
+def every_hypothesis(length):
+    """All id sequences that end, or that reach the greatest length without an end."""
+    for n in range(1, length + 1):
+        for ids in itertools.product(range(VOCABULARY), repeat=n):
+            if END not in ids[:-1] and (ids[-1] == END or n == length):
+                yield ids
+
+
+def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
+    """Beam search as in the books: a finished hypothesis stays in the beam as it is."""
+
+    def order(beam):
+        return sorted(beam, key=lambda ids: -decoder.score(b, ids, penalty))
+
+    beam = [()]
+    for _ in range(length):
+        grown = []
+        for ids in beam:
+            if ids and ids[-1] == END:
+                grown.append(ids)
+            else:
+                grown.extend((*ids, token) for token in range(VOCABULARY))
+        beam = order(grown)[:width]
+    return beam
+
+
+def search(decoder, **options):
+    options = {"max_length": LENGTH, "pad_id": PAD, **options}
+    return array(
+        beam_search(
+            decoder.step, decoder.state(), batch_size=B, start_id=START, end_id=END, **options
+        )
+    )
+
+
+def assert_found(decoder, result, expected, penalty):
+    """`expected`: for each sentence the ids of its results, best first."""
+    width = result.ids.shape[-1]
+    for b, hypotheses in enumerate(expected):
+        for n, ids in enumerate(hypotheses):
+            assert result.lengths[b, n] == len(ids)
+            assert tuple(result.ids[b, n]) == ids + (PAD,) * (width - len(ids))
+            assert_close(result.scores[b, n], decoder.score(b, ids, penalty))
+            weights = decoder.attention(b, ids)
+            assert_close(result.attention_weights[b, n, : len(ids)], weights)
+            assert not result.attention_weights[b, n, len(ids) :].any()
+
+
+def test_result_has_the_promised_types(rng):
+    result = search(Decoder(rng), beam_width=3, num_results=2)
+    assert result.ids.dtype == result.lengths.dtype == "int32"
+    assert result.scores.dtype == result.attention_weights.dtype == "float32"
+    assert result.lengths.shape == result.scores.shape == (B, 2)
+    assert result.attention_weights.shape == (*result.ids.shape, S)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_a_beam_that_holds_everything_finds_the_best(rng, penalty):
+    decoder, length = Decoder(rng), 3
+    hypotheses = list(every_hypothesis(length))
+    result = search(
+        decoder,
+        beam_width=len(hypotheses),
+        num_results=11,
+        length_penalty=penalty,
+        max_length=length,
+    )
+    expected = [
+        sorted(hypotheses, key=lambda ids, b=b: -decoder.score(b, ids, penalty))[:11]
+        for b in range(B)
+    ]
+    assert_found(decoder, result, expected, penalty)
+
+
+@pytest.mark.parametrize("end_bias", [-1.0, 2.0])
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+def test_beam_search_equals_the_naive_search(rng, width, penalty, end_bias):
+    decoder = Decoder(rng, end_bias=end_bias)
+    results = min(width, 3)
+    result = search(decoder, beam_width=width, num_results=results, length_penalty=penalty)
+    expected = [naive_beam_search(decoder, b, width, penalty)[:results] for b in range(B)]
+    assert_found(decoder, result, expected, penalty)
+
+
+def test_a_higher_length_penalty_never_shortens_the_best_result(rng):
+    decoder = Decoder(rng, end_bias=1.0)
+    hypotheses = len(list(every_hypothesis(3)))
+    lengths = [
+        search(decoder, beam_width=hypotheses, length_penalty=p, max_length=3).lengths[:, 0]
+        for p in (0.0, 1.0, 5.0)
+    ]
+    assert (np.diff(lengths, axis=0) >= 0).all()
+    assert (lengths[-1] > lengths[0]).any()
+
+
+def test_the_search_stops_when_nothing_better_can_come(rng):
+    decoder = Decoder(rng, end_bias=4.0)
+    full = search(decoder, beam_width=3, num_results=2)
+    assert full.lengths.max() < LENGTH - 2
+    # Were the search to go on to the end, it would meet the NaNs there.
+    decoder.log_probs[:, -2:] = np.nan
+    short = search(decoder, beam_width=3, num_results=2)
+    np.testing.assert_array_equal(short.lengths, full.lengths)
+    np.testing.assert_array_equal(short.scores, full.scores)
+
+
+def test_greedy_search_takes_the_best_token_of_each_step(rng):
+    decoder = Decoder(rng, end_bias=1.0)
+    result = array(
+        greedy_search(
+            decoder.step,
+            decoder.state(),
+            batch_size=B,
+            start_id=START,
+            end_id=END,
+            max_length=LENGTH,
+            pad_id=PAD,
+            length_penalty=1.0,
+        )
+    )
+    expected = []
+    for b in range(B):
+        ids = ()
+        while len(ids) < LENGTH and END not in ids:
+            ids = (*ids, int(np.argmax(decoder.row(b, ids)[0])))
+        expected.append([ids])
+    assert len({len(ids) for (ids,) in expected}) > 1
+    result = type(result)(*(x[:, None] for x in result))
+    assert_found(decoder, result, expected, 1.0)
+    beam = search(decoder, beam_width=1)
+    np.testing.assert_array_equal(beam.lengths, result.lengths)
+    np.testing.assert_array_equal(
+        beam.ids[..., : beam.lengths.max()], result.ids[..., : beam.lengths.max()]
+    )
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_weights_are_left_out_on_request_and_without_attention(rng, find):
+    decoder = Decoder(rng)
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    full = array(find(decoder.step, decoder.state(), **options))
+    without = find(decoder.step, decoder.state(), return_attention_weights=False, **options)
+
+    def step(tokens, state):
+        log_probs, _, state = decoder.step(tokens, state)
+        return log_probs, None, state
+
+    blind = find(step, decoder.state(), **options)
+    for result in (without, blind):
+        assert result.attention_weights is None
+        np.testing.assert_array_equal(array(result.ids), full.ids)
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_weights_of_several_heads_keep_their_axes(rng, find):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        return log_probs, ops.stack([weights, 2 * weights, 3 * weights], axis=1), state
+
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    one = array(find(decoder.step, decoder.state(), **options).attention_weights)
+    three = array(find(step, decoder.state(), **options).attention_weights)
+    assert_close(three, np.stack([one, 2 * one, 3 * one], axis=-2))
+
+
+def attention_decoder(rng):
+    """An embedding, an attention RNN and an output layer, as a step function over one memory."""
+    embed, project = keras.layers.Embedding(VOCABULARY, 7), keras.layers.Dense(VOCABULARY)
+    rnn = AttentionRNN(
+        keras.layers.GRUCell(11),
+        MultiplicativeAttention("general"),
+        units=13,
+        input_feeding=True,
+        return_attention_scores=True,
+    )
+    memory = normal(rng, B, S, 5)
+    tokens = np.ones((B, 1), "int32")
+    project(rnn(embed(tokens), memory)[0])
+
+    def forced(ids):
+        """Log-probabilities and weights while the decoder is given the ids."""
+        read = np.concatenate([np.full((len(ids), 1), START), ids[:, :-1]], 1)
+        outputs, weights = rnn(embed(read), memory)
+        return array((ops.log_softmax(project(outputs)), weights))
+
+    def start(memory):
+        prepared = rnn.prepare(memory)
+
+        def step(tokens, state):
+            output, weights, state = rnn.step(embed(tokens), prepared, state)
+            return ops.log_softmax(project(output)), weights, state
+
+        return step, rnn.initial_state(prepared)
+
+    return start, forced, ops.convert_to_tensor(memory), [embed, rnn, project]
+
+
+def test_weights_and_scores_are_those_of_a_forced_decode(rng):
+    start, forced, memory, _ = attention_decoder(rng)
+    step, state = start(memory)
+    result = array(
+        beam_search(
+            step,
+            state,
+            batch_size=B,
+            start_id=START,
+            end_id=END,
+            max_length=LENGTH,
+            beam_width=4,
+            num_results=3,
+            length_penalty=0.0,
+        )
+    )
+    for n in range(3):
+        log_probs, weights = forced(result.ids[:, n])
+        for b, length in enumerate(result.lengths[:, n]):
+            steps = range(length)
+            total = log_probs[b, steps, result.ids[b, n, :length]].sum()
+            assert_close(result.scores[b, n], total)
+            assert_close(result.attention_weights[b, n, :length], weights[b, :length])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_search_lives_in_a_saved_model(rng, tmp_path, find):
+    import tensorflow as tf
+
+    start, _, memory, layers = attention_decoder(rng)
+    options = {"start_id": START, "end_id": END}
+
+    def translate(memory, max_length):
+        step, state = start(memory)
+        batch = ops.shape(memory)[0]
+        return find(step, state, batch_size=batch, max_length=max_length, **options)._asdict()
+
+    module = tf.Module()
+    module.held = [w.value for layer in layers for w in layer.weights]
+    module.translate = tf.function(
+        translate,
+        input_signature=[
+            tf.TensorSpec((None, None, memory.shape[-1]), tf.float32),
+            tf.TensorSpec((), tf.int32),
+        ],
+    )
+    expected = {name: array(x) for name, x in translate(memory, LENGTH).items()}
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    found = loaded.translate(memory, tf.constant(LENGTH))
+    for name, x in found.items():
+        assert_close(x, expected[name])
+    empty = loaded.translate(memory[:0], tf.constant(LENGTH))
+    assert empty["ids"].shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"num_results": 3, "beam_width": 2}, "num_results <= beam_width"),
+        ({"beam_width": 0, "num_results": 0}, "1 <= num_results"),
+        ({"length_penalty": -1.0}, "length_penalty >= 0"),
+        ({"max_length": 0}, "max_length >= 1"),
+    ],
+)
+def test_bad_arguments_are_told_with_expected_and_received(rng, options, expected):
+    with pytest.raises(ValueError, match=r"beam_search expected .*Received: ") as error:
+        search(Decoder(rng), **options)
+    assert expected in str(error.value)
