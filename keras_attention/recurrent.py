@@ -10,7 +10,6 @@ from keras import ops, tree
 from keras_attention import backend, hoisted
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention, Memory, Tensor, alike, check_mask
-from keras_attention.multiplicative import MultiplicativeAttention
 
 ORDERS = ("bahdanau", "luong")
 
@@ -256,11 +255,15 @@ class AttentionRNN(keras.layers.Layer):
         return outputs, weights, state.cell
 
     def _can_hoist(self) -> bool:
-        mechanisms = (AdditiveAttention, MultiplicativeAttention)
+        mechanism = type(self.attention)
+        remembers = any(
+            getattr(mechanism, name) is not getattr(Attention, name)
+            for name in ("step", "attend", "initial_state")
+        )
         return (
             self.order == "bahdanau"
             and not self.input_feeding
-            and type(self.attention) in mechanisms
+            and not remembers
             and hoisted.supports(self.cell)
         )
 
@@ -269,13 +272,17 @@ class AttentionRNN(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor, Any]:
         """Do what `_call_plain` does, faster: see `keras_attention.hoisted`."""
 
+        # The kernel of the query is the one product of the attention that is left in the loop.
+        additive = type(self.attention) is AdditiveAttention
+        query_kernel = self.attention.query_kernel if additive else None
+
         def attend(query):
-            context, weights = self.attention.attend(
-                ops.expand_dims(query, 1), prepared, training
-            )
+            query = ops.expand_dims(query, 1)
+            if not additive:
+                query = self.attention.project_query(query)
+            context, weights = self.attention.attend(query, prepared, training)
             return ops.squeeze(context, 1), ops.squeeze(weights, 1)
 
-        query_kernel = getattr(self.attention, "query_kernel", None)
         outputs, cell_state = hoisted.run(
             self.cell, inputs, state.cell, attend=attend, query_kernel=query_kernel
         )

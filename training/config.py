@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from training.errors import UserError
+
 PRESETS = Path(__file__).with_name("presets")
 
 TOKENIZERS = ("sentencepiece", "words", "characters", "symbols")
@@ -17,7 +19,7 @@ CELLS = ("simple_rnn", "gru", "lstm")
 ATTENTIONS = ("none", "additive", "dot", "scaled_dot", "general")
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A preset, key or value that does not exist or does not fit."""
 
 
@@ -32,6 +34,7 @@ class Config:
     data: str = "phrasebook-en-fr"
     train_limit: int = 0  # training pairs used, 0 for all
     validation_limit: int = 500  # dev sentences translated after each epoch, 0 for all
+    metric: str = "bleu"  # of the dev set; or bleu-zh (Chinese), phones (PER and WER)
 
     # Text: how it becomes tokens, see training.text.
     source_tokenizer: str = "sentencepiece"
@@ -80,6 +83,7 @@ class Config:
             "encoder": CELLS,
             "decoder": CELLS,
             "attention": ATTENTIONS,
+            "metric": ("bleu", "bleu-zh", "phones"),
             "order": ("bahdanau", "luong"),
             "schedule": ("cosine", "constant"),
             "precision": ("float32", "mixed_bfloat16", "mixed_float16"),

@@ -10,6 +10,7 @@ downloaded into the latter where they are in neither.
 """
 
 import gzip
+import hashlib
 import os
 import random
 import re
@@ -20,12 +21,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from training.download import fetch
+from training.errors import UserError
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 Links = frozenset[tuple[int, int]]
 
 
-class CorpusError(ValueError):
+class CorpusError(UserError):
     """A corpus that is not there or cannot be read; the message is one line."""
 
 
@@ -106,6 +108,35 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
         chosen = random.Random(seed).sample(range(len(loaded.sources)), limit)
         loaded = loaded.select(sorted(chosen))
     return loaded
+
+
+def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:
+    """Read what to train on and what to measure progress on.
+
+    A corpus with a dev split gives that. Of one without, and of files, a fixed 1 in 50 of the
+    sources, at most 1,000, is held out: it depends on each source's text alone.
+
+    Args:
+        spec: as for `load`.
+        limit: most training sentences, 0 for all.
+        seed: seed of the sample.
+
+    Raises:
+        CorpusError: as `load`, and if there is too little to hold anything out.
+    """
+    if ":" not in spec:
+        return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
+    everything = load(spec, "train")
+    digests = [int(hashlib.sha1(text.encode()).hexdigest(), 16) for text in everything.sources]
+    held_out = [i for i, digest in enumerate(digests) if digest % 50 == 0]
+    kept = [i for i, digest in enumerate(digests) if digest % 50]
+    if not held_out or not kept:
+        raise CorpusError(
+            f"{spec} has too few sentences to hold out a dev set: {len(everything.sources)}"
+        )
+    if limit and limit < len(kept):
+        kept = sorted(random.Random(seed).sample(kept, limit))
+    return everything.select(kept), _merge_sources(everything.select(held_out[:1000]))
 
 
 def data_folders() -> list[Path]:

@@ -1,0 +1,30 @@
+"""What the scripts share: one clear line for what a user can cause, and no trace."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+from training.errors import UserError
+
+
+def main_guard(main: Callable[[], None]) -> None:
+    """Run a script's `main`; turn its user's errors into one line and exit status 1.
+
+    Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and keeps its
+    trace.
+    """
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nInterrupted.") from None
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise SystemExit(f"error: {error.strerror or error}{where}") from None
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None

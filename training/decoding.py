@@ -1,0 +1,118 @@
+"""Search and forced decoding with trained models, one or an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import SearchResult, backend, beam_search, greedy_search
+from training.model import output_logits
+from training.text import END_ID, START_ID
+
+Tensor = Any
+
+
+def search(
+    models: Sequence[keras.Model],
+    source: Tensor,
+    *,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+    num_results: int = 1,
+    max_length: int | None = None,
+    return_attention_weights: bool = False,
+) -> SearchResult:
+    """Translate source ids; an ensemble averages the probabilities of its models.
+
+    Args:
+        models: models of `training.model.build_seq2seq`, of the same vocabularies.
+        source: int32 `(B, S)`, padded with 0, S at least 1.
+        beam_width: hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: see `keras_attention.beam_search`.
+        num_results: translations returned for each sentence.
+        max_length: most target tokens, by default twice those of the source and 10 more.
+        return_attention_weights: whether to return the weights, averaged over the models.
+
+    Returns:
+        A `SearchResult` with ids `(B, num_results, T)`.
+    """
+    if max_length is None:
+        max_length = 2 * ops.shape(source)[1] + 10
+    prepared = [_prepare(model, source) for model in models]
+    memories = [memory for memory, _ in prepared]
+
+    def step(tokens, states):
+        taken = [
+            _step(model, tokens, memory, state)
+            for model, memory, state in zip(models, memories, states, strict=True)
+        ]
+        log_probs, weights, states = zip(*taken, strict=True)
+        return _mean_log_probs(log_probs), sum(weights) / len(models), list(states)
+
+    settings = {
+        "batch_size": ops.shape(source)[0],
+        "start_id": START_ID,
+        "end_id": END_ID,
+        "max_length": max_length,
+        "length_penalty": length_penalty,
+        "return_attention_weights": return_attention_weights,
+    }
+    states = [state for _, state in prepared]
+    if beam_width > 1:
+        return beam_search(step, states, beam_width=beam_width, num_results=num_results, **settings)
+    ids, lengths, scores, weights = greedy_search(step, states, **settings)
+    if weights is not None:
+        weights = ops.expand_dims(weights, 1)
+    return SearchResult(
+        ops.expand_dims(ids, 1), ops.expand_dims(lengths, 1), ops.expand_dims(scores, 1), weights
+    )
+
+
+def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) -> Tensor:
+    """Attention weights while the decoder is made to say the target, averaged over the models.
+
+    Args:
+        models: models of `training.model.build_seq2seq`.
+        source: int32 `(B, S)`, padded with 0.
+        target: int32 `(B, T)`, beginning with START.
+
+    Returns:
+        float32 `(B, T, S)`: row `t` is where the decoder looked to say what follows `target[:, t]`.
+    """
+    total = 0.0
+    for model in models:
+        memory, state = _prepare(model, source)
+        inputs = model.get_layer("target_embedding")(target)
+        decoder = model.get_layer("decoder")
+
+        def step(x, state, decoder=decoder, memory=memory):
+            _, weights, state = decoder.step(x, memory, state)
+            return weights, state
+
+        inputs = ops.transpose(inputs, (1, 0, 2))
+        weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)
+        total += ops.cast(ops.transpose(weights, (1, 0, 2)), "float32")
+    return total / len(models)
+
+
+def _prepare(model: keras.Model, source: Tensor) -> tuple[Any, Any]:
+    memory, mask, *states = model.get_layer("encoder")(source, training=False)
+    decoder = model.get_layer("decoder")
+    prepared = decoder.prepare(memory, mask=mask)
+    return prepared, decoder.initial_state(prepared, states)
+
+
+def _step(model: keras.Model, tokens: Tensor, memory: Any, state: Any) -> tuple:
+    embedded = model.get_layer("target_embedding")(tokens)
+    output, weights, state = model.get_layer("decoder").step(embedded, memory, state)
+    logits = ops.cast(output_logits(model, output), "float32")
+    return ops.log_softmax(logits, axis=-1), weights, state
+
+
+def _mean_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(log_probs)))

@@ -1,0 +1,5 @@
+"""Errors that a user can cause; scripts print them as one line."""
+
+
+class UserError(ValueError):
+    """Something asked for that cannot be done; the message says what was expected and received."""

@@ -1,0 +1,129 @@
+"""The run directory: one run's configuration, tokenizers, checkpoints and history.
+
+config.toml  source.tokenizer  target.tokenizer
+checkpoints/epoch-003/   weights.weights.h5, optimizer.npz, progress.json: what --resume needs
+best.weights.h5          the weights of the epoch with the best dev score
+history.json             one record an epoch
+tensorboard/
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+import numpy as np
+
+from training.config import Config, load_config
+from training.errors import UserError
+from training.model import build_seq2seq
+from training.text import Tokenizer, load_tokenizer
+
+
+class RunError(UserError):
+    """A run directory that cannot be used as asked."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with all that is needed to use it."""
+
+    path: Path
+    config: Config
+    source_tokenizer: Tokenizer
+    target_tokenizer: Tokenizer
+    model: keras.Model
+
+
+def load_run(path: str | Path) -> Run:
+    """Load a run with its best weights.
+
+    Raises:
+        RunError: if the directory is not a run, or has no finished epoch yet.
+    """
+    path = Path(path)
+    if not (path / "config.toml").is_file():
+        raise RunError(f"{path} is not a run: it has no config.toml")
+    weights = path / "best.weights.h5"
+    if not weights.is_file():
+        raise RunError(f"{path} has no trained weights yet: {weights.name} is missing")
+    config = load_config(path / "config.toml")
+    source, target = load_tokenizers(path)
+    model = build_seq2seq(config, source.vocab_size, target.vocab_size)
+    try:
+        model.load_weights(weights)
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read {weights}: {str(error).splitlines()[0]}") from error
+    return Run(path, config, source, target, model)
+
+
+def load_tokenizers(path: str | Path) -> tuple[Tokenizer, Tokenizer]:
+    """Load the source and the target tokenizer of a run."""
+    try:
+        return tuple(load_tokenizer(Path(path) / f"{side}.tokenizer") for side in SIDES)
+    except (OSError, ValueError, KeyError) as error:
+        raise RunError(f"cannot read the tokenizers of {path}: {error}") from error
+
+
+SIDES = ("source", "target")
+
+
+def save_checkpoint(path: Path, epoch: int, model: keras.Model, history: list[dict]) -> None:
+    """Keep all that training needs to go on after `epoch`, and drop older checkpoints.
+
+    Written aside and renamed, so that a crash leaves the old one or the new one, never half of one.
+    """
+    folder = path / "checkpoints"
+    aside = folder / f"writing-{os.getpid()}"
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    model.save_weights(aside / "weights.weights.h5")
+    slots = {str(i): np.asarray(v) for i, v in enumerate(model.optimizer.variables)}
+    np.savez(aside / "optimizer.npz", **slots)
+    (aside / "progress.json").write_text(json.dumps({"epoch": epoch, "history": history}))
+    final = folder / f"epoch-{epoch:03d}"
+    shutil.rmtree(final, ignore_errors=True)
+    aside.rename(final)
+    for old in _checkpoints(path)[:-1]:
+        shutil.rmtree(old)
+
+
+def restore_checkpoint(path: Path, model: keras.Model) -> list[dict]:
+    """Load the last checkpoint into the compiled model; return the history up to it.
+
+    An empty history means that there is none yet.
+    """
+    found = _checkpoints(path)
+    if not found:
+        return []
+    model.load_weights(found[-1] / "weights.weights.h5")
+    model.optimizer.build(model.trainable_variables)
+    with np.load(found[-1] / "optimizer.npz") as slots:
+        for i, variable in enumerate(model.optimizer.variables):
+            variable.assign(slots[str(i)])
+    return json.loads((found[-1] / "progress.json").read_text())["history"]
+
+
+def save_best(path: Path, model: keras.Model) -> None:
+    """Keep the model's weights as the best of the run."""
+    aside = path / "writing.weights.h5"
+    model.save_weights(aside)
+    aside.replace(path / "best.weights.h5")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    aside = path.with_name(f"{path.name}.writing")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def _checkpoints(path: Path) -> list[Path]:
+    pattern = re.compile(r"epoch-\d+")
+    folder = path / "checkpoints"
+    return sorted(p for p in folder.glob("epoch-*") if pattern.fullmatch(p.name))
