@@ -8,6 +8,7 @@ from training.phrasebook import PAIRS, SPLITS, generate
 
 
 def main(arguments: list[str] | None = None) -> int:
+    """The command; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m training.phrasebook", description=__doc__)
     parser.add_argument("--pair", default="en-fr", help=f"one of {', '.join(PAIRS)}")
     parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)}")

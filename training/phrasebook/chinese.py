@@ -41,7 +41,7 @@ DURATIVE = {"穿", "戴", "拿"}
 MODALS = {"f": "会", "w": "想", "n": "能"}
 
 
-def adjective_words(adjective: Adjective, noun: Noun, tag: str) -> list[Word]:
+def _adjective_words(adjective: Adjective, noun: Noun, tag: str) -> list[Word]:
     words = [(adjective.chinese_by_noun.get(noun.english, adjective.chinese), tag)]
     return [*words, ("的", tag)] if adjective.linked else words
 
@@ -51,14 +51,18 @@ def _determiner(phrase: NounPhrase, tag: str) -> list[Word]:
     if determiner in NUMBERS:
         return [(NUMBERS[determiner] + noun.measure, tag)]
     if determiner == "this":
-        return [("这些" if phrase.plural else "这" + noun.measure, tag)]
+        return [("这些" if phrase.plural or noun.mass else "这" + noun.measure, tag)]
+    linked = phrase.adjective is not None and phrase.adjective.linked
     if determiner in POSSESSIVES:
         owner = (POSSESSIVES[determiner], tag)
-        close = "kin" in noun.categories and not phrase.plural and phrase.adjective is None
-        return [owner] if close else [owner, ("的", tag)]
+        kin = "kin" in noun.categories and not phrase.plural and phrase.adjective is None
+        return [owner] if kin or linked else [owner, ("的", tag)]
     if determiner == "some":
         return [("一些", tag)]
-    return [(phrase.owner.chinese, "o"), ("的", "o")] if phrase.owner else []
+    if phrase.owner:
+        owner = (phrase.owner.chinese, "o")
+        return [owner] if linked else [owner, ("的", "o")]
+    return []
 
 
 @cache
@@ -72,11 +76,11 @@ def noun_phrase(phrase: NounPhrase, roles: str, *, negated: bool = False) -> tup
     word = noun.chinese + ("们" if several and "person" in noun.categories else "")
     words = [] if negated and phrase.determiner == "a" else _determiner(phrase, roles[0])
     if phrase.adjective:
-        words += adjective_words(phrase.adjective, noun, roles[1])
+        words += _adjective_words(phrase.adjective, noun, roles[1])
     return (*words, (word, roles[2]))
 
 
-def subject_words(subject: Subject) -> tuple[Word, ...]:
+def _subject_words(subject: Subject) -> tuple[Word, ...]:
     if isinstance(subject, NounPhrase):
         return noun_phrase(subject, "das")
     if isinstance(subject, Name):
@@ -84,10 +88,12 @@ def subject_words(subject: Subject) -> tuple[Word, ...]:
     return ((subject.chinese, subject.tag),)
 
 
-def place_words(place: Place) -> list[Word]:
+def _place_words(place: Place) -> list[Word]:
     """The place without the 在 before it."""
-    words = [(place.noun.chinese, "P")]
-    return [*words, (place.preposition.chinese, "p")] if place.preposition.chinese else words
+    after = place.preposition.chinese
+    if after == "里" and place.noun.english == "street":
+        after = "上"
+    return [(place.noun.chinese, "P"), *([(after, "p")] if after else [])]
 
 
 def _verb(clause: Clause) -> tuple[list[Word], list[Word]]:
@@ -114,7 +120,7 @@ def _verb(clause: Clause) -> tuple[list[Word], list[Word]]:
 
 
 def _clause(clause: Clause) -> list[Word]:
-    words = [*subject_words(clause.subject)]
+    words = [*_subject_words(clause.subject)]
     if clause.time:
         words += clause.time.chinese
     if clause.frequency:
@@ -125,7 +131,7 @@ def _clause(clause: Clause) -> list[Word]:
         # 正在 and 没在 hold the 在 of the place already.
         if clause.tense != "c":
             words.append(("在", "p"))
-        words += place_words(clause.place)
+        words += _place_words(clause.place)
     words += after
     if clause.recipient:
         words += _recipient(clause)
@@ -154,7 +160,7 @@ def _end(mode: str) -> list[Word]:
 
 def _predication(sentence: Predication) -> list[Word]:
     subject, adjective, mode = sentence.subject, sentence.adjective, sentence.mode
-    words = [*subject_words(subject)]
+    words = [*_subject_words(subject)]
     chinese = adjective.chinese
     if isinstance(subject, NounPhrase):
         chinese = adjective.chinese_by_noun.get(subject.noun.english, chinese)
@@ -173,7 +179,7 @@ def _predication(sentence: Predication) -> list[Word]:
 
 
 def _identity(sentence: Identity) -> list[Word]:
-    words = [*subject_words(sentence.subject)]
+    words = [*_subject_words(sentence.subject)]
     if sentence.mode == "negative":
         words.append(("不", "n"))
     return [*words, ("是", "x"), (sentence.job.chinese, "j"), *_end(sentence.mode)]
@@ -181,19 +187,19 @@ def _identity(sentence: Identity) -> list[Word]:
 
 def _existence(sentence: Existence) -> list[Word]:
     negative = sentence.mode == "negative"
-    words = place_words(sentence.place)
+    words = _place_words(sentence.place)
     words += [("没", "n"), ("有", "x")] if negative else [("有", "x")]
     words += noun_phrase(sentence.phrase, "DAS", negated=negative)
     return [*words, *_end(sentence.mode)]
 
 
 def _location(sentence: Location) -> list[Word]:
-    words = [*subject_words(sentence.subject)]
+    words = [*_subject_words(sentence.subject)]
     if sentence.mode == "where":
         return [*words, ("在", "x"), ("哪里", "w"), ("？", ".")]
     if sentence.mode == "negative":
         words.append(("不", "n"))
-    return [*words, ("在", "x"), *place_words(sentence.place), *_end(sentence.mode)]
+    return [*words, ("在", "x"), *_place_words(sentence.place), *_end(sentence.mode)]
 
 
 _REALISERS = {

@@ -25,6 +25,7 @@ DOUBLING = {"cut", "run", "swim"}
 
 
 def third_person(verb: str) -> str:
+    """The present with he, she, it: does, washes, studies."""
     if verb == "have":
         return "has"
     if verb.endswith(("s", "sh", "ch", "x", "o")):
@@ -35,6 +36,7 @@ def third_person(verb: str) -> str:
 
 
 def participle(verb: str) -> str:
+    """The form in -ing."""
     if verb in DOUBLING:
         return verb + verb[-1] + "ing"
     if verb.endswith("e") and not verb.endswith("ee"):
@@ -43,6 +45,7 @@ def participle(verb: str) -> str:
 
 
 def article(following: str) -> str:
+    """ "A" or "an", by the next word."""
     return "an" if following[0] in "aeiouAEIOU" and following != "useful" else "a"
 
 
@@ -65,7 +68,7 @@ def noun_phrase(phrase: NounPhrase, roles: str) -> tuple[Word, ...]:
     return tuple(words)
 
 
-def subject_words(subject: Subject) -> tuple[Word, ...]:
+def _subject_words(subject: Subject) -> tuple[Word, ...]:
     if isinstance(subject, NounPhrase):
         return noun_phrase(subject, "das")
     if isinstance(subject, Name):
@@ -73,14 +76,14 @@ def subject_words(subject: Subject) -> tuple[Word, ...]:
     return ((subject.english, subject.tag),)
 
 
-def place_words(place: Place) -> list[Word]:
+def _place_words(place: Place) -> list[Word]:
     words = [(word, "p") for word in place.preposition.english]
     return [*words, ("the", "e"), (place.noun.english, "P")]
 
 
 def _be(subject: Subject, mode: str, tags: str) -> list[Word]:
     """Subject and "be" in the order that the mode asks for; `tags` are those of "be"."""
-    words = subject_words(subject)
+    words = _subject_words(subject)
     if mode in ("question", "what", "where"):
         return [(BE[subject.person], tags + "q"), *words]
     if mode == "negative":
@@ -92,7 +95,7 @@ def _be(subject: Subject, mode: str, tags: str) -> list[Word]:
 
 
 def _auxiliary(subject: Subject, mode: str, positive: str, negative: str, tags: str) -> list[Word]:
-    words = subject_words(subject)
+    words = _subject_words(subject)
     if mode in ("question", "what"):
         return [(positive, tags + "q"), *words]
     if mode == "negative":
@@ -113,7 +116,7 @@ def _predicate(clause: Clause) -> list[Word]:
         return [*_auxiliary(subject, mode, "can", "can't", "x"), (verb.english, "v")]
     if tense == "w" and mode == "statement":
         want = "wants" if singular else "want"
-        return [*subject_words(subject), (want, "x"), ("to", "v"), (verb.english, "v")]
+        return [*_subject_words(subject), (want, "x"), ("to", "v"), (verb.english, "v")]
     if tense == "w":
         do = _do(subject, mode, "")
         return [*do, ("want", "x"), ("to", "v"), (verb.english, "v")]
@@ -122,7 +125,7 @@ def _predicate(clause: Clause) -> list[Word]:
             form = verb.english_past
         else:
             form = third_person(verb.english) if singular else verb.english
-        return [*subject_words(subject), *frequency, (form, "vx")]
+        return [*_subject_words(subject), *frequency, (form, "vx")]
     if tense == "p":
         return [*_auxiliary(subject, mode, "did", "didn't", "x"), (verb.english, "v")]
     return [*_do(subject, mode, ""), *frequency, (verb.english, "v")]
@@ -151,7 +154,7 @@ def _clause(clause: Clause) -> list[Word]:
         else:
             words += noun_phrase(clause.recipient, "RRI")
     if clause.place:
-        words += place_words(clause.place)
+        words += _place_words(clause.place)
     if clause.time:
         words += clause.time.english
     question = clause.mode in ("question", "what") or clause.subject is WHO
@@ -186,14 +189,14 @@ def _existence(sentence: Existence) -> list[Word]:
     else:
         words = [("there", "x"), (be, "x")]
     words += noun_phrase(sentence.phrase, "DAS")
-    return [*words, *place_words(sentence.place), _mark(sentence.mode)]
+    return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
 
 def _location(sentence: Location) -> list[Word]:
     words = _be(sentence.subject, sentence.mode, "x")
     if sentence.mode == "where":
         return [("where", "w"), *words, ("?", ".")]
-    return [*words, *place_words(sentence.place), _mark(sentence.mode)]
+    return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
 
 _REALISERS = {

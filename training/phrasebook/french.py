@@ -1,6 +1,7 @@
 """Sentences in French.
 
-"They" is always "ils" and a question always has "est-ce que", so that English determines the French.
+"They" is always "ils" and a question always has "est-ce que", so that the English determines the
+French.
 """
 
 from functools import cache
@@ -73,10 +74,12 @@ FEMININE_JOBS = {
 
 
 def starts_with_vowel(word: str) -> bool:
+    """Whether the word makes "le" or "je" lose its vowel."""
     return word[0].lower() in VOWELS or word == "y"
 
 
 def plural(word: str) -> str:
+    """The plural of a noun or adjective: livres, chevaux, gâteaux, bras."""
     if word.endswith(("s", "x", "z")):
         return word
     if word.endswith("al"):
@@ -91,6 +94,7 @@ def plural(word: str) -> str:
 def adjective_form(
     adjective: Adjective, feminine: bool, is_plural: bool, following: str = "."
 ) -> str:
+    """The adjective agreeing with its noun, before the word `following`."""
     if adjective.invariable:
         return adjective.french[0]
     form = adjective.french[feminine]
@@ -167,7 +171,7 @@ def noun_phrase(
     return (*before, *((word, tag) for word in determiner), *words)
 
 
-def subject_words(subject: Subject) -> tuple[Word, ...]:
+def _subject_words(subject: Subject) -> tuple[Word, ...]:
     if isinstance(subject, NounPhrase):
         return noun_phrase(subject, "das")
     if isinstance(subject, Name):
@@ -175,7 +179,7 @@ def subject_words(subject: Subject) -> tuple[Word, ...]:
     return ((subject.french, subject.tag),)
 
 
-def place_words(place: Place) -> tuple[Word, ...]:
+def _place_words(place: Place) -> tuple[Word, ...]:
     *before, preposition = place.preposition.french
     phrase = NounPhrase(place.noun, "the")
     last = noun_phrase(phrase, "eeP", preposition=preposition, preposition_tag="p")
@@ -251,7 +255,7 @@ def _clause(clause: Clause) -> list[Word]:
         words = [("est-ce", "q"), ("que", "q")]
     elif clause.mode == "what":
         words = [("que", "w"), ("est-ce", "q"), ("que", "q")]
-    words += subject_words(clause.subject)
+    words += _subject_words(clause.subject)
     words += _verb(clause)
     if isinstance(clause.object, NounPhrase):
         words += _object(clause)
@@ -260,7 +264,7 @@ def _clause(clause: Clause) -> list[Word]:
     elif clause.recipient:
         words += noun_phrase(clause.recipient, "RRI", preposition="à", preposition_tag="r")
     if clause.place:
-        words += place_words(clause.place)
+        words += _place_words(clause.place)
     if clause.time:
         words += clause.time.french
     question = clause.mode in ("question", "what") or clause.subject is WHO
@@ -270,7 +274,7 @@ def _clause(clause: Clause) -> list[Word]:
 
 def _be(subject: Subject, mode: str) -> list[Word]:
     be = (conjugate("être").present[subject.person], "x")
-    words = [*subject_words(subject), *_negated(be, mode == "negative")]
+    words = [*_subject_words(subject), *_negated(be, mode == "negative")]
     return [("est-ce", "q"), ("que", "q"), *words] if mode == "question" else words
 
 
@@ -287,14 +291,14 @@ def _predication(sentence: Predication) -> list[Word]:
     return [*words, (form, "j"), _mark(sentence.mode)]
 
 
-def job_form(job: Noun, feminine: bool, is_plural: bool) -> str:
+def _job_form(job: Noun, feminine: bool, is_plural: bool) -> str:
     form = FEMININE_JOBS.get(job.french, job.french) if feminine else job.french
     return plural(form) if is_plural else form
 
 
 def _identity(sentence: Identity) -> list[Word]:
     subject = sentence.subject
-    job = job_form(sentence.job, subject.feminine, subject.person > THIRD_SINGULAR)
+    job = _job_form(sentence.job, subject.feminine, subject.person > THIRD_SINGULAR)
     return [*_be(subject, sentence.mode), (job, "j"), _mark(sentence.mode)]
 
 
@@ -307,15 +311,15 @@ def _existence(sentence: Existence) -> list[Word]:
     elif sentence.mode == "question":
         words = [("est-ce", "q"), ("que", "q"), *words]
     words += noun_phrase(sentence.phrase, "DAS", negated=negative)
-    return [*words, *place_words(sentence.place), _mark(sentence.mode)]
+    return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
 
 def _location(sentence: Location) -> list[Word]:
     if sentence.mode == "where":
         be = (conjugate("être").present[sentence.subject.person], "x")
-        return [("où", "w"), be, *subject_words(sentence.subject), ("?", ".")]
+        return [("où", "w"), be, *_subject_words(sentence.subject), ("?", ".")]
     words = _be(sentence.subject, sentence.mode)
-    return [*words, *place_words(sentence.place), _mark(sentence.mode)]
+    return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
 
 _REALISERS = {

@@ -1,7 +1,7 @@
 """The nouns: English | French gender | Chinese measure word, under headings of categories.
 
-A slash adds an irregular plural. `mass` nouns are not counted; `worn` and `kin` change a verb or a
-possessive in Chinese.
+A slash adds an irregular plural. Nouns under `mass` are not counted, those under `paired` are said
+in the plural, `ruler` in the singular; `worn` and `kin` change a verb or a possessive in Chinese.
 """
 
 from dataclasses import dataclass
@@ -57,11 +57,13 @@ skirt | jupe f | 裙子 条
 coat | manteau m | 大衣 件
 jacket | veste f | 夹克 件
 sweater | pull m | 毛衣 件
+@ clothes paired
 shoe | chaussure f | 鞋子 只
 sock | chaussette f | 袜子 只
 @ clothes worn
 hat | chapeau m | 帽子 顶
 scarf/scarves | écharpe f | 围巾 条
+@ clothes worn paired
 glove | gant m | 手套 只
 @ jewel worn
 ring | bague f | 戒指 枚
@@ -207,6 +209,7 @@ girl | fille f | 女孩 个
 baby | bébé m | 婴儿 个
 neighbour | voisin m | 邻居 个
 tourist | touriste m | 游客 个
+@ person ruler
 king | roi m | 国王 个
 queen | reine f | 女王 个
 @ person kin
@@ -243,7 +246,7 @@ story | histoire f | 故事 个
 @ idea
 question | question f | 问题 个
 answer | réponse f | 答案 个
-word | mot m | 词 个
+word | mot m | 单词 个
 game | jeu m | 游戏 个
 @ music mass
 music | musique f | 音乐
@@ -272,11 +275,8 @@ class Noun:
 
     @property
     def mass(self) -> bool:
+        """Whether the noun is not counted."""
         return "mass" in self.categories
-
-    @property
-    def lemma(self) -> str:
-        return self.english
 
 
 def english_plural(noun: str) -> str:
@@ -307,15 +307,21 @@ def nouns() -> dict[str, Noun]:
     return result
 
 
+@cache
+def _members() -> dict[str, list[Noun]]:
+    """Nouns by name and by category."""
+    members: dict[str, list[Noun]] = {}
+    for noun in nouns().values():
+        for name in (noun.english, *noun.categories):
+            members.setdefault(name, []).append(noun)
+    return members
+
+
 def select(specification: str) -> list[Noun]:
     """The nouns of a list of categories and single nouns; `-x` takes category or noun x out."""
     chosen: dict[str, Noun] = {}
     for word in specification.split():
-        name = word.removeprefix("-")
-        found = [n for n in nouns().values() if name == n.english or name in n.categories]
-        if not found:
-            raise ValueError(f"no noun or category {name!r}")
-        for noun in found:
+        for noun in _members()[word.removeprefix("-")]:
             if word.startswith("-"):
                 chosen.pop(noun.english, None)
             else:

@@ -1,14 +1,18 @@
 """What a sentence says, before any language says it: the grammar's abstract syntax.
 
-A realised word is a pair (text, tags). Words of two languages are linked where they share a tag, one
-letter for each part of the sentence:
+A realised word is a pair (text, tags). Words of two languages are linked where they share a tag,
+one letter for each part of the sentence:
 
-    d a o s   determiner, adjective, owner and noun of the subject      v x   verb, auxiliary or tense
-    D A S     determiner, adjective and noun of the object              n q   negation, question
-    p e P     preposition, determiner and noun of a place               w     question word
-    r R I     preposition, determiner and noun of a recipient           f g   frequency, degree
-    j         predicate                                                 .     final mark
-    1 2 3     words of a time phrase
+    d a o s   determiner, adjective, owner and noun of the subject
+    D A S     determiner, adjective and noun of the object
+    p e P     preposition, determiner and noun of a place
+    r R I     preposition, determiner and noun of a recipient
+    v x       verb, its auxiliary or tense
+    n q w     negation, question, question word
+    f g       adverb of frequency, of degree
+    j         predicate
+    1 2       words of a time phrase
+    .         final mark
 """
 
 from dataclasses import dataclass
@@ -64,10 +68,12 @@ class NounPhrase(NamedTuple):
 
     @property
     def person(self) -> int:
+        """Always the third."""
         return THIRD_PLURAL if self.plural else THIRD_SINGULAR
 
     @property
     def feminine(self) -> bool:
+        """The gender in French."""
         return self.noun.feminine
 
 
@@ -149,8 +155,9 @@ class Location(NamedTuple):
 
 Sentence = Clause | Predication | Identity | Existence | Location
 
+FIRST_PERSON = Pronoun("I", "me", "je", "me", "我", FIRST_SINGULAR)
 PRONOUNS = (
-    Pronoun("I", "me", "je", "me", "我", FIRST_SINGULAR),
+    FIRST_PERSON,
     Pronoun("he", "him", "il", "le", "他", THIRD_SINGULAR),
     Pronoun("she", "her", "elle", "la", "她", THIRD_SINGULAR, feminine=True),
     Pronoun("we", "us", "nous", "nous", "我们", FIRST_PLURAL),
@@ -196,7 +203,6 @@ now | maintenant | 现在 | c
 today | aujourd'hui | 今天 | pf
 tomorrow | demain | 明天 | f
 tonight | ce soir | 今晚 | f
-soon | bientôt | 很快 | f
 next/1 week/2 | la/2 semaine/2 prochaine/1 | 下周/12 | f
 next/1 month/2 | le/2 mois/2 prochain/1 | 下个/1 月/2 | f
 on/1 Monday/1 | lundi | 星期一 | f
@@ -236,14 +242,17 @@ def _adverbials(table: str, tag: str) -> dict[str, Adverbial]:
 
 @cache
 def times() -> dict[str, Adverbial]:
+    """The time phrases by their English words, with the tenses they go with."""
     return _adverbials(_TIMES, "1")
 
 
 @cache
 def frequencies() -> dict[str, Adverbial]:
+    """The adverbs of frequency."""
     return _adverbials(_FREQUENCIES, "f")
 
 
 @cache
 def degrees() -> dict[str, Adverbial]:
+    """The adverbs of degree."""
     return _adverbials(_DEGREES, "g")

@@ -9,8 +9,9 @@ from itertools import accumulate, product
 from types import ModuleType
 
 from training.phrasebook import chinese, english, french
+from training.phrasebook.families import Family, Pairing, stable_hash
 from training.phrasebook.sentences import Sentence
-from training.phrasebook.templates import TEMPLATES, Family, Pairing, stable_hash
+from training.phrasebook.templates import TEMPLATES
 
 PAIRS = ("en-fr", "en-zh")
 SPLITS = ("train", "dev", "test")
@@ -136,12 +137,11 @@ def _realise(sentence: Sentence, target: ModuleType) -> Pair:
     for i, (_, tags) in enumerate(source_tagged):
         for tag in tags:
             places.setdefault(tag, []).append(i)
-    links = frozenset(
-        (i, j)
-        for j, (_, tags) in enumerate(target_tagged)
-        for tag in tags
-        for i in places.get(tag, ())
-    )
+    links = set()
+    for j, (_, tags) in enumerate(target_tagged):
+        for tag in tags:
+            for i in places.get(tag, ()):
+                links.add((i, j))
     source_words = _capitalised([word for word, _ in source_tagged])
     target_words = _capitalised([word for word, _ in target_tagged])
     return Pair(
@@ -149,7 +149,7 @@ def _realise(sentence: Sentence, target: ModuleType) -> Pair:
         target.text(target_words),
         tuple(source_words),
         tuple(target_words),
-        links,
+        frozenset(links),
     )
 
 
@@ -159,11 +159,11 @@ def generate(pair: str, split: str, count: int | None = None, seed: int = 0) -> 
     Args:
         pair: "en-fr" or "en-zh".
         split: "train", "dev" or "test".
-        count: how many pairs, drawn at random over all kinds of sentences; None for the whole split.
+        count: how many pairs, drawn over all kinds of sentences; None for the whole split.
         seed: of the draw.
 
     Raises:
-        ValueError: an unknown pair or split, or a count that is negative or more than the split has.
+        ValueError: an unknown pair or split, or a count below 0 or above the split's size.
     """
     if pair not in PAIRS:
         raise ValueError(f"pair must be one of {', '.join(PAIRS)}; got {pair!r}")

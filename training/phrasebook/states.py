@@ -1,0 +1,166 @@
+"""Families of sentences with "be": how things are, where they are, what there is."""
+
+from collections.abc import Iterator
+from functools import partial
+
+from training.phrasebook.adjectives import Adjective, adjectives, states
+from training.phrasebook.families import Family, stable_hash
+from training.phrasebook.nouns import Noun, nouns, select
+from training.phrasebook.phrases import (
+    adjectives_of,
+    definite_phrases,
+    noun_subjects,
+    number,
+    sayable,
+)
+from training.phrasebook.sentences import (
+    NAMES,
+    PREPOSITIONS,
+    PRONOUNS,
+    Existence,
+    Identity,
+    Location,
+    NounPhrase,
+    Place,
+    Predication,
+    Subject,
+    degrees,
+)
+
+MODES = ("statement", "negative", "question")
+
+# Where things and beings are found: preposition, places, what is there.
+SCENES = """
+on | table chair | fruit dish text tableware stationery container toy key hat umbrella candle
+on | desk | text stationery lamp computer phone photo key map
+on | bed sofa | text clothes towel blanket pet doll hat bag toy guitar
+in | box bag | fruit cookie text stationery toy key candle glove photo ring watch ball
+in | basket | fruit vegetable egg bread flower cat
+in | suitcase wardrobe | clothes towel blanket hat scarf book gift
+in | fridge | fruit vegetable dish staple drink -sugar -honey -coffee -tea -soup
+in | kitchen | tableware bottle table chair fridge lamp basket clock radio
+in | bedroom | bed wardrobe lamp mirror chair desk radio television clock guitar
+in | garden | pet tree flower bird butterfly table chair child horse duck goose snake bicycle
+in | park | dog tree flower bird butterfly child boy girl tourist
+in | forest | tree bear wolf bird horse rabbit snake house castle lake monkey
+in | street | car bus truck bicycle motorcycle dog policeman tourist tree
+in | village | church school house shop restaurant hotel library bank castle bridge
+in | city | church school museum hotel library hospital theatre cinema bridge park factory
+under | table chair bed tree | pet shoe ball toy bag box
+behind | house school church tree door | dog cat child car bicycle horse
+in front of | house school church hotel theatre | car bus bicycle tree policeman dog horse tourist
+near | river lake | house tree farm horse cow sheep hotel restaurant bird castle
+near | station hospital park | hotel restaurant shop library cinema bank museum school
+"""
+
+
+def _be(adjective: Adjective, subject: Subject, how) -> Predication:
+    mode, degree = how
+    return Predication(subject, adjective, mode, degree)
+
+
+def _modes_and_degrees(adjective: Adjective) -> list:
+    plain = [(mode, None) for mode in MODES]
+    return plain + [("statement", degrees()[degree]) for degree in adjective.degrees]
+
+
+def predications() -> Iterator[Family]:
+    """The apple is green. Anna's apples are very sweet."""
+    for adjective in adjectives().values():
+        for noun in adjective.nouns if adjective.predicate else ():
+            if adjective.classifying and "person" in noun.categories:
+                continue  # Chinese says "an Italian person" instead
+            this = sayable(noun, [("this", False), ("this", True)])
+            phrases = definite_phrases(noun, None, adjective.english)
+            phrases += [NounPhrase(noun, word, plural) for word, plural in this]
+            options = (phrases, _modes_and_degrees(adjective))
+            pairings = ((adjective.english, noun.english),)
+            yield Family(adjective.english, pairings, partial(_be, adjective), options)
+
+
+def states_of_people() -> Iterator[Family]:
+    """She is tired. The teacher isn't happy."""
+    woman = nouns()["woman"]
+    characters = [a for a in adjectives().values() if woman in a.nouns and not a.classifying]
+    # "I am tired": fatigué or fatiguée?
+    plain = (*PRONOUNS[1:], *NAMES)
+    phrases = [subject for subject in noun_subjects() if isinstance(subject, NounPhrase)]
+    for adjective in (*states().values(), *characters):
+        build, modes = partial(_be, adjective), _modes_and_degrees(adjective)
+        yield Family(adjective.english, (), build, (plain, modes))
+        for subject in phrases if adjective.english in states() else ():
+            pairings = ((adjective.english, subject.noun.english),)
+            yield Family(adjective.english, pairings, build, ([subject], modes))
+
+
+def _identity(job: Noun, subject: Subject, mode: str) -> Identity:
+    return Identity(subject, job, mode)
+
+
+def identities() -> Iterator[Family]:
+    """She is a doctor."""
+    kin = [s for s in noun_subjects() if isinstance(s, NounPhrase) and "kin" in s.noun.categories]
+    for job in select("job"):
+        who = (*PRONOUNS[1:], *NAMES, *kin)
+        yield Family(job.english, (), partial(_identity, job), (who, MODES))
+
+
+def _scenes() -> Iterator[tuple[Place, Noun]]:
+    for line in SCENES.strip().splitlines():
+        preposition, places, things = (part.strip() for part in line.split("|"))
+        for place in select(places):
+            for thing in select(things):
+                yield Place(PREPOSITIONS[preposition], place), thing
+
+
+def _existence(noun: Noun, adjective: Adjective | None, place: Place, form) -> Existence:
+    determiner, plural, mode = form
+    return Existence(NounPhrase(noun, determiner, plural, adjective), place, mode)
+
+
+def existences() -> Iterator[Family]:
+    """There is a green apple on the table."""
+    for place, noun in _scenes():
+        several = (number(place.noun.english, noun.english), True)
+        forms = [
+            (determiner, plural, mode)
+            for mode in MODES
+            for determiner, plural in sayable(
+                noun,
+                [
+                    ("a", False),
+                    ("some" if mode == "statement" else "any", not noun.mass),
+                    *([several] if mode == "statement" else []),
+                ],
+            )
+        ]
+        for adjective in (None, *adjectives_of(noun)):
+            pairings = ((adjective.english, noun.english),) if adjective else ()
+            build = partial(_existence, noun, adjective, place)
+            yield Family(noun.english, pairings, build, (forms,))
+
+
+def _location(place: Place, subject: NounPhrase, mode: str) -> Location:
+    return Location(subject, place, mode)
+
+
+def locations() -> Iterator[Family]:
+    """The cat is under the table."""
+    for place, noun in _scenes():
+        build = partial(_location, place)
+        described = adjectives_of(noun)
+        turn = stable_hash("location", place.noun.english, noun.english)
+        adjective = described[turn % len(described)] if described else None
+        for choice in dict.fromkeys((None, adjective)):
+            pairings = ((choice.english, noun.english),) if choice else ()
+            phrases = definite_phrases(noun, choice, place.noun.english)
+            yield Family(noun.english, pairings, build, (phrases, MODES))
+
+
+def where_questions() -> Iterator[Family]:
+    """Where is Anna's cat?"""
+    for noun in nouns().values():
+        if not noun.categories & {"language", "sport", "music", "idea", "work", "kin"}:
+            build = partial(_location, Place(PREPOSITIONS["in"], noun))
+            phrases = definite_phrases(noun, None, "where")
+            yield Family(noun.english, (), build, (phrases, ("where",)))
