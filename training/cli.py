@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Callable
 
 from training.errors import UserError
+
+
+def positive_int(text: str) -> int:
+    """Read an argument that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
+    return int(text)
 
 
 def main_guard(main: Callable[[], None]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import tensorflow as tf
@@ -10,6 +11,7 @@ import tensorflow as tf
 from training.decoding import force_decode, search
 from training.pipeline import source_batches
 from training.run import Run
+from training.text import PAD_ID, START_ID
 
 
 def make_translator(
@@ -54,25 +56,65 @@ def make_translator(
     return translate
 
 
-def forced_weights(
-    runs: Sequence[Run], source: str, target: str
-) -> tuple[list[str], list[str], np.ndarray]:
-    """Attention weights of one pair, the decoder made to say the target.
+def dense_ids(ids: tf.RaggedTensor) -> tf.Tensor:
+    """Pad ids `(B, None)` to `(B, S)` with S at least 1, so that an empty text is all padding."""
+    dense = ids.to_tensor(PAD_ID)
+    missing = tf.cast(tf.equal(tf.shape(dense)[1], 0), tf.int32)
+    return tf.pad(dense, [[0, 0], [0, missing]], constant_values=PAD_ID)
 
-    Returns:
-        The S source tokens, the T target tokens, and weights `(T, S)`.
+
+@dataclass(frozen=True)
+class Attended:
+    """One pair, and where the decoder looked to say its target.
+
+    Attributes:
+        source_tokens: the S source tokens.
+        target_tokens: the T target tokens, without the end token.
+        weights: float32 `(T, S)`.
     """
-    source_ids = runs[0].source_tokenizer.tokenize(tf.constant([source])).to_tensor()
-    target_ids = runs[0].target_tokenizer.tokenize(tf.constant([target])).to_tensor()
-    start = tf.fill([1, 1], 2)
-    shifted = tf.concat([start, target_ids[:, :-1]], axis=1)
-    weights = force_decode([run.model for run in runs], source_ids, shifted).numpy()[0]
-    return (
-        _strings(runs[0].source_tokenizer.tokens(source_ids)),
-        _strings(runs[0].target_tokenizer.tokens(target_ids)),
-        weights,
-    )
+
+    source_tokens: list[str]
+    target_tokens: list[str]
+    weights: np.ndarray
 
 
-def _strings(tokens: tf.Tensor) -> list[str]:
-    return [token.decode("utf-8", errors="replace") for token in tokens.numpy()[0]]
+def forced_attention(
+    runs: Sequence[Run], sources: Sequence[str], targets: Sequence[str], batch_size: int = 64
+) -> list[Attended]:
+    """Attention weights while the decoder is made to say each target.
+
+    Args:
+        runs: a run, or several whose weights are averaged.
+        sources: source texts.
+        targets: target texts, as many.
+        batch_size: pairs decoded together.
+    """
+    models = [run.model for run in runs]
+    source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    def attend(sources, targets):
+        source = source_tokenizer.tokenize(sources)
+        target = target_tokenizer.tokenize(targets)
+        source_ids, target_ids = dense_ids(source), target.to_tensor()
+        start = tf.fill([tf.shape(target_ids)[0], 1], START_ID)
+        weights = force_decode(models, source_ids, tf.concat([start, target_ids], axis=1))
+        return (
+            source_tokenizer.tokens(source_ids),
+            source.row_lengths(),
+            target_tokenizer.tokens(target_ids),
+            target.row_lengths(),
+            weights,
+        )
+
+    result = []
+    for first in range(0, len(sources), batch_size):
+        batch = slice(first, first + batch_size)
+        found = attend(tf.constant(sources[batch]), tf.constant(targets[batch]))
+        for source, s, target, t, weights in zip(*(x.numpy() for x in found), strict=True):
+            tokens = [
+                [token.decode("utf-8", errors="replace") for token in row]
+                for row in (source[:s], target[:t])
+            ]
+            result.append(Attended(*tokens, weights[:t, :s]))
+    return result

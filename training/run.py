@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from training.config import Config, load_config
 from training.errors import UserError
 from training.model import build_seq2seq
 from training.text import Tokenizer, load_tokenizer
+
+SIDES = ("source", "target")
 
 
 class RunError(UserError):
@@ -62,15 +65,27 @@ def load_run(path: str | Path) -> Run:
     return Run(path, config, source, target, model)
 
 
+def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
+    """Load runs that are to be used together.
+
+    Raises:
+        RunError: as `load_run`, and if their tokenizers differ.
+    """
+    runs = [load_run(path) for path in paths]
+    for run in runs[1:]:
+        for side in SIDES:
+            name = f"{side}.tokenizer"
+            if (run.path / name).read_bytes() != (runs[0].path / name).read_bytes():
+                raise RunError(f"{run.path} and {runs[0].path} have different {side} tokenizers")
+    return runs
+
+
 def load_tokenizers(path: str | Path) -> tuple[Tokenizer, Tokenizer]:
     """Load the source and the target tokenizer of a run."""
     try:
         return tuple(load_tokenizer(Path(path) / f"{side}.tokenizer") for side in SIDES)
     except (OSError, ValueError, KeyError) as error:
         raise RunError(f"cannot read the tokenizers of {path}: {error}") from error
-
-
-SIDES = ("source", "target")
 
 
 def save_checkpoint(path: Path, epoch: int, model: keras.Model, history: list[dict]) -> None:

@@ -1,0 +1,219 @@
+"""Score one run, or an ensemble of several: python -m training.evaluate --run DIR."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras
+
+from training import corpus, metrics
+from training.cli import main_guard, positive_int
+from training.errors import UserError
+from training.inference import forced_attention, make_translator
+from training.run import Run, load_ensemble, write_text
+from training.text import word_of_piece
+
+# Read from the decoder's weights as they are; nothing in training looks at links.
+LINK_THRESHOLD = 0.2
+
+
+def evaluate(
+    runs: Sequence[Run],
+    split: corpus.Split,
+    *,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+    batch_size: int = 64,
+    lowercase: bool = False,
+    hypotheses_file: Path | None = None,
+    bootstrap: bool = False,
+    by_length: bool = False,
+) -> dict:
+    """Translate a split and score it.
+
+    Args:
+        runs: a run, or several of the same data that are used as an ensemble.
+        split: sources with their references, and gold links where there are.
+        beam_width: hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: see `keras_attention.beam_search`.
+        batch_size: sentences translated together.
+        lowercase: whether hypotheses and references are lower-cased before they are compared.
+        hypotheses_file: where the translations are written, one a line.
+        bootstrap: whether to add 95 % confidence intervals.
+        by_length: whether to add BLEU by number of source words.
+
+    Returns:
+        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`, or `per` and `wer` in percent; `aer`
+        (0 to 1) with `aer_method` where there are gold links and the runs attend; `sentences`,
+        `seconds`, `sentences_per_second`, `beam_width`.
+    """
+    config = runs[0].config
+    translate = make_translator(
+        runs, beam_width=beam_width, length_penalty=length_penalty, batch_size=batch_size
+    )
+    progress = keras.utils.Progbar(len(split.sources), unit_name="sentence")
+    verbose = sys.stderr.isatty()
+    started = time.perf_counter()
+    hypotheses = translate(split.sources, progress.add if verbose else None)
+    seconds = time.perf_counter() - started
+    if hypotheses_file is not None:
+        hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
+
+    if config.metric == "phones":
+        result = {
+            "per": metrics.phone_error_rate(hypotheses, split.references),
+            "wer": metrics.word_error_rate(hypotheses, split.references),
+        }
+    else:
+        options = {
+            "lowercase": lowercase,
+            "tokenize": "zh" if config.metric == "bleu-zh" else None,
+        }
+        result = {
+            **metrics.bleu(hypotheses, split.references, **options),
+            **metrics.chrf(hypotheses, split.references, lowercase=lowercase),
+        }
+        if bootstrap:
+            statistics = metrics.bleu_statistics(hypotheses, split.references, **options)
+            result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
+        if by_length:
+            lengths = [len(source.split()) for source in split.sources]
+            result["bleu_by_length"] = metrics.by_length(
+                hypotheses, split.references, lengths, **options
+            )
+    if split.sure is not None and all(run.config.attention != "none" for run in runs):
+        links = found_links(runs, split)
+        result["aer"] = metrics.alignment_error_rate(links, split.sure, split.possible)
+        result["aer_method"] = (
+            f"force-decoded; subwords joined to words; for each target word the source words of "
+            f"weight >= {LINK_THRESHOLD}, and the one of the largest weight"
+        )
+    return {
+        **result,
+        "beam_width": beam_width,
+        "sentences": len(split.sources),
+        "seconds": round(seconds, 1),
+        "sentences_per_second": round(len(split.sources) / seconds, 1),
+    }
+
+
+def found_links(runs: Sequence[Run], split: corpus.Split) -> list[set[tuple[int, int]]]:
+    """Read word links `(source word, target word)` from the weights of the first references."""
+    targets = [references[0] for references in split.references]
+    links = []
+    for attended, source, target, source_words, target_words in zip(
+        forced_attention(runs, split.sources, targets),
+        split.sources,
+        targets,
+        split.source_words,
+        split.target_words,
+        strict=True,
+    ):
+        word_of_source = word_of_piece(source, source_words, attended.source_tokens)
+        word_of_target = word_of_piece(target, target_words, attended.target_tokens)
+        found = (attended.weights, word_of_source, word_of_target)
+        links.append(
+            metrics.links_from_weights(*found, method="argmax")
+            | metrics.links_from_weights(*found, method="threshold", threshold=LINK_THRESHOLD)
+        )
+    return links
+
+
+def with_gold_links(split: corpus.Split, path: Path) -> corpus.Split:
+    """Add gold links between the words (what stands between spaces) of sources and references.
+
+    Args:
+        split: the sentences.
+        path: a file with one line a sentence: `i-j` for a sure link of source word i and target
+            word j, `ipj` for a possible one, counted from 0.
+
+    Raises:
+        UserError: if the file is not like that, or has another number of lines.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) != len(split.sources):
+        raise UserError(f"{path} expected {len(split.sources)} lines. Received: {len(lines)}")
+    sure, possible = [], []
+    for number, line in enumerate(lines, 1):
+        links = {"-": set(), "p": set()}
+        for link in line.split():
+            match = re.fullmatch(r"(\d+)([-p])(\d+)", link)
+            if not match:
+                raise UserError(f"{path}, line {number}: expected i-j or ipj. Received: {link}")
+            links[match[2]].add((int(match[1]), int(match[3])))
+        sure.append(frozenset(links["-"]))
+        possible.append(frozenset(links["-"] | links["p"]))
+    return dataclasses.replace(
+        split,
+        source_words=[source.split() for source in split.sources],
+        target_words=[references[0].split() for references in split.references],
+        sure=sure,
+        possible=possible,
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.evaluate",
+        description="Score a run, or an ensemble of several. The last line is a JSON object.",
+    )
+    parser.add_argument(
+        "--run", dest="runs", action="append", required=True, metavar="DIR", type=Path
+    )
+    parser.add_argument("--data", metavar="SPEC", help="default: what the run was trained on")
+    parser.add_argument("--split", default="test", help="default: test")
+    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument("--length-penalty", type=float, default=1.0, metavar="X")
+    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
+    parser.add_argument("--seed", type=int, default=0, help="of --limit")
+    parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
+    parser.add_argument(
+        "--alignments", type=Path, metavar="FILE", help="gold links, `i-j` or `ipj`, for the AER"
+    )
+    parser.add_argument("--hypotheses", type=Path, metavar="FILE", help="write the translations")
+    parser.add_argument("--bootstrap", action="store_true", help="95 %% confidence intervals")
+    parser.add_argument("--by-length", action="store_true", help="BLEU by source length")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON here too")
+    options = parser.parse_args(arguments)
+    runs = load_ensemble(options.runs)
+    spec = options.data or runs[0].config.data
+    if ":" in spec and not options.data:
+        raise UserError(f"{spec} has no splits: say what to score with --data")
+    split = corpus.load(spec, options.split, limit=options.limit, seed=options.seed)
+    if options.alignments:
+        split = with_gold_links(split, options.alignments)
+    result = evaluate(
+        runs,
+        split,
+        beam_width=options.beam_width,
+        length_penalty=options.length_penalty,
+        batch_size=options.batch_size,
+        lowercase=options.lowercase,
+        hypotheses_file=options.hypotheses,
+        bootstrap=options.bootstrap,
+        by_length=options.by_length,
+    )
+    result = {
+        "runs": [str(path) for path in options.runs],
+        "data": spec,
+        "split": options.split,
+        **result,
+    }
+    if options.output:
+        write_text(options.output, json.dumps(result, indent=1) + "\n")
+    for key, value in result.items():
+        print(f"{key:>24}  {value:.4g}" if isinstance(value, float) else f"{key:>24}  {value}")
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main_guard(main)
