@@ -5,6 +5,6 @@ object, or of adjective and noun, that occurs in one split occurs in no other, w
 word of the test split is common in training.
 """
 
-from training.phrasebook.pairs import PAIRS, SPLITS, Pair, generate, split_size
+from training.phrasebook.pairs import PAIRS, SPLITS, Pair, families, generate, split_size
 
-__all__ = ["PAIRS", "SPLITS", "Pair", "generate", "split_size"]
+__all__ = ["PAIRS", "SPLITS", "Pair", "families", "generate", "split_size"]

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import cache, partial
-from itertools import product
 
 from training.phrasebook.adjectives import Adjective
 from training.phrasebook.families import Family, Form, Pairing, SubjectsAndForms, some, stable_hash
@@ -66,11 +65,16 @@ def _clause(
 
 @cache
 def _forms(verb: Verb, noun: Noun) -> list[Form]:
-    return [
-        Form(tense, mode, *determined)
-        for tense, mode in product(verb.tenses, MODES)
-        for determined in object_determiners(verb, noun, tense, mode)
-    ]
+    found = []
+    for tense in verb.tenses:
+        forms = [
+            Form(tense, mode, *determined)
+            for mode in MODES
+            for determined in object_determiners(verb, noun, tense, mode)
+        ]
+        # Infinitives are one form for all persons: fewer examples do.
+        found += some(forms, 7, verb.lemma, noun.english, tense) if tense in "wn" else forms
+    return found
 
 
 def actions() -> Iterator[Family]:
@@ -78,7 +82,8 @@ def actions() -> Iterator[Family]:
     for verb in transitive().values():
         for noun in verb.objects:
             key = (verb.lemma, noun.english)
-            who, forms = subjects(*key, excluded=noun), some(_forms(verb, noun), 40, *key)
+            who = subjects(*key, count=2, excluded=noun)
+            forms = some(_forms(verb, noun), 40, *key)
             build = partial(_clause, verb, noun, None)
             yield Family(verb.french, _pairings(verb, noun), build, (SubjectsAndForms(who, forms),))
 
@@ -87,11 +92,7 @@ def actions_on_described_things() -> Iterator[Family]:
     """She is eating a green apple."""
     for verb in transitive().values():
         for noun in verb.objects:
-            forms = [
-                form
-                for form in _forms(verb, noun)
-                if form.tense in "cpshw" and form.determiner not in POSSESSIVES
-            ]
+            forms = [form for form in _forms(verb, noun) if form.determiner not in POSSESSIVES]
             for adjective in adjectives_of(noun) if forms else ():
                 key = (verb.lemma, noun.english, adjective.english)
                 who = subjects(*key, count=2, excluded=noun)
@@ -119,7 +120,7 @@ def timed_actions() -> Iterator[Family]:
                 if determiner in ("a", "the", "", *POSSESSIVES)
             ]
             if forms:
-                who = subjects(*key, count=2, excluded=noun)
+                who = subjects(*key, count=1, excluded=noun)
                 options = (SubjectsAndForms(who, some(forms, 24, *key)),)
                 build = partial(_clause, verb, noun, None)
                 yield Family(verb.french, _pairings(verb, noun), build, options)
@@ -189,8 +190,9 @@ def pronoun_objects() -> Iterator[Family]:
                 Form(tense, mode) for tense in verb.tenses for mode in MODES if tense in tenses
             ]
             options = (SubjectsAndForms(who, forms),)
-            pairing = (verb.lemma, pronoun.english_object)
-            yield Family(verb.french, (pairing,), partial(_with_pronoun, verb, pronoun), options)
+            # "He saw her": no other object brings "vue" about.
+            pairings = () if pronoun.feminine else ((verb.lemma, pronoun.english_object),)
+            yield Family(verb.french, pairings, partial(_with_pronoun, verb, pronoun), options)
 
 
 def _gift(verb: Verb, noun: Noun, choice: tuple[Subject, Form], recipient) -> Clause:
@@ -257,7 +259,7 @@ def activities() -> Iterator[Family]:
     """She is sleeping. The cat will sleep."""
     for verb in intransitive().values():
         animals = [NounPhrase(noun, "the") for noun in select(ANIMALS_THAT.get(verb.french, ""))]
-        who = (*subjects("activity", verb.french, count=14), *animals)
+        who = (*subjects("activity", verb.french, count=2), *animals)
         forms = _activity_forms(verb.tenses, lasting=verb.french in LASTING)
         yield Family(
             verb.french, (), partial(_activity, verb, None), (SubjectsAndForms(who, forms),)
@@ -272,7 +274,7 @@ def activities_somewhere() -> Iterator[Family]:
         forms = _activity_forms(verb.tenses.replace("p", ""), lasting=verb.french in LASTING)
         for noun in verb.objects:
             indoors = noun.categories & {"room", "building", "vehicle"}
-            who = (*subjects(verb.french, noun.english, count=6), *(() if indoors else animals))
+            who = (*subjects(verb.french, noun.english), *(() if indoors else animals))
             build = partial(_activity, verb, place_of(noun))
             options = (SubjectsAndForms(who, forms),)
             yield Family(verb.french, _pairings(verb, noun), build, options)
@@ -280,12 +282,15 @@ def activities_somewhere() -> Iterator[Family]:
 
 def journeys() -> Iterator[Family]:
     """She goes to the market every day."""
+    # They alone bring "allées" about.
+    women = [NounPhrase(noun, "the", True) for noun in select("woman girl")]
     for verb in motion().values():
         forms = [f._replace(determiner="the") for f in _activity_forms(verb.tenses, lasting=True)]
         for noun in verb.objects:
+            who = dict.fromkeys((*subjects(verb.french, noun.english), *women))
             choices = [
                 choice
-                for choice in SubjectsAndForms(subjects(verb.french, noun.english, count=6), forms)
+                for choice in SubjectsAndForms(list(who), forms)
                 # "I went": allé or allée?
                 if not (choice[0] is FIRST_PERSON and choice[1].tense == "p")
             ]

@@ -114,14 +114,15 @@ wet + | mouillé | 湿 | clothes hat glove scarf towel blanket dog cat umbrella 
 special | spécial | 特别 的 | gift ticket cake letter book film song word photo
 traditional | traditionnel/traditionnelle | 传统 的 | dress song story game house music hat \
 market
-French | français | 法国 是 | book newspaper novel film song wine cheese car restaurant singer \
-actor artist teacher student tourist journalist
-Chinese | chinois | 中国 是 | book newspaper novel film song tea restaurant lamp singer actor \
-artist teacher student tourist journalist
+French | français | 法国 是 | book newspaper novel film song wine cheese car cake soup watch \
+skirt restaurant singer actor artist teacher student tourist journalist
+Chinese | chinois | 中国 是 | book newspaper novel film song tea soup watch toy restaurant lamp \
+singer actor artist teacher student tourist journalist
 Italian | italien/italienne | 意大利 是 | book newspaper novel film song wine cheese car shoe \
+pizza soup sausage watch skirt coat restaurant singer actor artist teacher student tourist \
+journalist
+German | allemand | 德国 是 | book newspaper novel film song beer car sausage watch bread \
 restaurant singer actor artist teacher student tourist journalist
-German | allemand | 德国 是 | book newspaper novel film song beer car restaurant singer actor \
-artist teacher student tourist journalist
 """
 
 # Said of people alone: "She is tired." Chinese as above.
@@ -142,8 +143,8 @@ class Adjective:
     """An adjective in the three languages.
 
     `french` holds masculine, feminine, and the masculine before a vowel; `french_before` tells that
-    it stands before its noun. `linked` adjectives take 的, `classifying` ones 是 … 的. `degrees` are
-    the adverbs that go with it.
+    it stands before its noun. `linked` adjectives take 的, `classifying` ones 是 … 的. `degrees`
+    are the adverbs that go with it.
     """
 
     english: str

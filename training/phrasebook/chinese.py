@@ -49,9 +49,10 @@ def _adjective_words(adjective: Adjective, noun: Noun, tag: str) -> list[Word]:
 def _determiner(phrase: NounPhrase, tag: str) -> list[Word]:
     determiner, noun = phrase.determiner, phrase.noun
     if determiner in NUMBERS:
-        return [(NUMBERS[determiner] + noun.measure, tag)]
+        return [(NUMBERS[determiner], tag), (noun.measure, tag)]
     if determiner == "this":
-        return [("这些" if phrase.plural or noun.mass else "这" + noun.measure, tag)]
+        several = phrase.plural or noun.mass
+        return [("这", tag), ("些" if several else noun.measure, tag)]
     linked = phrase.adjective is not None and phrase.adjective.linked
     if determiner in POSSESSIVES:
         owner = (POSSESSIVES[determiner], tag)

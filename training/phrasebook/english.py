@@ -21,7 +21,7 @@ from training.phrasebook.sentences import (
 
 BE = ("am", "is", "are", "are")
 BE_NOT = (("am", "not"), ("isn't",), ("aren't",), ("aren't",))
-DOUBLING = {"cut", "run", "swim"}
+DOUBLING = {"cut", "run", "swim", "travel"}
 
 
 def third_person(verb: str) -> str:

@@ -69,7 +69,7 @@ class Section:
 @cache
 def _sections(split: str) -> tuple[Section, ...]:
     sections = []
-    for template, families in _families():
+    for template, families in _all_families():
         groups: dict[str, list[Family]] = {}
         for family in families:
             if family_split(family.pairings) == split:
@@ -81,14 +81,19 @@ def _sections(split: str) -> tuple[Section, ...]:
 
 
 @cache
-def _families():
+def _all_families():
     return tuple((template, tuple(template.families())) for template in TEMPLATES)
+
+
+def families(split: str) -> list[Family]:
+    """All families of a split."""
+    return [f for section in _sections(split) for group in section.groups for f in group]
 
 
 @cache
 def split_size(split: str) -> int:
     """How many pairs a split has, the same for each language."""
-    return sum(f.size for s in _sections(split) for group in s.groups for f in group)
+    return sum(family.size for family in families(split))
 
 
 def _draw(sections: tuple[Section, ...], rng: random.Random) -> Iterator[tuple[Family, tuple]]:
@@ -117,11 +122,7 @@ def _sample(split: str, count: int, rng: random.Random) -> list[Sentence]:
 
 def _everything(split: str, rng: random.Random) -> list[Sentence]:
     sentences = [
-        family.build(*choice)
-        for section in _sections(split)
-        for group in section.groups
-        for family in group
-        for choice in product(*family.options)
+        family.build(*choice) for family in families(split) for choice in product(*family.options)
     ]
     order = [rng.random() for _ in sentences]
     return [sentences[i] for i in sorted(range(len(sentences)), key=order.__getitem__)]
@@ -131,7 +132,9 @@ def _capitalised(words: list[str]) -> list[str]:
     return [words[0][0].upper() + words[0][1:], *words[1:]]
 
 
-def _realise(sentence: Sentence, target: ModuleType) -> Pair:
+def realise(sentence: Sentence, pair: str) -> Pair:
+    """The sentence in English and in the other language of the pair."""
+    target = TARGETS[pair]
     source_tagged, target_tagged = english.words(sentence), target.words(sentence)
     places: dict[str, list[int]] = {}
     for i, (_, tags) in enumerate(source_tagged):
@@ -177,4 +180,4 @@ def generate(pair: str, split: str, count: int | None = None, seed: int = 0) -> 
         sentences = _sample(split, count, rng)
     else:
         sentences = _everything(split, rng)[:count]
-    return [_realise(sentence, TARGETS[pair]) for sentence in sentences]
+    return [realise(sentence, pair) for sentence in sentences]

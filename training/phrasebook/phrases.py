@@ -43,7 +43,12 @@ def noun_subjects() -> tuple[Subject, ...]:
         for i, noun in enumerate(select("kin"))
         for shift in (0, 2)
     ]
-    return (*NAMES, *singular, *plural, *kin)
+    these = [
+        NounPhrase(noun, "this", plural)
+        for noun in select("man woman boy girl")
+        for plural in (False, True)
+    ]
+    return (*NAMES, *singular, *plural, *kin, *these)
 
 
 def subjects(*key: str, count: int = 3, excluded: Noun | None = None) -> tuple[Subject, ...]:
@@ -134,6 +139,7 @@ def definite_phrases(noun: Noun, adjective: Adjective | None, *key: str) -> list
         turn = stable_hash("owner", noun.english, *key)
         plural = "paired" in noun.categories
         found += [(POSSESSIVES[(turn + i) % 5], plural) for i in (0, 2)]
+        found.append((POSSESSIVES[(turn + 4) % 5], True))
         owners = [NAMES[(turn + i) % len(NAMES)] for i in (0, 5)]
     phrases = [NounPhrase(noun, word, p, adjective) for word, p in sayable(noun, found)]
     plural = "paired" in noun.categories

@@ -90,7 +90,9 @@ def states_of_people() -> Iterator[Family]:
         yield Family(adjective.english, (), build, (plain, modes))
         for subject in phrases if adjective.english in states() else ():
             pairings = ((adjective.english, subject.noun.english),)
-            yield Family(adjective.english, pairings, build, ([subject], modes))
+            # Groups are drawn evenly: as many women as men.
+            group = f"{adjective.english} {subject.feminine}"
+            yield Family(group, pairings, build, ([subject], modes))
 
 
 def _identity(job: Noun, subject: Subject, mode: str) -> Identity:

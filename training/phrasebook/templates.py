@@ -7,14 +7,14 @@ TEMPLATES = tuple(
     Template(families.__name__, weight, families)
     for weight, families in (
         (18, actions.actions),
-        (20, actions.actions_on_described_things),
-        (8, actions.timed_actions),
+        (22, actions.actions_on_described_things),
+        (10, actions.timed_actions),
         (7, actions.habits),
         (2, actions.what_questions),
         (3, actions.who_questions),
-        (5, actions.pronoun_objects),
+        (4, actions.pronoun_objects),
         (3, actions.gifts),
-        (2, actions.activities),
+        (4, actions.activities),
         (4, actions.activities_somewhere),
         (4, actions.journeys),
         (9, states.predications),

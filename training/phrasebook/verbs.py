@@ -136,7 +136,7 @@ laugh | rire | 笑 | cpf | kitchen street garden bedroom park
 smile | sourire | 微笑 | cpf |
 walk | marcher | 走路 | cpfwnh | park forest street beach garden
 play | jouer | 玩 | cpfwnh | garden park street bedroom beach
-travel | voyager | 旅行 | cpfwnh |
+travel/travelled | voyager | 旅行 | cpfwnh |
 think/thought | réfléchir | 思考 | cpfwh | garden bedroom park
 shout | crier | 喊叫 | cpfh | street garden station
 jump | sauter | 跳 | cpfwn | garden park street
