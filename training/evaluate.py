@@ -14,6 +14,7 @@ from pathlib import Path
 import keras
 
 from training import corpus, metrics
+from training.baselines import most_similar
 from training.cli import main_guard, positive_int
 from training.errors import UserError
 from training.inference import forced_attention, make_translator
@@ -66,20 +67,9 @@ def evaluate(
     if hypotheses_file is not None:
         hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
 
-    if config.metric == "phones":
-        result = {
-            "per": metrics.phone_error_rate(hypotheses, split.references),
-            "wer": metrics.word_error_rate(hypotheses, split.references),
-        }
-    else:
-        options = {
-            "lowercase": lowercase,
-            "tokenize": "zh" if config.metric == "bleu-zh" else None,
-        }
-        result = {
-            **metrics.bleu(hypotheses, split.references, **options),
-            **metrics.chrf(hypotheses, split.references, lowercase=lowercase),
-        }
+    result = metrics.score(config.metric, hypotheses, split.references, lowercase=lowercase)
+    if config.metric != "phones":
+        options = {"lowercase": lowercase, "tokenize": metrics.bleu_tokenization(config.metric)}
         if bootstrap:
             statistics = metrics.bleu_statistics(hypotheses, split.references, **options)
             result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
@@ -181,6 +171,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--hypotheses", type=Path, metavar="FILE", help="write the translations")
     parser.add_argument("--bootstrap", action="store_true", help="95 %% confidence intervals")
+    parser.add_argument(
+        "--baseline",
+        action="store_true",
+        help="score the translation of the most similar training sentence as well",
+    )
     parser.add_argument("--by-length", action="store_true", help="BLEU by source length")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON here too")
     options = parser.parse_args(arguments)
@@ -208,6 +203,14 @@ def main(arguments: list[str] | None = None) -> None:
         "split": options.split,
         **result,
     }
+    if options.baseline:
+        config = runs[0].config
+        train, _ = corpus.load_training(config.data, config.train_limit, config.seed)
+        similar = most_similar(train.pairs(), split.sources)
+        scores = metrics.score(
+            config.metric, similar, split.references, lowercase=options.lowercase
+        )
+        result |= {f"baseline_{key}": value for key, value in scores.items()}
     if options.output:
         write_text(options.output, json.dumps(result, indent=1) + "\n")
     for key, value in result.items():

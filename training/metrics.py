@@ -15,6 +15,41 @@ Link = tuple[int, int]
 LENGTH_BUCKETS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40))
 
 
+def score(
+    metric: str,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+) -> dict[str, float | str]:
+    """Score by the metric that a configuration names.
+
+    Args:
+        metric: `bleu`, `bleu-zh` (with sacrebleu's Chinese tokenisation) or `phones`.
+        hypotheses: one prediction a sentence.
+        references: one or more references a sentence.
+        lowercase: for BLEU and chrF, whether to compare in lower case.
+
+    Returns:
+        What `bleu` and `chrf` return, or `per` and `wer` in percent.
+    """
+    if metric == "phones":
+        return {
+            "per": phone_error_rate(hypotheses, references),
+            "wer": word_error_rate(hypotheses, references),
+        }
+    tokenize = bleu_tokenization(metric)
+    return {
+        **bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize),
+        **chrf(hypotheses, references, lowercase=lowercase),
+    }
+
+
+def bleu_tokenization(metric: str) -> str | None:
+    """Return sacrebleu's tokenisation for a metric's name: None is its default, 13a."""
+    return "zh" if metric == "bleu-zh" else None
+
+
 def bleu(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],

@@ -152,12 +152,13 @@ class Recorder(keras.callbacks.Callback):
         self.perplexity.reset_state()
         for inputs, labels in self.dev_set:
             self._add_to_perplexity(inputs, labels)
-        score = dev_score(self.run.config, self.translate(self.dev.sources), self.dev.references)
+        hypotheses = self.translate(self.dev.sources)
+        scores = metrics.score(self.run.config.metric, hypotheses, self.dev.references)
         record = {
             "epoch": epoch + 1,
             "loss": float(logs["loss"]),
             "val_perplexity": float(self.perplexity.result()),
-            **score,
+            **{key: value for key, value in scores.items() if isinstance(value, float)},
             "learning_rate": float(self.model.optimizer.learning_rate),
             "seconds": round(seconds, 1),
             "target_tokens_per_second": round(self.statistics.target_tokens / seconds),
@@ -187,17 +188,6 @@ class Recorder(keras.callbacks.Callback):
     @tf.function(reduce_retracing=True, autograph=False)
     def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:
         self.perplexity.update_state(labels, self.run.model(inputs, training=False))
-
-
-def dev_score(config: Config, hypotheses: list[str], references: list[list[str]]) -> dict:
-    """Return BLEU, or PER and WER for pronunciations."""
-    if config.metric == "phones":
-        return {
-            "per": metrics.phone_error_rate(hypotheses, references),
-            "wer": metrics.word_error_rate(hypotheses, references),
-        }
-    tokenize = "zh" if config.metric == "bleu-zh" else None
-    return {"bleu": metrics.bleu(hypotheses, references, tokenize=tokenize)["bleu"]}
 
 
 def _prepare_output(config: Config, output: Path, resume: bool) -> Config:

@@ -1,0 +1,35 @@
+import os
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+import pytest
+
+from training.config import load_preset, override
+from training.run import load_run
+from training.train import train
+
+TINY = [
+    "train_limit=600",
+    "validation_limit=20",
+    "source_vocab_size=300",
+    "target_vocab_size=300",
+    "encoder_units=11",
+    "decoder_units=13",
+    "embedding_size=7",
+    "readout_units=7",
+    "attention_units=5",
+    "batch_size=50",
+    "epochs=2",
+]
+
+
+def tiny_config(*settings):
+    return override(load_preset("phrasebook-en-fr"), [*TINY, *settings])
+
+
+@pytest.fixture(scope="session")
+def tiny_run(tmp_path_factory):
+    """A run that was trained as users train, far too short and far too small to be any good."""
+    path = tmp_path_factory.mktemp("runs") / "tiny"
+    train(tiny_config(), path)
+    return load_run(path)

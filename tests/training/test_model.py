@@ -1,0 +1,115 @@
+import keras
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from training.config import ATTENTIONS, Config
+from training.decoding import force_decode, search
+from training.model import build_seq2seq
+from training.text import END_ID, START_ID
+
+SOURCE_VOCAB, TARGET_VOCAB = 17, 19
+
+
+def build(seed=0, **changes):
+    keras.utils.set_random_seed(seed)
+    sizes = {
+        "encoder_units": 5,
+        "decoder_units": 10,  # twice the encoder's: dot scores need equal widths
+        "embedding_size": 7,
+        "readout_units": 7,
+        "attention_units": 11,
+        "dropout": 0.3,
+    }
+    config = Config(**{**sizes, **changes})
+    model = build_seq2seq(config, SOURCE_VOCAB, TARGET_VOCAB)
+    for weight in model.trainable_weights:  # far from the start, where all outputs are alike
+        weight.assign(keras.random.normal(weight.shape, stddev=0.6))
+    return model
+
+
+def ids(rng, batch, length, vocabulary):
+    return rng.integers(4, vocabulary, (batch, length)).astype("int32")
+
+
+VARIANTS = [
+    *({"attention": attention} for attention in ATTENTIONS),
+    {"encoder": "lstm", "decoder": "lstm", "encoder_layers": 2, "decoder_layers": 2},
+    {"encoder": "simple_rnn", "decoder": "simple_rnn", "bidirectional": False},
+    {"attention": "general", "order": "luong", "input_feeding": True, "tie_embeddings": True},
+    {"attention": "additive", "order": "luong", "decoder": "lstm"},
+]
+
+
+@pytest.mark.parametrize(
+    "variant", VARIANTS, ids=lambda variant: "-".join(map(str, variant.values()))
+)
+def test_search_says_what_the_training_model_finds_most_probable(variant):
+    """The model over whole sequences and the search step by step are one computation."""
+    model = build(**variant)
+    rng = np.random.default_rng(3)
+    source = ids(rng, 3, 6, SOURCE_VOCAB)
+    source[1, 4:] = 0
+    found = search([model], source, beam_width=1, max_length=9, return_attention_weights=True)
+    said, lengths = np.array(found.ids)[:, 0], np.array(found.lengths)[:, 0]
+    target = np.concatenate([np.full((3, 1), START_ID), said[:, :-1]], axis=1).astype("int32")
+    logits = np.array(model({"source": source, "target": target}, training=False))
+    assert logits.shape == (3, said.shape[1], TARGET_VOCAB)
+    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    total = np.zeros(3)
+    for b in range(3):
+        for t in range(lengths[b]):
+            assert said[b, t] == logits[b, t].argmax()
+            total[b] += log_probs[b, t].max()
+        assert END_ID not in said[b, : lengths[b] - 1]
+    assert_allclose(np.array(found.scores)[:, 0], total / ((5 + lengths) / 6), rtol=1e-4, atol=1e-5)
+    if variant.get("attention") != "none":
+        forced = np.array(force_decode([model], source, target))
+        for b in range(3):
+            weights = np.array(found.attention_weights)[b, 0, : lengths[b]]
+            assert_allclose(weights, forced[b, : lengths[b]], atol=1e-5)
+            assert_allclose(weights.sum(-1), 1, atol=1e-5)
+        assert not np.array(found.attention_weights)[1, 0, :, 4:].any()
+
+
+@pytest.mark.parametrize("attention", ["none", "additive", "general"])
+def test_padding_the_source_changes_nothing(attention):
+    model = build(attention=attention)
+    rng = np.random.default_rng(4)
+    source, target = ids(rng, 2, 5, SOURCE_VOCAB), ids(rng, 2, 3, TARGET_VOCAB)
+    padded = np.pad(source, [(0, 0), (0, 4)])
+    assert_allclose(
+        model({"source": source, "target": target}),
+        model({"source": padded, "target": target}),
+        atol=1e-5,
+    )
+
+
+def test_without_attention_the_decoder_sees_one_vector():
+    memory, mask, _ = build(attention="none").get_layer("encoder")(np.full((2, 5), 4))
+    assert memory.shape == (2, 1, 10)
+    assert np.array(mask).all()
+
+
+def test_an_ensemble_averages_probabilities():
+    models = [build(seed) for seed in (1, 2)]
+    source = ids(np.random.default_rng(5), 1, 4, SOURCE_VOCAB)
+    found = search(models, source, beam_width=1, max_length=1, length_penalty=0.0)
+    first = {"source": source, "target": np.array([[START_ID]], "int32")}
+    mean = np.mean([np.array(keras.ops.softmax(model(first)))[0, 0] for model in models], axis=0)
+    assert int(found.ids[0, 0, 0]) == mean.argmax()
+    assert_allclose(found.scores[0, 0], np.log(mean.max()), rtol=1e-5)
+
+
+def test_dropout_is_active_in_training_alone():
+    model = build()
+    rng = np.random.default_rng(6)
+    batch = {"source": ids(rng, 2, 5, SOURCE_VOCAB), "target": ids(rng, 2, 3, TARGET_VOCAB)}
+    still = np.array(model(batch, training=False))
+    assert_allclose(still, model(batch, training=False))
+    assert abs(still - np.array(model(batch, training=True))).max() > 1e-3
+
+
+def test_tied_embeddings_have_no_output_layer():
+    tied, apart = build(tie_embeddings=True), build()
+    assert apart.count_params() - tied.count_params() == (7 + 1) * TARGET_VOCAB
