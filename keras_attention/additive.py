@@ -22,18 +22,20 @@ class AdditiveAttention(Attention):
     inside the tanh (Salimans and Kingma 2016, arXiv 1602.07868): `g · (v/‖v‖)ᵀ tanh(W q + U k + b)`
     with `g = sqrt(1/units)` and `b = 0` at the start.
 
+    With several heads each has its part of the units, and its part of `v` is normalised by itself.
+
     Args:
-        units: width of the hidden layer.
+        units: width of the hidden layer, of all heads together.
         use_bias: whether a bias is added inside the tanh; by default only if `normalize`.
         normalize: whether the scale vector is weight-normalised.
         kernel_initializer: initializer of `W`, `U` and `v`.
-        dropout: fraction of the attention weights dropped in training.
-        seed: integer seed of the dropout.
+        num_heads: number of heads, a divisor of `units`.
+        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: `query_kernel` `(dq, units)`, `key_kernel` `(dk, units)`, `scale` `(units,)`; with bias
     `bias` `(units,)`; with `normalize` `gain` `()`.
 
-    Call arguments and output are those of `keras_attention.attention.Attention`.
+    Call arguments and output are those of `keras_attention.Attention`.
     """
 
     def __init__(
@@ -45,8 +47,12 @@ class AdditiveAttention(Attention):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"AdditiveAttention expected units >= 1. Received: units={units}")
+        self._expect(units >= 1, "units >= 1", f"units={units}")
+        self._expect(
+            units % self.num_heads == 0,
+            "units that num_heads divides",
+            f"units={units}, num_heads={self.num_heads}",
+        )
         self.units = units
         self.normalize = normalize
         self.use_bias = normalize if use_bias is None else use_bias
@@ -59,7 +65,7 @@ class AdditiveAttention(Attention):
         self.key_kernel = self.add_weight((key_dim, units), initializer, name="key_kernel")
         self.scale = self.add_weight((units,), initializer, name="scale")
         self.bias = self.add_weight((units,), "zeros", name="bias") if self.use_bias else None
-        gain = keras.initializers.Constant(units**-0.5)
+        gain = keras.initializers.Constant((units // self.num_heads) ** -0.5)
         self.gain = self.add_weight((), gain, name="gain") if self.normalize else None
 
     def project_query(self, query: Tensor) -> Tensor:
@@ -73,13 +79,18 @@ class AdditiveAttention(Attention):
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the additive scores of projected queries and keys."""
-        return scores.additive(query, key, ops.cast(self._effective_scale(), self.compute_dtype))
+        scale = self._effective_scale()  # (heads, units / heads)
+        if self.num_heads == 1:
+            return scores.additive(query, key, scale[0])
+        heads = range(self.num_heads)
+        return ops.stack([scores.additive(query[:, h], key[:, h], scale[h]) for h in heads], axis=1)
 
     def _effective_scale(self) -> Tensor:
-        if not self.normalize:
-            return self.scale
-        scale = ops.cast(self.scale, "float32")
-        return ops.cast(self.gain, "float32") * scale * ops.rsqrt(ops.sum(ops.square(scale)))
+        scale = ops.reshape(ops.cast(self.scale, "float32"), (self.num_heads, -1))
+        if self.normalize:
+            length = ops.sqrt(ops.sum(ops.square(scale), axis=-1, keepdims=True))
+            scale = ops.cast(self.gain, "float32") * scale / length
+        return ops.cast(scale, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -5,6 +5,9 @@ A mechanism is a Keras layer that can be used in two ways that give the same res
 - all at once: `layer(query, value, key, ...)` for queries `(B, Tq, dq)`;
 - one step at a time: `memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
   `context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
+
+A memory may also be a grid, `(B, H, W, dim)`, as convolutions over an image make it: it is read
+row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
 """
 
 from __future__ import annotations
@@ -12,9 +15,18 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops
+from keras import ops, tree
 
-from keras_attention import distributions
+from keras_attention import backend, distributions
+from keras_attention.shapes import (
+    both,
+    check_mask,
+    check_shapes,
+    flat_length,
+    flat_mask,
+    flat_memory,
+    keep_where,
+)
 
 Tensor = Any
 
@@ -26,32 +38,40 @@ class Memory(NamedTuple):
         value: `(B, Tv, dv)`, what contexts are averaged from.
         key: `(B, Tv, ·)`, the keys as the score function wants them, projected where it projects.
         mask: boolean `(B, Tv)`, True where there is something to attend to, or None.
+
+    With several heads value and key are split among them, `(B, heads, Tv, ·)`.
     """
 
     value: Tensor
-    key: Tensor
+    key: Any
     mask: Tensor | None
 
 
 class Attention(keras.layers.Layer):
-    """Base class of the mechanisms whose scores depend on nothing but query and keys.
+    """Base class of the mechanisms.
 
     A subclass makes its weights in `build_score(query_dim, key_dim)` and gives `project_query`,
-    `project_key` and `score`, or overrides `initial_state` and `attend` if it remembers something
-    from one query to the next.
+    `project_key` and `score`. One that remembers something from query to query sets
+    `sequential = True` and overrides `initial_state` and `weigh`.
 
     Args:
+        distribution: what makes weights out of scores: `"softmax"`, `"sparsemax"`, `"entmax15"`,
+            `"sigmoid"` or `"smoothing"`, see `keras_attention.distributions`.
+        num_heads: number of heads (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2). Each
+            scores with its part of the projected query and key, averages its part of the value's
+            dimensions, and the contexts are joined.
         dropout: fraction of the attention weights dropped in training. The weights that are
             returned are those before dropout.
         seed: integer seed of the dropout.
 
     Call arguments:
         query: `(B, Tq, dq)`, or one step `(B, dq)`.
-        value: `(B, Tv, dv)`.
-        key: `(B, Tv, dk)`; the value if not given.
-        query_mask: boolean `(B, Tq)`; weights and context are 0 where it is False.
-        value_mask: boolean `(B, Tv)`; what is False gets weight 0.
-        key_mask: boolean `(B, Tv)`, combined with `value_mask`.
+        value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
+        key: `(B, Tv, dk)`, or a grid; the value if not given.
+        query_mask: boolean `(B, Tq)`; weights and context are 0 where it is False, and what the
+            mechanism remembers stays.
+        value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; what is False gets weight 0.
+        key_mask: like `value_mask`, and combined with it.
         attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, combined with the others.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
@@ -59,18 +79,34 @@ class Attention(keras.layers.Layer):
 
     Output:
         The contexts `(B, Tq, dv)`, or `(B, dv)` for one step; with `return_attention_scores` a
-        pair of them and the weights `(B, Tq, Tv)`, or `(B, Tv)` for one step.
+        pair of them and the weights `(B, Tq, Tv)`, or `(B, Tv)` for one step. With several heads
+        the weights are `(B, heads, Tq, Tv)`, or `(B, heads, Tv)`.
 
     Raises:
         ValueError: if ranks, batch sizes, lengths or widths do not fit.
     """
 
-    def __init__(self, dropout: float = 0.0, seed: int | None = None, **kwargs: Any) -> None:
+    # Whether a query's weights depend on those of the queries before it.
+    sequential = False
+
+    def __init__(
+        self,
+        distribution: str = "softmax",
+        num_heads: int = 1,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(**kwargs)
-        if not 0 <= dropout < 1:
-            raise ValueError(
-                f"{type(self).__name__} expected 0 <= dropout < 1. Received: dropout={dropout}"
-            )
+        self._expect(
+            distribution in distributions.BY_NAME,
+            f"distribution to be one of {', '.join(distributions.BY_NAME)}",
+            f"distribution={distribution!r}",
+        )
+        self._expect(num_heads >= 1, "num_heads >= 1", f"num_heads={num_heads}")
+        self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
+        self.distribution = distribution
+        self.num_heads = num_heads
         self.dropout = dropout
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
@@ -90,14 +126,66 @@ class Attention(keras.layers.Layer):
         return key
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores `(B, Tq, Tv)` of projected queries and projected keys."""
+        """Return the scores `(B, Tq, Tv)` of projected queries and projected keys.
+
+        With several heads the arguments are `(B, heads, T, ·)`, the scores `(B, heads, Tq, Tv)`.
+        """
         raise NotImplementedError
+
+    def queries(self, query: Tensor) -> Any:
+        """Return what `weigh` is to know of the queries `(B, n, dq)`."""
+        return self.split_heads(self.project_query(query))
+
+    def initial_state(self, memory: Memory) -> Any:
+        """Return what the mechanism remembers before the first step: here nothing, `()`.
+
+        A state is a structure of tensors whose first axis is the batch.
+        """
+        return ()
+
+    def weigh(
+        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
+    ) -> tuple[Tensor, Any]:
+        """Return the attention weights of queries that do not depend on one another.
+
+        Args:
+            query: from `queries`: `(B, n, ·)` projected, with several heads `(B, heads, n, ·)`.
+            memory: from `prepare`.
+            state: from `initial_state` or the last step, with `B·n` rows.
+            mask: boolean, broadcasts to the weights, or None.
+            noise: from `noise`, for weights of this shape.
+
+        Returns:
+            The weights `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`, and the next state.
+        """
+        scores = self.score(query, memory.key)
+        return distributions.BY_NAME[self.distribution](scores, mask), state
+
+    def noise(self, shape: tuple, training: bool | None) -> dict[str, Tensor]:
+        """Draw, before any loop, what is random about attention weights of this shape.
+
+        Args:
+            shape: `(..., n, Tv)`.
+            training: whether there is to be anything random.
+
+        Returns:
+            Tensors of this shape by name: `"dropout"`, factors for the weights.
+        """
+        if not (training and self.dropout):
+            return {}
+        ones = ops.ones(shape, self.compute_dtype)
+        return {"dropout": keras.random.dropout(ones, self.dropout, seed=self.seed_generator)}
 
     # All queries at once.
 
     def build(self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None) -> None:
         """Make the weights for queries, values and keys of these shapes."""
-        self._check_shapes(query_shape, value_shape, key_shape)
+        check_shapes(self, query_shape, value_shape, key_shape)
+        self._expect(
+            value_shape[-1] % self.num_heads == 0,
+            f"a value of a width that num_heads={self.num_heads} divides",
+            f"value {tuple(value_shape)}",
+        )
         self.build_score(query_shape[-1], (key_shape or value_shape)[-1])
 
     def call(
@@ -114,23 +202,94 @@ class Attention(keras.layers.Layer):
         use_causal_mask: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; arguments and result as the class says."""
-        self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
-        length = value.shape[1]
+        check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
         check_mask(self, "query_mask", query_mask, query.shape[:-1])
-        check_mask(self, "value_mask", value_mask, (value.shape[0], length))
-        check_mask(self, "key_mask", key_mask, (value.shape[0], length))
+        check_mask(self, "value_mask", value_mask, value.shape[:-1])
+        check_mask(self, "key_mask", key_mask, (value if key is None else key).shape[:-1])
+        length = flat_length(value.shape)
         check_mask(self, "attention_mask", attention_mask, (*query.shape[:-1], length))
         one_step = len(query.shape) == 2
         if one_step:
             query = ops.expand_dims(query, 1)
-        memory = self.prepare(value, key, _both(value_mask, key_mask))
-        mask = self._attention_mask(query, memory, query_mask, attention_mask, use_causal_mask)
-        scores = self.score(self.project_query(query), memory.key)
-        weights = distributions.softmax(scores, mask)
-        context = ops.matmul(self._drop(weights, training), memory.value)
+            query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
+            if attention_mask is not None:
+                attention_mask = ops.expand_dims(attention_mask, -2)
+        memory = self.prepare(value, key, both(flat_mask(value_mask), flat_mask(key_mask)))
+        if attention_mask is not None:
+            attention_mask = ops.cast(attention_mask, "bool")
+            if len(attention_mask.shape) == 2:
+                attention_mask = ops.expand_dims(attention_mask, 0)
+        if use_causal_mask:
+            rows = ops.expand_dims(ops.arange(ops.shape(query)[1]), 1)
+            columns = ops.expand_dims(ops.arange(ops.shape(memory.value)[-2]), 0)
+            attention_mask = both(attention_mask, ops.expand_dims(rows >= columns, 0))
+        query = ops.cast(query, self.compute_dtype)
+        context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
         if one_step:
-            context, weights = ops.squeeze(context, 1), ops.squeeze(weights, 1)
+            context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
         return (context, weights) if return_attention_scores else context
+
+    def attend_all(
+        self,
+        query: Tensor,
+        memory: Memory,
+        query_mask: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend with a sequence of queries to a prepared memory.
+
+        Args:
+            query: `(B, Tq, dq)`.
+            memory: from `prepare`.
+            query_mask: boolean `(B, Tq)` or None.
+            attention_mask: boolean `(B | 1, Tq, Tv)` or None.
+            training: whether there is dropout and noise.
+
+        Returns:
+            Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
+        """
+        length = ops.shape(query)[1]
+        mask = attention_mask
+        if query_mask is not None:
+            query_mask = ops.cast(query_mask, "bool")
+            mask = both(mask, ops.expand_dims(query_mask, -1))
+        query = self.queries(query)
+        if not self.sequential:
+            noise = self.noise(self.weights_shape(memory, length), training)
+            state = self.states_at_once(memory, query_mask, length)
+            context, weights, _ = self.attend(query, memory, state, mask, noise)
+            return context, weights
+
+        def time_major(x):
+            return ops.moveaxis(x, 1, 0)
+
+        steps = {
+            "query": tree.map_structure(lambda x: ops.expand_dims(time_major(x), 2), query),
+            "noise": self.noise((length, *self.weights_shape(memory, 1)), training),
+        }
+        if mask is not None:
+            batch = ops.shape(memory.value)[0]
+            mask = ops.broadcast_to(mask, (batch, length, ops.shape(mask)[-1]))
+            steps["mask"] = ops.expand_dims(time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
+        if query_mask is not None:
+            steps["valid"] = time_major(query_mask)  # (Tq, B)
+
+        def step(now, state):
+            context, weights, new = self.attend(
+                now["query"], memory, state, now.get("mask"), now["noise"]
+            )
+            if "valid" in now:
+                new = keep_where(now["valid"], new, state)
+            return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
+
+        dtypes = (self.compute_dtype, self.compute_dtype)
+        outputs, _ = backend.scan(step, self.initial_state(memory), steps, dtypes)
+        return tree.map_structure(lambda x: ops.moveaxis(x, 0, 1), outputs)
+
+    def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
+        """Return the states before each of `Tq` queries, `(B·Tq, ...)`, if not `sequential`."""
+        return ()
 
     # One query at a time.
 
@@ -140,20 +299,17 @@ class Attention(keras.layers.Layer):
         """Do once what does not depend on the query: project the keys.
 
         Args:
-            value: `(B, Tv, dv)`.
-            key: `(B, Tv, dk)`; the value if not given.
-            mask: boolean `(B, Tv)` or None.
+            value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
+            key: `(B, Tv, dk)`, or a grid; the value if not given.
+            mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`, or None.
 
         Returns:
             A `Memory` to pass to `initial_state` and `step`.
         """
-        value = ops.cast(value, self.compute_dtype)
-        key = value if key is None else ops.cast(key, self.compute_dtype)
-        return Memory(value, self.project_key(key), mask)
-
-    def initial_state(self, memory: Memory) -> Any:
-        """Return what the mechanism remembers before the first step: here nothing, `()`."""
-        return ()
+        value = flat_memory(ops.cast(value, self.compute_dtype))
+        key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
+        mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
+        return Memory(self.split_heads(value), self.split_heads(self.project_key(key)), mask)
 
     def step(
         self, query: Tensor, memory: Memory, state: Any, training: bool | None = None
@@ -166,37 +322,89 @@ class Attention(keras.layers.Layer):
         Args:
             query: `(B·n, dq)`.
             memory: from `prepare`, with batch size B.
-            state: from `initial_state` or the last step.
+            state: from `initial_state` or the last step, with `B·n` rows.
             training: whether dropout is applied.
 
         Returns:
-            The context `(B·n, dv)`, the attention weights `(B·n, Tv)` and the next state.
+            The context `(B·n, dv)`, the attention weights `(B·n, Tv)`, with several heads
+            `(B·n, heads, Tv)`, and the next state.
         """
         query = ops.cast(query, self.compute_dtype)
-        length, width = memory.value.shape[1:]
+        batch = ops.shape(memory.value)[0]
+        noise = {}
+        if training:
+            noise = self.noise(self.weights_shape(memory, ops.shape(query)[0] // batch), training)
+        return self.look(query, memory, state, noise)
+
+    def look(
+        self, query: Tensor, memory: Memory, state: Any, noise: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Do the work of `step`, with given noise."""
         if query.shape[0] is not None and query.shape[0] == memory.value.shape[0]:
             query = ops.expand_dims(query, 1)
         else:
             query = ops.reshape(query, (ops.shape(memory.value)[0], -1, query.shape[-1]))
-        context, weights = self.attend(self.project_query(query), memory, training)  # (B, n, ·)
-        length = ops.shape(memory.value)[1] if length is None else length
-        return ops.reshape(context, (-1, width)), ops.reshape(weights, (-1, length)), state
+        query = self.queries(query)
+        context, weights, state = self.attend(query, memory, state, None, noise)
+        # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis
+        length = ops.shape(memory.value)[-2]
+        context = ops.reshape(context, (-1, context.shape[-1]))
+        if self.num_heads == 1:
+            return context, ops.reshape(weights, (-1, length)), state
+        weights = ops.reshape(ops.moveaxis(weights, 1, 2), (-1, self.num_heads, length))
+        return context, weights, state
+
+    # Shared by the mechanisms.
 
     def attend(
-        self, query: Tensor, memory: Memory, training: bool | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Return context `(B, n, dv)` and weights `(B, n, Tv)` of projected queries `(B, n, ·)`."""
-        mask = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
-        weights = distributions.softmax(self.score(query, memory.key), mask)
-        return ops.matmul(self._drop(weights, training), memory.value), weights
+        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Weigh the memory and average it; arguments as those of `weigh`.
+
+        Args:
+            query: see `weigh`.
+            memory: see `weigh`.
+            state: see `weigh`.
+            mask: boolean `(B | 1, n | 1, Tv | 1)` or None, combined with the memory's mask.
+            noise: see `weigh`.
+
+        Returns:
+            The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
+        """
+        if memory.mask is not None:
+            mask = both(ops.expand_dims(memory.mask, 1), mask)
+        if mask is not None and self.num_heads > 1:
+            mask = ops.expand_dims(mask, 1)
+        weights, state = self.weigh(query, memory, state, mask, noise)
+        weights = ops.cast(weights, self.compute_dtype)
+        dropped = weights * noise["dropout"] if "dropout" in noise else weights
+        context = ops.matmul(dropped, memory.value)
+        if self.num_heads > 1:
+            heads, length, width = context.shape[1], ops.shape(context)[2], context.shape[3]
+            context = ops.reshape(ops.moveaxis(context, 1, 2), (-1, length, heads * width))
+        return context, weights, state
+
+    def split_heads(self, x: Any) -> Any:
+        """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
+        if self.num_heads == 1:
+            return x
+        batch, length = ops.shape(x)[:2]
+        width = x.shape[-1] // self.num_heads
+        return ops.moveaxis(ops.reshape(x, (batch, length, self.num_heads, width)), 2, 1)
+
+    def weights_shape(self, memory: Memory, queries: Any) -> tuple:
+        """Return the shape of the weights of so many queries, `(B, [heads,] queries, Tv)`."""
+        *lead, length, _ = ops.shape(memory.value)
+        return (*lead, queries, length)
+
+    def _expect(self, holds: bool, expected: str, received: str) -> None:
+        if not holds:
+            raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
 
     # Keras.
 
     def compute_output_shape(
-        self,
-        query_shape: tuple,
-        value_shape: tuple,
-        key_shape: tuple | None = None,
+        self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None
     ) -> tuple:
         """Return the shape of the contexts."""
         return (*query_shape[:-1], value_shape[-1])
@@ -205,87 +413,21 @@ class Attention(keras.layers.Layer):
         self, query: Any, value: Any, key: Any = None, **kwargs: Any
     ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         """Return the symbolic contexts, and weights where they are asked for."""
-        self._check_shapes(query.shape, value.shape, None if key is None else key.shape)
+        check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
         context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):
             return context
-        weights = keras.KerasTensor((*query.shape[:-1], value.shape[1]), self.compute_dtype)
-        return context, weights
+        batch, *steps = query.shape[:-1]
+        heads = [self.num_heads] if self.num_heads > 1 else []
+        shape = (batch, *heads, *steps, flat_length(value.shape))
+        return context, keras.KerasTensor(shape, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {**super().get_config(), "dropout": self.dropout, "seed": self.seed}
-
-    # Shared by the mechanisms.
-
-    def _drop(self, weights: Tensor, training: bool | None) -> Tensor:
-        if not (training and self.dropout):
-            return weights
-        return keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
-
-    def _attention_mask(
-        self,
-        query: Tensor,
-        memory: Memory,
-        query_mask: Tensor | None,
-        attention_mask: Tensor | None,
-        use_causal_mask: bool,
-    ) -> Tensor | None:
-        """Join all masks into one that broadcasts to `(B, Tq, Tv)`, or None."""
-        mask = None if memory.mask is None else ops.expand_dims(memory.mask, 1)
-        if query_mask is not None:
-            query_mask = ops.cast(query_mask, "bool")
-            shape = (ops.shape(query)[0], ops.shape(query)[1], 1)
-            mask = _both(mask, ops.reshape(query_mask, shape))
-        if attention_mask is not None:
-            attention_mask = ops.cast(attention_mask, "bool")
-            if len(attention_mask.shape) == 2:
-                attention_mask = ops.expand_dims(attention_mask, 0)
-            mask = _both(mask, attention_mask)
-        if use_causal_mask:
-            rows = ops.expand_dims(ops.arange(ops.shape(query)[1]), 1)
-            columns = ops.expand_dims(ops.arange(ops.shape(memory.value)[1]), 0)
-            mask = _both(mask, ops.expand_dims(rows >= columns, 0))
-        return mask
-
-    def _check_shapes(self, query: tuple, value: tuple, key: tuple | None) -> None:
-        received = f"Received: query {tuple(query)}, value {tuple(value)}" + (
-            "" if key is None else f", key {tuple(key)}"
-        )
-        name = type(self).__name__
-        if len(query) not in (2, 3) or len(value) != 3 or len(key or value) != 3:
-            raise ValueError(
-                f"{name} expected a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) and a "
-                f"key (B, Tv, dim). {received}"
-            )
-        if not alike(query[0], value[0]) or not alike(value[0], (key or value)[0]):
-            raise ValueError(f"{name} expected one batch size. {received}")
-        if not alike(value[1], (key or value)[1]):
-            raise ValueError(f"{name} expected key and value of the same length. {received}")
-
-
-def alike(a: int | None, b: int | None) -> bool:
-    """Return whether two sizes, None where unknown, can be the same."""
-    return a is None or b is None or a == b
-
-
-def check_mask(layer: keras.layers.Layer, name: str, mask: Tensor | None, shape: tuple) -> None:
-    """Raise a ValueError if the mask's shape is not the one given."""
-    if mask is None:
-        return
-    # An attention mask may leave out the batch axis.
-    end = shape[1:] if name == "attention_mask" and len(mask.shape) < len(shape) else shape
-    if len(mask.shape) != len(end) or not all(map(alike, mask.shape, end)):
-        raise ValueError(
-            f"{type(layer).__name__} expected {name} {tuple(shape)}. "
-            f"Received: {name} {tuple(mask.shape)}"
-        )
-
-
-def _both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """Combine two masks, either of which may be None."""
-    a = None if a is None else ops.cast(a, "bool")
-    b = None if b is None else ops.cast(b, "bool")
-    if a is None or b is None:
-        return a if b is None else b
-    return ops.logical_and(a, b)
+        return {
+            **super().get_config(),
+            "distribution": self.distribution,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "seed": self.seed,
+        }

@@ -1,21 +1,25 @@
 """Distributions: scores and a mask in, attention weights out.
 
 Masked positions get weight exactly 0, and a row with nothing to attend to gets zeros throughout.
+All are computed in at least float32 and return the dtype of the scores.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from keras import backend, ops
+from keras import backend as keras_backend
+from keras import ops
+
+from keras_attention import backend
 
 Tensor = Any
+
+MODES = ("recursive", "parallel", "hard")
 
 
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last axis, restricted to the positions that the mask allows.
-
-    Computed in at least float32 whatever the dtype of the scores.
 
     Args:
         scores: float tensor `(..., Tv)`.
@@ -24,14 +28,216 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         Weights of the shape and dtype of the scores. Rows sum to 1, fully masked rows to 0.
     """
-    dtype = backend.standardize_dtype(scores.dtype)
-    if dtype in ("float16", "bfloat16"):
-        scores = ops.cast(scores, "float32")
+    scores, dtype = _raised(scores)
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
-    scores = ops.where(mask, scores, ops.cast(-1e30, scores.dtype))
+    scores, mask = _hidden(scores, mask)
     highest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    weights = ops.exp(scores - highest) * ops.cast(mask, scores.dtype)
+    weights = ops.exp(scores - highest) * mask
     total = ops.sum(weights, axis=-1, keepdims=True)
     # The largest weight is exp(0), so the total is at least 1 unless the whole row is masked.
     return ops.cast(weights / ops.maximum(total, 1.0), dtype)
+
+
+def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sparsemax: the nearest point of the simplex (Martins and Astudillo 2016, arXiv 1602.02068).
+
+    Args:
+        scores: float tensor `(..., Tv)`.
+        mask: boolean tensor that broadcasts to the shape of the scores.
+
+    Returns:
+        Weights like those of `softmax`, most of them exactly 0.
+    """
+    scores, dtype = _raised(scores)
+    z, mask = _shifted(scores, mask)
+    ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
+    rank = ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
+    # Algorithm 1: the support is a prefix of the ordered scores, the threshold follows from it.
+    inside = ops.cast(1 + rank * ordered > ops.cumsum(ordered, axis=-1), z.dtype)
+    size = ops.sum(inside, axis=-1, keepdims=True)
+    threshold = (ops.sum(inside * ordered, axis=-1, keepdims=True) - 1) / size
+    # The threshold hangs on the scores: one Newton step from its value gives it their gradient.
+    chosen = ops.cast(z > threshold, z.dtype)
+    excess = ops.sum(ops.relu(z - threshold), axis=-1, keepdims=True) - 1
+    threshold = threshold + excess / ops.maximum(ops.sum(chosen, axis=-1, keepdims=True), 1.0)
+    return ops.cast(_visible(ops.relu(z - threshold), mask), dtype)
+
+
+def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """1.5-entmax, between softmax and sparsemax (Peters et al. 2019, arXiv 1905.05702).
+
+    Args:
+        scores: float tensor `(..., Tv)`.
+        mask: boolean tensor that broadcasts to the shape of the scores.
+
+    Returns:
+        Weights like those of `softmax`, some of them exactly 0.
+    """
+    scores, dtype = _raised(scores)
+    z, mask = _shifted(scores / 2, mask)
+    ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
+    rank = ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
+    # Algorithm 2: the threshold that each prefix of the ordered scores would have.
+    mean = ops.cumsum(ordered, axis=-1) / rank
+    square = ops.cumsum(ops.square(ordered), axis=-1) / rank
+    spread = rank * (square - ops.square(mean))
+    thresholds = mean - ops.sqrt(ops.relu((1 - spread) / rank))
+    inside = ops.cast(thresholds <= ordered, z.dtype)
+    last = inside * (rank == ops.sum(inside, axis=-1, keepdims=True))
+    threshold = ops.sum(last * thresholds, axis=-1, keepdims=True)
+    root = ops.stop_gradient(ops.relu(z - threshold))
+    # As for sparsemax, one Newton step, here on the sum of squares.
+    excess = ops.sum(ops.square(ops.relu(z - threshold)), axis=-1, keepdims=True) - 1
+    slope = 2 * ops.sum(root, axis=-1, keepdims=True)
+    threshold = threshold + excess / ops.maximum(slope, 1e-6)
+    return ops.cast(_visible(ops.square(ops.relu(z - threshold)), mask), dtype)
+
+
+def sigmoid(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sigmoid of each score: weights that do not compete and do not sum to 1.
+
+    Args:
+        scores: float tensor `(..., Tv)`.
+        mask: boolean tensor that broadcasts to the shape of the scores.
+
+    Returns:
+        Weights between 0 and 1, of the shape and dtype of the scores.
+    """
+    scores, dtype = _raised(scores)
+    return ops.cast(_visible(ops.sigmoid(scores), mask), dtype)
+
+
+def smoothing(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Sigmoids divided by their sum (Chorowski et al. 2015, arXiv 1506.07503).
+
+    Flatter than softmax, since no score counts for more than 1.
+
+    Args:
+        scores: float tensor `(..., Tv)`.
+        mask: boolean tensor that broadcasts to the shape of the scores.
+
+    Returns:
+        Weights like those of `softmax`.
+    """
+    scores, dtype = _raised(scores)
+    return ops.cast(softmax(ops.log_sigmoid(scores), mask), dtype)
+
+
+def monotonic(
+    scores: Tensor, previous: Tensor, mask: Tensor | None = None, mode: str = "parallel"
+) -> Tensor:
+    """Monotonic attention (Raffel et al. 2017, arXiv 1704.00784).
+
+    From where the query before attended, go on to the right and stop at position `j` with the
+    probability `p_j = sigmoid(e_j)`. The weights are the probabilities to stop:
+    `a_j = p_j q_j` with `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, where `a'` are the weights of the
+    query before. They sum to less than 1 where the end may be reached without a stop.
+
+    Args:
+        scores: `e`, float tensor `(..., Tv)`.
+        previous: `a'`, float tensor `(..., Tv)`; before the first query 1 at position 0, else 0.
+        mask: boolean tensor that broadcasts to the shape of the scores. What is masked is passed.
+        mode: `"recursive"` runs the formula position by position, `"parallel"` finds the same in
+            `log2(Tv)` steps, exact for any length, `"hard"` stops for certain where `e > 0`
+            (algorithm 1; not differentiable).
+
+    Returns:
+        Weights of the shape and dtype of the scores.
+
+    Raises:
+        ValueError: if the mode is unknown.
+    """
+    if mode not in MODES:
+        raise ValueError(
+            f"monotonic expected mode to be one of {', '.join(MODES)}. Received: mode={mode!r}"
+        )
+    scores, dtype = _raised(scores)
+    previous = ops.cast(previous, scores.dtype)
+    if mode == "hard":
+        stop = ops.cast(scores > 0, scores.dtype)
+        stay = 1 - stop
+    else:
+        stop, stay = ops.sigmoid(scores), ops.sigmoid(-scores)
+    if mask is not None:
+        mask = ops.broadcast_to(mask, ops.shape(scores))
+        stop, stay = ops.where(mask, stop, 0.0), ops.where(mask, stay, 1.0)
+    # The factor on the way from position j - 1 to j.
+    stay = ops.concatenate([ops.zeros_like(stay[..., :1]), stay[..., :-1]], axis=-1)
+    arrive = _recurrence if mode == "recursive" else _recurrence_by_doubling
+    return ops.cast(stop * arrive(stay, previous), dtype)
+
+
+def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
+    """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis, one after the other."""
+    terms = ops.broadcast_to(terms, ops.shape(factors))
+
+    def step(now, q):
+        q = now[0] * q + now[1]
+        return q, q
+
+    steps = ops.moveaxis(factors, -1, 0), ops.moveaxis(terms, -1, 0)
+    dtype = keras_backend.standardize_dtype(factors.dtype)
+    outputs, _ = backend.scan(step, ops.zeros_like(factors[..., 0]), steps, dtype)
+    return ops.moveaxis(outputs, 0, -1)
+
+
+def _recurrence_by_doubling(factors: Tensor, terms: Tensor) -> Tensor:
+    """Return the same: after step n, each position has gathered from the `2 ** n` before it."""
+    length = factors.shape[-1]
+    positions = ops.arange(ops.shape(factors)[-1])
+
+    def double(distance, factors, terms):
+        inside = ops.cast(positions >= distance, factors.dtype)
+        source = ops.maximum(positions - distance, 0)
+        terms = terms + factors * inside * ops.take(terms, source, axis=-1)
+        return 2 * distance, factors * ops.take(factors, source, axis=-1), terms
+
+    if length is None:
+        start = (ops.convert_to_tensor(1, "int32"), factors, terms)
+        return ops.while_loop(
+            lambda distance, *_: distance < ops.shape(factors)[-1],
+            double,
+            start,
+            maximum_iterations=32,
+        )[2]
+    distance = 1
+    while distance < length:
+        distance, factors, terms = double(distance, factors, terms)
+    return terms
+
+
+BY_NAME = {
+    "softmax": softmax,
+    "sparsemax": sparsemax,
+    "entmax15": entmax15,
+    "sigmoid": sigmoid,
+    "smoothing": smoothing,
+}
+
+
+def _raised(scores: Tensor) -> tuple[Tensor, str]:
+    """Return the scores in at least float32, and the dtype that they came in."""
+    dtype = keras_backend.standardize_dtype(scores.dtype)
+    if dtype in ("float16", "bfloat16"):
+        scores = ops.cast(scores, "float32")
+    return scores, dtype
+
+
+def _hidden(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores, very low where masked, and the mask as a float of their shape."""
+    mask = ops.broadcast_to(mask, ops.shape(scores))
+    low = ops.cast(-1e30, scores.dtype)
+    return ops.where(mask, scores, low), ops.cast(mask, scores.dtype)
+
+
+def _shifted(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    """Return the scores less their highest, at least -2: below -1 the weight is 0 anyway."""
+    if mask is not None:
+        scores, mask = _hidden(scores, mask)
+    highest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
+    return ops.maximum(scores - highest, -2.0), mask
+
+
+def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:
+    return weights if mask is None else weights * ops.cast(mask, weights.dtype)

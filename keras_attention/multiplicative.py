@@ -1,4 +1,4 @@
-"""Multiplicative attention: dot, scaled dot and general."""
+"""Multiplicative attention: dot, scaled dot and general; and Luong's location score."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ class MultiplicativeAttention(Attention):
 
     Args:
         score: `"dot"`, `q·k`, and `"general"`, `qᵀ W k` (Luong et al. 2015, arXiv 1508.04025,
-            eq. 8), or `"scaled_dot"`, `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv 1706.03762).
+            section 3.1), or `"scaled_dot"`, `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv
+            1706.03762), where `dim` is the width of a head.
+        use_scale: whether the score is multiplied by a learned scalar `g`, 1 at the start.
         kernel_initializer: initializer of `W`.
-        dropout: fraction of the attention weights dropped in training.
-        seed: integer seed of the dropout.
+        **kwargs: `num_heads`, `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
-    Weights: `kernel` `(dq, dk)` for `"general"`, otherwise none.
+    Weights: `kernel` `(dq, dk)` for `"general"`; `scale` `()` with `use_scale`.
 
-    Call arguments and output are those of `keras_attention.attention.Attention`.
+    Call arguments and output are those of `keras_attention.Attention`. With several heads `q` and
+    `k`, for `"general"` `q` and `W k`, are split among them.
 
     Raises:
         ValueError: for an unknown score, and for queries and keys of different width where the
@@ -34,27 +36,39 @@ class MultiplicativeAttention(Attention):
     """
 
     def __init__(
-        self, score: str = "dot", kernel_initializer: Any = "glorot_uniform", **kwargs: Any
+        self,
+        score: str = "dot",
+        use_scale: bool = False,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if score not in SCORES:
-            raise ValueError(
-                f"MultiplicativeAttention expected score to be one of {', '.join(SCORES)}. "
-                f"Received: score={score!r}"
-            )
+        self._expect(score in SCORES, f"score to be one of {', '.join(SCORES)}", f"score={score!r}")
         self.score_name = score
+        self.use_scale = use_scale
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
-        """Make the kernel of `"general"`."""
+        """Make the kernel of `"general"` and the scale."""
+        self._expect(
+            query_dim % self.num_heads == 0,
+            f"a query of a width that num_heads={self.num_heads} divides",
+            f"query width {query_dim}",
+        )
         if self.score_name == "general":
             shape = (query_dim, key_dim)
             self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
-        elif query_dim != key_dim:
-            raise ValueError(
-                f"MultiplicativeAttention expected query and key of the same width for "
-                f"score={self.score_name!r}. Received: query width {query_dim}, key width {key_dim}"
+        else:
+            self._expect(
+                query_dim == key_dim,
+                f"query and key of the same width for score={self.score_name!r}",
+                f"query width {query_dim}, key width {key_dim}",
             )
+        self.scale = self.add_weight((), "ones", name="scale") if self.use_scale else None
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """Return the queries, times the scale where there is one."""
+        return query if self.scale is None else query * ops.cast(self.scale, self.compute_dtype)
 
     def project_key(self, key: Tensor) -> Tensor:
         """Return `W k` for `"general"`, otherwise the keys."""
@@ -72,5 +86,59 @@ class MultiplicativeAttention(Attention):
         return {
             **super().get_config(),
             "score": self.score_name,
+            "use_scale": self.use_scale,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class LocationAttention(Attention):
+    """Attention to places, whatever stands there: `softmax(W q)`.
+
+    The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1).
+
+    Args:
+        max_length: the greatest length `Tv` of a memory.
+        kernel_initializer: initializer of `W`.
+        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+
+    Weights: `kernel` `(dq, max_length)`.
+
+    Call arguments and output are those of `keras_attention.Attention`.
+
+    Raises:
+        ValueError: if a memory is longer than `max_length`.
+    """
+
+    def __init__(
+        self, max_length: int, kernel_initializer: Any = "glorot_uniform", **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self._expect(max_length >= 1, "max_length >= 1", f"max_length={max_length}")
+        self._expect(self.num_heads == 1, "num_heads=1", f"num_heads={self.num_heads}")
+        self.max_length = max_length
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build_score(self, query_dim: int, key_dim: int) -> None:
+        """Make the kernel."""
+        shape = (query_dim, self.max_length)
+        self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores of the places that the memory has."""
+        length = key.shape[1]
+        self._expect(
+            length is None or length <= self.max_length,
+            f"a memory of at most max_length={self.max_length} positions",
+            f"{length} positions",
+        )
+        kernel = ops.cast(self.kernel, self.compute_dtype)
+        return scores.location(query, kernel, ops.shape(key)[1])
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "max_length": self.max_length,
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

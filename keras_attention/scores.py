@@ -8,40 +8,43 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import ops
+from keras import backend, ops
 
 Tensor = Any
 
 
 def dot(query: Tensor, key: Tensor) -> Tensor:
-    """Dot-product score `q·k` (Luong et al. 2015, arXiv 1508.04025, eq. 8).
+    """Dot-product score `q·k` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
 
     Args:
-        query: float tensor `(B, Tq, dim)`.
-        key: float tensor `(B, Tv, dim)`.
+        query: float tensor `(..., Tq, dim)`.
+        key: float tensor `(..., Tv, dim)`.
 
     Returns:
-        Scores `(B, Tq, Tv)` in the dtype of the inputs.
+        Scores `(..., Tq, Tv)` in the dtype of the inputs; float32 for float16, which products
+        of any size would overflow.
     """
-    return ops.matmul(query, ops.transpose(key, (0, 2, 1)))
+    if backend.standardize_dtype(query.dtype) == "float16":
+        query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
+    return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
 
 def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
     """Scaled dot-product score `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv 1706.03762, eq. 1).
 
     Args:
-        query: float tensor `(B, Tq, dim)`.
-        key: float tensor `(B, Tv, dim)`.
+        query: float tensor `(..., Tq, dim)`.
+        key: float tensor `(..., Tv, dim)`.
 
     Returns:
-        Scores `(B, Tq, Tv)`.
+        Scores `(..., Tq, Tv)`, of the dtype that `dot` returns.
     """
-    # Scaling the query first costs Tq·dim products instead of Tq·Tv, and keeps float16 in range.
+    # Scaling the query costs Tq·dim products instead of Tq·Tv.
     return dot(query * (query.shape[-1] ** -0.5), key)
 
 
 def general(query: Tensor, key: Tensor, kernel: Tensor) -> Tensor:
-    """General (bilinear) score `qᵀ W k` (Luong et al. 2015, arXiv 1508.04025, eq. 8).
+    """General (bilinear) score `qᵀ W k` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
 
     Args:
         query: float tensor `(B, Tq, dq)`.
@@ -49,7 +52,7 @@ def general(query: Tensor, key: Tensor, kernel: Tensor) -> Tensor:
         kernel: `W`, float tensor `(dq, dk)`.
 
     Returns:
-        Scores `(B, Tq, Tv)`.
+        Scores `(B, Tq, Tv)`, of the dtype that `dot` returns.
     """
     return dot(ops.matmul(query, kernel), key)
 
@@ -69,3 +72,35 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
     return ops.matmul(hidden, scale)
+
+
+def concat(query: Tensor, key: Tensor, kernel: Tensor, scale: Tensor) -> Tensor:
+    """Concat score `vᵀ tanh(W [q; k])` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
+
+    The product with `[q; k]` is the sum of two products: this is the additive score.
+
+    Args:
+        query: float tensor `(B, Tq, dq)`.
+        key: float tensor `(B, Tv, dk)`.
+        kernel: `W`, float tensor `(dq + dk, units)`.
+        scale: `v`, float tensor `(units,)`.
+
+    Returns:
+        Scores `(B, Tq, Tv)`.
+    """
+    width = query.shape[-1]
+    return additive(ops.matmul(query, kernel[:width]), ops.matmul(key, kernel[width:]), scale)
+
+
+def location(query: Tensor, kernel: Tensor, length: int | Tensor) -> Tensor:
+    """Location score `W q`, one for each place (Luong et al. 2015, arXiv 1508.04025, section 3.1).
+
+    Args:
+        query: float tensor `(B, Tq, dq)`.
+        kernel: `W`, float tensor `(dq, max_length)`.
+        length: `Tv`, at most `max_length`.
+
+    Returns:
+        Scores `(B, Tq, Tv)`.
+    """
+    return ops.matmul(query, kernel[:, :length])

@@ -1,0 +1,59 @@
+"""Mechanisms that take their scores from another attention layer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+
+from keras_attention.attention import Attention, Tensor
+
+
+class BorrowedScore(Attention):
+    """Base class of the mechanisms that change what follows the score, whichever score it is.
+
+    Args:
+        attention: an attention layer of this library, of which the score and its weights are used.
+        **kwargs: as for `Attention`; the number of heads is that of the inner layer.
+    """
+
+    def __init__(self, attention: Attention, **kwargs: Any) -> None:
+        kwargs.pop("num_heads", None)
+        super().__init__(num_heads=getattr(attention, "num_heads", 1), **kwargs)
+        plain = isinstance(attention, Attention) and type(attention).weigh is Attention.weigh
+        self._expect(
+            plain and not attention.dropout and attention.distribution == "softmax",
+            "an attention layer with nothing but a score, without dropout or distribution",
+            repr(attention),
+        )
+        self.attention = attention
+
+    def build(self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None) -> None:
+        """Make the weights of the inner layer, then those of this one."""
+        if not self.attention.built:
+            self.attention.build(query_shape, value_shape, key_shape)
+        super().build(query_shape, value_shape, key_shape)
+
+    def project_query(self, query: Tensor) -> Any:
+        """Return what the inner layer makes of the queries."""
+        return self.attention.project_query(query)
+
+    def project_key(self, key: Tensor) -> Any:
+        """Return what the inner layer makes of the keys."""
+        return self.attention.project_key(key)
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores of the inner layer."""
+        return self.attention.score(query, key)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        config = super().get_config()
+        config.pop("num_heads")
+        return {**config, "attention": keras.saving.serialize_keras_object(self.attention)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> BorrowedScore:
+        """Rebuild the layer."""
+        inner = keras.saving.deserialize_keras_object(config["attention"])
+        return cls(**{**config, "attention": inner})

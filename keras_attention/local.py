@@ -1,0 +1,127 @@
+"""Local attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.borrowed import BorrowedScore
+from keras_attention.shapes import both
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class LocalAttention(BorrowedScore):
+    """Attention to a window `[p_t - D, p_t + D]`.
+
+    Luong et al. 2015 (arXiv 1508.04025, section 3.2):
+
+    - *local-m* (monotonic): `p_t = t`, the number of queries before this one.
+    - *local-p* (`predictive=True`): `p_t = S · sigmoid(v_pᵀ tanh(W_p h_t))` (eq. 9), where `S` is
+      the number of valid positions, and the weights within the window are multiplied by
+      `exp(-(s - p_t)² / (2σ²))` with `σ = D/2` (eq. 10); they then sum to less than 1.
+
+    Positions count from 0. A window that lies beyond the memory gives weights of 0.
+
+    Args:
+        attention: an attention layer of this library, of which the score is used.
+        half_width: `D`; the paper takes 10.
+        predictive: whether the position is predicted (local-p).
+        units: width of `W_p`; by default that of the query.
+        kernel_initializer: initializer of `W_p` and `v_p`.
+        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+
+    Weights: those of the score; for local-p `position_kernel` `(dq, units)` and `position_scale`
+    `(units,)`.
+
+    Call arguments and output are those of `keras_attention.Attention`.
+    """
+
+    def __init__(
+        self,
+        attention: Attention,
+        half_width: int = 10,
+        predictive: bool = False,
+        units: int | None = None,
+        kernel_initializer: Any = "glorot_uniform",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(attention, **kwargs)
+        self._expect(half_width >= 1, "half_width >= 1", f"half_width={half_width}")
+        self.half_width = half_width
+        self.predictive = predictive
+        self.units = units
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build_score(self, query_dim: int, key_dim: int) -> None:
+        """Make the weights that predict the position."""
+        if not self.predictive:
+            return
+        units, initializer = self.units or query_dim, self.kernel_initializer
+        self.position_kernel = self.add_weight(
+            (query_dim, units), initializer, name="position_kernel"
+        )
+        self.position_scale = self.add_weight((units,), initializer, name="position_scale")
+
+    def queries(self, query: Tensor) -> dict[str, Tensor]:
+        """Return the projected queries and, for local-p, `p_t / S` as `position` `(B, Tq, 1)`."""
+        result = {"query": super().queries(query)}
+        if self.predictive:
+            kernel = ops.cast(self.position_kernel, self.compute_dtype)
+            scale = ops.cast(self.position_scale, self.compute_dtype)
+            hidden = ops.tanh(ops.matmul(query, kernel))
+            position = ops.sigmoid(ops.cast(ops.matmul(hidden, scale), "float32"))
+            result["position"] = ops.expand_dims(position, -1)
+        return result
+
+    def initial_state(self, memory: Memory) -> Any:
+        """Return, for local-m, the number of queries so far: `t`, int32 `(B, 1)`."""
+        return () if self.predictive else ops.zeros((ops.shape(memory.value)[0], 1), "int32")
+
+    def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
+        """Return, for local-m, the number of valid queries before each, int32 `(B·Tq, 1)`."""
+        if self.predictive:
+            return ()
+        valid = ops.ones((ops.shape(memory.value)[0], length), "int32")
+        if query_mask is not None:
+            valid = ops.cast(query_mask, "int32")
+        return ops.reshape(ops.cumsum(valid, axis=1) - valid, (-1, 1))
+
+    def weigh(
+        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
+    ) -> tuple[Tensor, Any]:
+        """Return the weights within the window; arguments as the contract says."""
+        length = ops.shape(memory.value)[-2]
+        places = ops.cast(ops.arange(length), "float32")
+        if self.predictive:
+            size = ops.cast(length, "float32")
+            if memory.mask is not None:
+                valid = ops.sum(ops.cast(memory.mask, "float32"), axis=1)
+                size = ops.reshape(valid, (-1, 1, 1))
+            center = size * query["position"]
+        else:
+            center = ops.cast(state, "float32")
+            center = ops.reshape(center, (ops.shape(memory.value)[0], -1, 1))
+            state = state + 1
+        distance = places - center  # (B, n, Tv)
+        if self.num_heads > 1:
+            distance = ops.expand_dims(distance, 1)
+        mask = both(mask, ops.abs(distance) <= self.half_width)
+        weights, _ = super().weigh(query["query"], memory, (), mask, noise)
+        if self.predictive:
+            deviation = self.half_width / 2
+            near = ops.exp(ops.square(distance) / (-2 * deviation**2))
+            weights = ops.cast(weights, "float32") * near
+        return weights, state
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "half_width": self.half_width,
+            "predictive": self.predictive,
+            "units": self.units,
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+        }

@@ -1,0 +1,93 @@
+"""Shapes and masks: checked with one line on what was expected and received, joined, flattened."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+Tensor = Any
+
+
+def check_shapes(layer: keras.layers.Layer, query: tuple, value: tuple, key: tuple | None) -> None:
+    """Raise a ValueError if query, value and key cannot belong together."""
+    received = f"Received: query {tuple(query)}, value {tuple(value)}" + (
+        "" if key is None else f", key {tuple(key)}"
+    )
+    name = type(layer).__name__
+    key = value if key is None else key
+    if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
+        raise ValueError(
+            f"{name} expected a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or "
+            f"(B, H, W, dim) and a key like it. {received}"
+        )
+    if not alike(query[0], value[0]) or not alike(value[0], key[0]):
+        raise ValueError(f"{name} expected one batch size. {received}")
+    if len(key) != len(value) or not all(map(alike, value[1:-1], key[1:-1])):
+        raise ValueError(f"{name} expected key and value of the same length. {received}")
+
+
+def check_mask(layer: keras.layers.Layer, name: str, mask: Tensor | None, shape: tuple) -> None:
+    """Raise a ValueError if the mask's shape is not the one given.
+
+    An attention mask may leave out the batch axis, the mask of a grid may be flat.
+    """
+    if mask is None:
+        return
+    shapes = [tuple(shape)]
+    if name == "attention_mask" and len(shape) == 3:
+        shapes.append(shapes[0][1:])
+    if name in ("value_mask", "key_mask", "memory_mask") and len(shape) == 3:
+        shapes.append((shape[0], flat_length((*shape, None))))
+    if not any(len(mask.shape) == len(s) and all(map(alike, mask.shape, s)) for s in shapes):
+        raise ValueError(
+            f"{type(layer).__name__} expected {name} {shapes[0]}. "
+            f"Received: {name} {tuple(mask.shape)}"
+        )
+
+
+def alike(a: int | None, b: int | None) -> bool:
+    """Return whether two sizes, None where unknown, can be the same."""
+    return a is None or b is None or a == b
+
+
+def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """Combine two masks, either of which may be None."""
+    a = None if a is None else ops.cast(a, "bool")
+    b = None if b is None else ops.cast(b, "bool")
+    if a is None or b is None:
+        return a if b is None else b
+    return ops.logical_and(a, b)
+
+
+def flat_length(shape: tuple) -> int | None:
+    """Return the number of positions of a memory `(B, Tv, dim)` or grid `(B, H, W, dim)`."""
+    sizes = shape[1:-1]
+    return None if None in sizes else math.prod(sizes)
+
+
+def flat_memory(memory: Tensor) -> Tensor:
+    """Return a memory or a grid as `(B, Tv, dim)`."""
+    if len(memory.shape) == 3:
+        return memory
+    batch, height, width, dim = ops.shape(memory)
+    return ops.reshape(memory, (batch, height * width, dim))
+
+
+def flat_mask(mask: Tensor | None) -> Tensor | None:
+    """Return the mask of a memory or of a grid as `(B, Tv)`."""
+    if mask is None or len(mask.shape) == 2:
+        return mask
+    batch, height, width = ops.shape(mask)
+    return ops.reshape(mask, (batch, height * width))
+
+
+def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
+    """Return, of two structures of tensors `(B, ...)`, `new` where valid `(B,)`, else `old`."""
+
+    def choose(a, b):
+        return ops.where(ops.reshape(valid, (-1, *[1] * (len(a.shape) - 1))), a, b)
+
+    return tree.map_structure(choose, new, old)
