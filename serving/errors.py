@@ -1,0 +1,78 @@
+"""What a client may meet, by type; each message says what to do."""
+
+import grpc
+
+
+class ServingError(Exception):
+    """A request that was not answered. `code` is the gRPC status, where there is one."""
+
+    def __init__(self, message: str, code: grpc.StatusCode | None = None):
+        super().__init__(message)
+        self.code = code
+
+
+class ServerUnavailableError(ServingError):
+    """No connection, a server that is overloaded, or one that is stopping."""
+
+
+class DeadlineExceededError(ServingError):
+    """No answer within the timeout."""
+
+
+class ModelNotFoundError(ServingError):
+    """The server has no such model, version or label."""
+
+
+class SignatureNotFoundError(ServingError):
+    """The model has no such signature, for instance `align` without attention."""
+
+
+class InvalidRequestError(ServingError):
+    """The model does not take this input."""
+
+
+class MessageTooLargeError(ServingError):
+    """A request or an answer is larger than the server or the client takes."""
+
+
+class UnexpectedResponseError(ServingError):
+    """The server answered something else than a translator does."""
+
+
+def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float) -> ServingError:
+    """The typed error for a failed call."""
+    code, details = error.code(), (error.details() or "").splitlines() or [""]
+    detail = details[0]
+    if code == grpc.StatusCode.UNAVAILABLE:
+        certificate = any(word in detail.lower() for word in ("ssl", "handshake", "certificate"))
+        hint = (
+            "check the certificates, and that both sides use TLS"
+            if certificate
+            else "check that it runs, the address, and whether it expects TLS"
+        )
+        return ServerUnavailableError(
+            f"no answer from the server at {target}: {hint} ({detail})", code
+        )
+    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceededError(
+            f"no answer from {target} within {timeout:g} s: allow more time, or send less",
+            code,
+        )
+    if code == grpc.StatusCode.NOT_FOUND or "servable version label" in detail:
+        return ModelNotFoundError(
+            f"the server at {target} does not serve model {model!r} as asked: check the name, "
+            f"version and label ({detail})",
+            code,
+        )
+    if code == grpc.StatusCode.FAILED_PRECONDITION and "ignature" in detail:
+        return SignatureNotFoundError(
+            f"model {model!r} cannot do this: see its signatures with metadata ({detail})", code
+        )
+    if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return MessageTooLargeError(
+            f"a message is too large for {target}: send fewer texts at once ({detail})",
+            code,
+        )
+    if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+        return InvalidRequestError(f"model {model!r} did not take the request ({detail})", code)
+    return ServingError(f"the server at {target} failed with {code.name} ({detail})", code)

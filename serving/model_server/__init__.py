@@ -1,0 +1,1 @@
+"""The parts of the local model server: TensorFlow Serving's protocol around a ModelSession."""

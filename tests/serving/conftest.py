@@ -1,0 +1,189 @@
+"""Small SavedModels, and servers that serve them."""
+
+import contextlib
+import shutil
+from pathlib import Path
+
+import grpc
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
+
+from serving.model_server.flags import build_parser
+from serving.server import ModelServer
+
+WORDS = 7
+
+
+class Upper(tf.Module):
+    """Translates into capitals; reads seven words; has a translator's four signatures."""
+
+    def __init__(self, suffix: str = ""):
+        super().__init__()
+        self.penalty = tf.Variable([0.5, 0.25, 0.125])
+        self.suffix = tf.constant(suffix)
+
+    def _words(self, text):
+        return tf.strings.split(tf.ensure_shape(text, [None]))
+
+    def translate(self, text):
+        words = self._words(text)
+        read = tf.strings.reduce_join(words[:, :WORDS], axis=1, separator=" ")
+        lengths = words.row_lengths()
+        return {
+            "translation": tf.strings.upper(read) + self.suffix,
+            "score": -tf.cast(lengths, tf.float32) * self.penalty[0],
+            "truncated": lengths > WORDS,
+        }
+
+    def nbest(self, text):
+        found = self.translate(text)
+        return {
+            "translations": tf.stack([found["translation"], tf.strings.lower(text), text], axis=1),
+            "scores": found["score"][:, None] - self.penalty,
+        }
+
+    def align(self, text):
+        words = self._words(text)[:, :WORDS].to_tensor("")
+        size = tf.shape(words)[1]
+        weights = tf.eye(size, batch_shape=[tf.shape(words)[0]])
+        said = tf.cast(words != "", tf.float32)
+        return {
+            "translation": self.translate(text)["translation"],
+            "source_tokens": words,
+            "target_tokens": tf.strings.upper(words),
+            "attention_weights": weights * said[:, :, None] * said[:, None, :],
+        }
+
+
+class HalfPlusTwo(tf.Module):
+    """y = x / 2 + 2, and a sum of two inputs."""
+
+    def __init__(self, two: float = 2.0):
+        super().__init__()
+        self.half, self.two = tf.Variable(0.5), tf.Variable(two)
+
+    def predict(self, x):
+        return {"y": x * self.half + self.two}
+
+
+def save_upper(path: Path, suffix: str = "", align: bool = True) -> Path:
+    module = Upper(suffix)
+    text = tf.TensorSpec([None], tf.string, name="text")
+    names = {"serving_default": module.translate, "nbest": module.nbest}
+    if align:
+        names["align"] = module.align
+    signatures = {
+        name: tf.function(function).get_concrete_function(text) for name, function in names.items()
+    }
+    signatures["translate"] = signatures["serving_default"]
+    tf.saved_model.save(module, str(path), signatures=signatures)
+    return path
+
+
+def save_half_plus_two(path: Path, two: float = 2.0) -> Path:
+    module = HalfPlusTwo(two)
+    x = tf.TensorSpec([None], tf.float32, name="x")
+    ints = tf.TensorSpec([None], tf.int64)
+    add = tf.function(lambda a, b: {"sum": tf.cast(a, tf.int64) + b})
+    signatures = {
+        "serving_default": tf.function(module.predict).get_concrete_function(x),
+        "add": add.get_concrete_function(tf.TensorSpec([None], tf.float32), ints),
+    }
+    tf.saved_model.save(module, str(path), signatures=signatures)
+    return path
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory) -> Path:
+    """Directory of SavedModels to copy from: upper, upper2, half, half3."""
+    root = tmp_path_factory.mktemp("saved")
+    save_upper(root / "upper")
+    save_upper(root / "upper2", suffix="!")
+    save_half_plus_two(root / "half")
+    save_half_plus_two(root / "half3", two=3.0)
+    return root
+
+
+@pytest.fixture
+def base(saved, tmp_path) -> Path:
+    """A base path with version 1 of the translator."""
+    add_version(saved / "upper", tmp_path / "upper", 1)
+    return tmp_path / "upper"
+
+
+def add_version(source: Path, base: Path, number: int) -> Path:
+    """Copy aside, then rename, as an export does."""
+    base.mkdir(parents=True, exist_ok=True)
+    aside = base / f"writing-{number}"
+    shutil.copytree(source, aside)
+    return aside.rename(base / str(number))
+
+
+class Client:
+    """The official stubs of a server."""
+
+    def __init__(self, target, credentials=None):
+        options = [("grpc.max_receive_message_length", -1)]
+        self.channel = (
+            grpc.secure_channel(target, credentials, options)
+            if credentials
+            else grpc.insecure_channel(target, options)
+        )
+        self.prediction = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        self.model = model_service_pb2_grpc.ModelServiceStub(self.channel)
+
+
+@contextlib.contextmanager
+def serving(*flags):
+    """An in-process server with these flags, on ports of its own."""
+    server = ModelServer(build_parser().parse_args(["--port=0", *map(str, flags)]))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="session")
+def shared_server(saved, tmp_path_factory):
+    """A server of the translator (versions 1), which tests leave as it is."""
+    root = tmp_path_factory.mktemp("shared")
+    add_version(saved / "upper", root / "upper", 1)
+    with serving("--model_name=upper", f"--model_base_path={root / 'upper'}") as server:
+        yield server
+
+
+@pytest.fixture
+def half_server(saved, tmp_path):
+    add_version(saved / "half", tmp_path / "half", 1)
+    with serving("--model_name=half", f"--model_base_path={tmp_path / 'half'}") as server:
+        yield server
+
+
+@pytest.fixture
+def stubs():
+    """Makes official stubs of an address; closes them."""
+    with contextlib.ExitStack() as stack:
+
+        def make(target, credentials=None):
+            client = Client(target, credentials)
+            stack.callback(client.channel.close)
+            return client
+
+        yield make
+
+
+def tensor(values, dtype=None):
+    return tf.make_tensor_proto(values, dtype)
+
+
+def error_of(call, *arguments, **options):
+    """(status, details) of a call that must fail."""
+    with pytest.raises(grpc.RpcError) as caught:
+        call(*arguments, **options)
+    return caught.value.code(), caught.value.details()
+
+
+def arrays(response):
+    return {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}

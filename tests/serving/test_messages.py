@@ -1,0 +1,122 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+)
+
+from serving import messages, translation
+
+
+def serialized(message):
+    return message.SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "label"), [(None, None), (7, None), (0, None), (None, "stable")]
+)
+def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
+    texts = ["one", "", "é 日本", "a\x00b"]
+    ours = translation.predict_request(
+        translation.model_spec("en-fr", version, label, "translate"), texts
+    )
+    official = predict_pb2.PredictRequest()
+    official.model_spec.name = "en-fr"
+    official.model_spec.signature_name = "translate"
+    if version is not None:
+        official.model_spec.version.value = version
+    if label is not None:
+        official.model_spec.version_label = label
+    official.inputs["text"].CopyFrom(
+        tf.make_tensor_proto([text.encode() for text in texts], tf.string)
+    )
+    assert serialized(ours) == serialized(official)
+
+    ours = messages.GetModelMetadataRequest(
+        model_spec=translation.model_spec("m", version, label), metadata_field=["signature_def"]
+    )
+    official_metadata = get_model_metadata_pb2.GetModelMetadataRequest(
+        metadata_field=["signature_def"]
+    )
+    official_metadata.model_spec.CopyFrom(official.model_spec)
+    official_metadata.model_spec.name = "m"
+    official_metadata.model_spec.signature_name = ""
+    assert serialized(ours) == serialized(official_metadata)
+
+    ours = messages.GetModelStatusRequest(model_spec=translation.model_spec("m", version, label))
+    official_status = get_model_status_pb2.GetModelStatusRequest()
+    official_status.model_spec.CopyFrom(official_metadata.model_spec)
+    assert serialized(ours) == serialized(official_status)
+
+
+@pytest.mark.parametrize(
+    ("cls", "official"),
+    [
+        (messages.PredictResponse, predict_pb2.PredictResponse),
+        (messages.GetModelStatusResponse, get_model_status_pb2.GetModelStatusResponse),
+        (messages.SignatureDefMap, get_model_metadata_pb2.SignatureDefMap),
+    ],
+)
+def test_responses_survive_being_read_by_the_private_messages(cls, official):
+    response = official()
+    if official is predict_pb2.PredictResponse:
+        response.outputs["a"].CopyFrom(tf.make_tensor_proto([[1.5, 2.5, 3.5]]))
+        response.model_spec.version.value = 3
+    elif official is get_model_status_pb2.GetModelStatusResponse:
+        status = response.model_version_status.add(version=2, state="AVAILABLE")
+        status.status.error_message = "none"
+    else:
+        info = response.signature_def["s"].inputs["x"]
+        info.name, info.dtype = "x:0", 1
+        info.tensor_shape.dim.add(size=-1)
+    data = serialized(response)
+    assert serialized(cls.FromString(data)) == data
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", "string"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0), (0, 3), (2, 3, 5)])
+@pytest.mark.parametrize("form", ["field", "content"])
+def test_tensors_are_read_as_tensorflow_reads_them(rng, dtype, shape, form):
+    if dtype == "string":
+        words = [b"", b"a", "é".encode(), b"x" * 200, b"\x00\xff"]
+        array = np.asarray(rng.choice(np.array(words, object), shape), object)
+    else:
+        array = (rng.normal(size=shape) * 3).astype(dtype)
+    proto = tf.make_tensor_proto(array, tf.as_dtype(dtype))
+    if form == "field":
+        from serving.tensors import to_proto
+
+        proto = to_proto(np.asarray(array))
+    elif dtype == "string" and array.size:
+        content = b"".join(varint(len(text)) for text in array.ravel()) + b"".join(array.ravel())
+        proto.ClearField("string_val")
+        proto.tensor_content = content
+    ours = messages.TensorProto.FromString(proto.SerializeToString())
+    assert messages.tensor_values(ours) == array.tolist()
+
+
+def varint(number):
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*out, number])
+
+
+def test_repetitions_of_the_last_value_may_be_left_out():
+    proto = messages.TensorProto(dtype=messages.FLOAT, float_val=[1.0, 2.0])
+    proto.tensor_shape.dim.add(size=4)
+    assert messages.tensor_values(proto) == [1.0, 2.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values", "message"),
+    [(messages.FLOAT, [], "0 values"), (messages.FLOAT, [1.0] * 5, "5 values"), (99, [], "99")],
+)
+def test_a_malformed_tensor_is_an_error(dtype, values, message):
+    proto = messages.TensorProto(dtype=dtype, float_val=values)
+    proto.tensor_shape.dim.add(size=4)
+    with pytest.raises(ValueError, match=message):
+        messages.tensor_values(proto)

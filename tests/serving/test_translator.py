@@ -1,0 +1,260 @@
+import asyncio
+import json
+import subprocess
+import sys
+
+import pytest
+
+from serving import client
+from serving.client import (
+    AsyncTranslator,
+    DeadlineExceededError,
+    Hypothesis,
+    ModelNotFoundError,
+    ServerUnavailableError,
+    SignatureNotFoundError,
+    Tls,
+    Translation,
+    Translator,
+)
+
+LONG = " ".join(["word"] * 11)
+
+
+@pytest.fixture
+def target(shared_server):
+    return f"localhost:{shared_server.port}"
+
+
+@pytest.fixture
+def translator(target):
+    with Translator(target, "upper", timeout=10) as translator:
+        yield translator
+
+
+def test_translations_come_back_in_order_over_many_requests(target):
+    texts = [f"text {n}" for n in range(23)]
+    with Translator(target, "upper", timeout=10, batch_size=5) as translator:
+        found = translator.translate(texts)
+    assert found == [Translation(text.upper(), -1.0) for text in texts]
+
+
+def test_a_text_that_is_cut_is_told_apart_and_leaves_the_others_alone(translator):
+    found = translator.translate(["one", LONG, ""])
+    assert [one.truncated for one in found] == [False, True, False]
+    assert [one.text for one in found] == ["ONE", " ".join(["WORD"] * 7), ""]
+
+
+def test_nbest_gives_each_text_its_hypotheses(translator):
+    assert translator.nbest(["One", "Two three"]) == [
+        [Hypothesis("ONE", -1.0), Hypothesis("one", -0.75), Hypothesis("One", -0.625)],
+        [
+            Hypothesis("TWO THREE", -1.5),
+            Hypothesis("two three", -1.25),
+            Hypothesis("Two three", -1.125),
+        ],
+    ]
+
+
+def test_alignments_come_without_their_padding(translator):
+    short, long = translator.align(["one", "one two three"])
+    assert (short.source_tokens, short.target_tokens) == (("one",), ("ONE",))
+    assert short.attention_weights == ((1.0,),)
+    assert long.attention_weights == ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+
+
+def test_a_paragraph_is_split_into_sentences_on_request(translator):
+    paragraph = "One is here. Two?\n\nThree words only! 一个。两个。"
+    (found,) = translator.translate([paragraph], split=True)
+    assert found.text == "ONE IS HERE. TWO?\n\nTHREE WORDS ONLY! 一个。两个。"
+    assert not found.truncated
+    assert translator.translate([], split=True) == []
+
+
+def test_splitting_keeps_a_long_text_from_being_cut(translator):
+    text = "One two three four five. Six seven eight nine ten."
+    assert translator.translate([text])[0].truncated
+    assert not translator.translate([text], split=True)[0].truncated
+
+
+@pytest.mark.parametrize("text", ["", "a\x00b", "\ud800x", "日本語 é"])
+def test_any_string_can_be_sent(translator, text):
+    expected = text.upper().replace("\ud800", "?").replace("É", "é")
+    assert translator.translate([text])[0].text == expected
+
+
+def test_no_texts_need_no_server():
+    with Translator("localhost:1", "upper", retries=0) as translator:
+        assert translator.translate([]) == []
+
+
+def test_metadata_names_the_version_and_the_signatures(translator):
+    metadata = translator.metadata()
+    assert (metadata.model, metadata.version) == ("upper", 1)
+    assert sorted(metadata.signatures) == ["align", "nbest", "serving_default", "translate"]
+    assert metadata.signatures["translate"] == {
+        "inputs": {"text": "string(?)"},
+        "outputs": {"translation": "string(?)", "score": "float(?)", "truncated": "bool(?)"},
+    }
+
+
+def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, translator):
+    translator.wait_ready(timeout=5)
+    with (
+        Translator(target, "missing") as other,
+        pytest.raises(DeadlineExceededError, match=r"'missing' was not available.*0.3 s"),
+    ):
+        other.wait_ready(timeout=0.3)
+
+
+def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
+    async def ask():
+        async with AsyncTranslator(target, "upper", timeout=10, batch_size=2) as other:
+            await other.wait_ready(5)
+            texts = ["one", "two", "three. Four."]
+            return (
+                await asyncio.gather(
+                    other.translate(texts), other.translate(texts, split=True), other.nbest(texts)
+                ),
+                await other.align(texts[:1]),
+                await other.metadata(),
+            )
+
+    texts = ["one", "two", "three. Four."]
+    (plain, split, nbest), aligned, metadata = asyncio.run(ask())
+    assert plain == translator.translate(texts)
+    assert split == translator.translate(texts, split=True)
+    assert nbest == translator.nbest(texts)
+    assert aligned == translator.align(["one"])
+    assert metadata == translator.metadata()
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"model": "missing"}, ModelNotFoundError, "check the name, version and label"),
+        ({"version": 7}, ModelNotFoundError, r"Specific\(upper, 7\)"),
+        ({"label": "stable"}, ModelNotFoundError, "Unrecognized servable version label: stable"),
+        ({"target": "localhost:1"}, ServerUnavailableError, "check that it runs"),
+    ],
+)
+def test_errors_are_typed_and_say_what_to_do(target, options, error, message):
+    options = {"target": target, "model": "upper", "retries": 1, **options}
+    with Translator(**options) as translator, pytest.raises(error, match=message):
+        translator.translate(["one"])
+
+    async def ask():
+        async with AsyncTranslator(**options) as other:
+            await other.translate(["one"])
+
+    with pytest.raises(error, match=message):
+        asyncio.run(ask())
+
+
+def test_a_model_that_is_no_translator_is_named_as_such(half_server):
+    target = f"localhost:{half_server.port}"
+    with (
+        Translator(target, "half") as translator,
+        pytest.raises(SignatureNotFoundError, match="translate"),
+    ):
+        translator.translate(["one"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"version": 1, "label": "a"}, "a version or a label"),
+        ({"timeout": 0}, "timeout above 0"),
+        ({"batch_size": 0}, "at least 1"),
+    ],
+)
+def test_impossible_arguments_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        Translator("localhost:1", "upper", **options)
+
+
+def test_one_string_is_not_a_list_of_texts(translator):
+    with pytest.raises(TypeError, match="list of texts"):
+        translator.translate("one")
+
+
+def run(capsys, *arguments):
+    status = client.main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return status, out, err
+
+
+def test_the_command_prints_a_line_a_text_and_warns_of_cut_ones(target, capsys):
+    status, out, err = run(capsys, "--target", target, "--model", "upper", "one", LONG)
+    assert (status, out) == (0, "ONE\n" + " ".join(["WORD"] * 7) + "\n")
+    assert err == "warning: text 2 is longer than the model reads; its end is not translated\n"
+
+
+def test_the_command_prints_json(target, capsys):
+    common = ("--target", target, "--model", "upper", "--json", "one two")
+    _, out, _ = run(capsys, *common)
+    assert json.loads(out) == {
+        "source": "one two",
+        "translation": "ONE TWO",
+        "score": -1.0,
+        "truncated": False,
+    }
+    _, out, _ = run(capsys, *common, "--nbest")
+    assert json.loads(out)["hypotheses"][0] == {"text": "ONE TWO", "score": -1.5}
+    _, out, _ = run(capsys, *common, "--align")
+    assert json.loads(out)["target_tokens"] == ["ONE", "TWO"]
+
+
+def test_the_command_draws_an_alignment(target, capsys):
+    _, out, _ = run(capsys, "--target", target, "--model", "upper", "--align", "one 两个")
+    assert out == "ONE 两个\n     one 两个\nONE  ███\n两个     ████\n\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--target", "localhost:1", "--model", "upper", "x"], "no answer from the server"),
+        (["--target", "TARGET", "--model", "missing", "x"], "does not serve model 'missing'"),
+        (["--target", "TARGET", "--model", "upper", "--timeout", "1e-6", "x"], "within 1e-06 s"),
+        (["--target", "TARGET", "--model", "upper", "--tls-roots", "/none", "x"], "No such file"),
+    ],
+)
+def test_the_command_fails_with_one_line(target, capsys, arguments, message):
+    arguments = [target if argument == "TARGET" else argument for argument in arguments]
+    status, out, err = run(capsys, *arguments)
+    assert (status, out) == (1, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_the_command_reads_lines_and_refuses_none(target):
+    command = [sys.executable, "-m", "serving.client", "--target", target, "--model", "upper"]
+    done = subprocess.run(command, input="one\n\ntwo é\n", capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "ONE\n\nTWO é\n")
+    done = subprocess.run(command, input="", capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: no text")
+
+
+def test_the_client_is_light():
+    code = (
+        "import re, sys, time; start = time.perf_counter()\n"
+        "import serving.client\n"
+        "took = time.perf_counter() - start\n"
+        "heavy = [n for n in ('tensorflow', 'keras', 'numpy') if n in sys.modules]\n"
+        "peak = re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())\n"
+        "print(took, int(peak[1]) / 1024, heavy)"
+    )
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        for _ in range(3)
+    ]
+    seconds = min(float(run.stdout.split()[0]) for run in runs)
+    megabytes = float(runs[0].stdout.split()[1])
+    assert runs[0].stdout.split(maxsplit=2)[2].strip() == "[]"
+    assert megabytes < 60
+    assert seconds < 0.4  # 0.2 on an idle machine
+
+
+def test_tls_without_files_trusts_the_system():
+    assert Tls().credentials() is not None
