@@ -17,6 +17,9 @@ from keras_attention import (
 from training.config import Config
 
 PAD_ID = 0
+# Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
+# that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
+EMBEDDING_STDDEV = 0.3
 CELLS = {
     "simple_rnn": keras.layers.SimpleRNNCell,
     "gru": keras.layers.GRUCell,
@@ -46,7 +49,10 @@ def build_seq2seq(config: Config, source_vocab_size: int, target_vocab_size: int
     target = keras.Input((None,), dtype="int32", name="target")
     memory, mask, *state = build_encoder(config, source_vocab_size)(source)
     embedding = keras.layers.ReversibleEmbedding(
-        target_vocab_size, config.embedding_size, name="target_embedding"
+        target_vocab_size,
+        config.embedding_size,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
+        name="target_embedding",
     )
     decoder = AttentionRNN(
         build_cell(config),
@@ -76,7 +82,12 @@ def build_encoder(config: Config, vocab_size: int) -> keras.Model:
     """
     source = keras.Input((None,), dtype="int32", name="source")
     mask = ops.not_equal(source, PAD_ID)
-    x = keras.layers.Embedding(vocab_size, config.embedding_size, name="source_embedding")(source)
+    x = keras.layers.Embedding(
+        vocab_size,
+        config.embedding_size,
+        embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
+        name="source_embedding",
+    )(source)
     x = keras.layers.Dropout(config.dropout)(x)
     final = []
     for number in range(config.encoder_layers):
