@@ -1,6 +1,6 @@
 """Attention for recurrent Keras models."""
 
-from keras_attention import distributions, scores
+from keras_attention import distributions, losses, scores
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention, Memory
 from keras_attention.cell import AttentionCell, State
@@ -34,6 +34,7 @@ __all__ = [
     "beam_search",
     "distributions",
     "greedy_search",
+    "losses",
     "plot_attention",
     "scores",
 ]

@@ -84,7 +84,7 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     spread = rank * (square - ops.square(mean))
     thresholds = mean - ops.sqrt(ops.relu((1 - spread) / rank))
     inside = ops.cast(thresholds <= ordered, z.dtype)
-    last = inside * (rank == ops.sum(inside, axis=-1, keepdims=True))
+    last = ops.cast(rank == ops.sum(inside, axis=-1, keepdims=True), z.dtype)
     threshold = ops.sum(last * thresholds, axis=-1, keepdims=True)
     root = ops.stop_gradient(ops.relu(z - threshold))
     # As for sparsemax, one Newton step, here on the sum of squares.

@@ -39,3 +39,31 @@ def randomize(layer, rng, deviation=0.5):
     for w in layer.weights:
         if "seed" not in w.path:
             w.assign(rng.normal(size=w.shape, scale=deviation).astype("float32"))
+
+
+def gradient(function, x):
+    """The gradient of a scalar function at the array `x`, by the backend's autodiff."""
+    return gradients(lambda arrays: function(*arrays), [x])[0]
+
+
+def gradients(function, arrays):
+    """The gradients of a scalar function of a list of tensors."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        tensors = [tf.convert_to_tensor(x) for x in arrays]
+        with tf.GradientTape() as tape:
+            tape.watch(tensors)
+            value = function(tensors)
+        found = tape.gradient(value, tensors, unconnected_gradients="zero")
+    elif keras.backend.backend() == "jax":
+        import jax
+
+        found = jax.grad(function)([jax.numpy.asarray(x) for x in arrays])
+    else:
+        import torch
+
+        tensors = [torch.tensor(x, requires_grad=True) for x in arrays]
+        function(tensors).backward()
+        found = [torch.zeros_like(x) if x.grad is None else x.grad for x in tensors]
+    return [array(x) for x in found]

@@ -169,3 +169,77 @@ def attention_rnn(
                 for s, n in zip(state, new, strict=True):
                     s[b] = n[b]
     return outputs, all_weights, [s for state in states for s in state]
+
+
+# Distributions: (scores `(Tv,)`, allowed `(Tv,)` or None) -> weights.
+
+
+def _on_allowed(distribution):
+    def weigh(scores, allowed=None):
+        scores = np.asarray(scores, "float64")
+        places = np.arange(len(scores)) if allowed is None else np.flatnonzero(allowed)
+        weights = np.zeros_like(scores)
+        if len(places):
+            weights[places] = distribution(scores[places])
+        return weights
+
+    return weigh
+
+
+def _bisect(total, low, high):
+    """The threshold at which the falling function `total` is 1."""
+    for _ in range(200):
+        middle = (low + high) / 2
+        low, high = (middle, high) if total(middle) > 1 else (low, middle)
+    return (low + high) / 2
+
+
+@_on_allowed
+def sparsemax(z):
+    threshold = _bisect(lambda t: np.maximum(z - t, 0).sum(), z.max() - 1, z.max())
+    return np.maximum(z - threshold, 0)
+
+
+@_on_allowed
+def entmax15(z):
+    z = z / 2
+    threshold = _bisect(lambda t: (np.maximum(z - t, 0) ** 2).sum(), z.max() - 1, z.max())
+    return np.maximum(z - threshold, 0) ** 2
+
+
+@_on_allowed
+def smoothing(z):
+    logs = np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z)))
+    powers = np.exp(logs - logs.max())
+    return powers / powers.sum()
+
+
+def _sigmoids(z):
+    return np.exp(np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z))))
+
+
+sigmoid_weights = _on_allowed(_sigmoids)
+
+
+def monotonic(scores, previous, allowed=None, hard=False):
+    """Raffel et al. 2017, for one query: go right from where the last one stopped."""
+    p = (np.asarray(scores) > 0).astype("float64") if hard else _sigmoids(np.float64(scores))
+    if allowed is not None:
+        p = p * allowed
+    weights, q = np.zeros(len(p)), 0.0
+    for j in range(len(p)):
+        q = (1 - p[j - 1]) * q + previous[j] if j else previous[j]
+        weights[j] = p[j] * q
+    return weights
+
+
+def differences(function, x, step=1e-5):
+    """The gradient of a scalar function by central differences, float64."""
+    x = np.asarray(x, "float64")
+    slope = np.zeros_like(x)
+    for index in np.ndindex(x.shape):
+        for sign in (1, -1):
+            moved = x.copy()
+            moved[index] += sign * step
+            slope[index] += sign * function(moved) / (2 * step)
+    return slope

@@ -7,9 +7,22 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, Attention, MultiplicativeAttention
+from keras_attention import (
+    AdditiveAttention,
+    Attention,
+    LocationAttention,
+    MultiplicativeAttention,
+)
 from tests.keras_attention import reference
-from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    gradients,
+    mask,
+    normal,
+    randomize,
+    weights_of,
+)
 
 B, TQ, TV, DQ, DV, DK, UNITS = 2, 3, 5, 7, 11, 13, 17
 
@@ -20,9 +33,10 @@ def built(layer, rng, query_width=DQ, key_width=DV):
     randomize(layer, rng)
     w = weights_of(layer)
     if isinstance(layer, MultiplicativeAttention):
+        scale = w.get("scale", 1.0)
         if layer.score_name == "general":
-            return layer, lambda q, k: reference.general(q, k, w["kernel"])
-        return layer, getattr(reference, layer.score_name)
+            return layer, lambda q, k: scale * reference.general(q, k, w["kernel"])
+        return layer, lambda q, k: scale * getattr(reference, layer.score_name)(q, k)
     scale = w["scale"]
     if layer.normalize:
         scale = w["gain"] * scale / np.sqrt((scale**2).sum())
@@ -35,6 +49,7 @@ LAYERS = {
     "dot": lambda **kwargs: MultiplicativeAttention("dot", **kwargs),
     "scaled_dot": lambda **kwargs: MultiplicativeAttention("scaled_dot", **kwargs),
     "general": lambda **kwargs: MultiplicativeAttention("general", **kwargs),
+    "scaled general": lambda **kwargs: MultiplicativeAttention("general", use_scale=True, **kwargs),
     "additive": lambda **kwargs: AdditiveAttention(UNITS, **kwargs),
     "additive with bias": lambda **kwargs: AdditiveAttention(UNITS, use_bias=True, **kwargs),
     "normalised additive": lambda **kwargs: AdditiveAttention(UNITS, normalize=True, **kwargs),
@@ -182,6 +197,199 @@ def test_the_query_mask_goes_on_to_the_next_layer():
     assert_close(context._keras_mask, np.array([[True, True, False]]))
 
 
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15", "sigmoid", "smoothing"])
+def test_the_distribution_can_be_chosen(rng, name):
+    layer, score = built(MultiplicativeAttention("general", distribution=name), rng)
+    query, value, allowed = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), mask(rng, B, TV)
+    distribution = reference.sigmoid_weights if name == "sigmoid" else getattr(reference, name)
+    expected = reference.attend(
+        score, query, value, mask=np.repeat(allowed[:, None], TQ, 1), distribution=distribution
+    )
+    result = layer(query, value, value_mask=allowed, return_attention_scores=True)
+    assert_close(result, expected)
+
+
+HEADS = 3
+MULTI_HEAD = {
+    "dot": lambda: MultiplicativeAttention("dot", num_heads=HEADS),
+    "scaled_dot": lambda: MultiplicativeAttention("scaled_dot", num_heads=HEADS),
+    "general": lambda: MultiplicativeAttention("general", num_heads=HEADS),
+    "additive": lambda: AdditiveAttention(12, num_heads=HEADS),
+    "normalised additive": lambda: AdditiveAttention(12, normalize=True, num_heads=HEADS),
+}
+
+
+@pytest.mark.parametrize("name", MULTI_HEAD)
+def test_each_head_attends_with_its_part_and_the_contexts_are_joined(rng, name):
+    layer, width, key_width = MULTI_HEAD[name](), 6, 15
+    query_width = key_width if name in ("dot", "scaled_dot") else width
+    layer.build((B, TQ, query_width), (B, TV, 21), (B, TV, key_width))
+    randomize(layer, rng)
+    query, key = normal(rng, B, TQ, query_width), normal(rng, B, TV, key_width)
+    value, allowed = normal(rng, B, TV, 21), mask(rng, B, TQ, TV)
+    w = weights_of(layer)
+
+    def parts(x):
+        return np.split(x, HEADS, axis=-1)
+
+    contexts, weights = [], []
+    for h in range(HEADS):
+        q, k = query, key
+        if name in ("dot", "scaled_dot"):
+            q, k, score = parts(query)[h], parts(key)[h], getattr(reference, name)
+        elif name == "general":
+            kernel = np.split(w["kernel"], HEADS, axis=0)[h]
+            q, score = parts(query)[h], lambda q, k, kernel=kernel: reference.general(q, k, kernel)
+        else:
+            kernels = parts(w["query_kernel"])[h], parts(w["key_kernel"])[h]
+            scale, bias = parts(w["scale"])[h], 0.0
+            if layer.normalize:
+                scale, bias = w["gain"] * scale / np.sqrt((scale**2).sum()), parts(w["bias"])[h]
+            rest = (*kernels, scale, bias)
+            score = lambda q, k, rest=rest: reference.additive(q, k, *rest)  # noqa: E731
+        context, weight = reference.attend(score, q, parts(value)[h], k, allowed)
+        contexts.append(context)
+        weights.append(weight)
+    expected = np.concatenate(contexts, -1), np.stack(weights, 1)
+    result = layer(query, value, key, attention_mask=allowed, return_attention_scores=True)
+    assert_close(result, expected)
+
+    memory = layer.prepare(ops.convert_to_tensor(value), ops.convert_to_tensor(key))
+    expected = array(layer(query, value, key, return_attention_scores=True))
+    beams = query.reshape(B * TQ, -1)  # all queries at once, as beams that share a memory row
+    context, weight, _ = layer.step(ops.convert_to_tensor(beams), memory, ())
+    assert_close(context, expected[0].reshape(B * TQ, -1))
+    assert_close(weight, expected[1].swapaxes(1, 2).reshape(B * TQ, HEADS, TV))
+
+
+def test_split_heads_agree_with_keras_multi_head_attention(rng):
+    theirs = keras.layers.MultiHeadAttention(HEADS, key_dim=5, value_dim=7)
+    query, value, key = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
+    allowed = mask(rng, B, TQ, TV)
+    theirs(query, value, key)
+    randomize(theirs, rng)
+    expected, weights = theirs(
+        query, value, key, attention_mask=allowed, return_attention_scores=True
+    )
+
+    def project(name, x):
+        dense = getattr(theirs, name)
+        kernel, bias = array(dense.kernel.value), array(dense.bias.value)
+        return x @ kernel.reshape(x.shape[-1], -1) + bias.reshape(-1)
+
+    context, ours = MultiplicativeAttention("scaled_dot", num_heads=HEADS)(
+        project("query_dense", query),
+        project("value_dense", value),
+        project("key_dense", key),
+        attention_mask=allowed,
+        return_attention_scores=True,
+    )
+    assert_close(ours, array(weights))
+    kernel = array(theirs.output_dense.kernel.value).reshape(-1, DQ)
+    assert_close(array(context) @ kernel + array(theirs.output_dense.bias.value), array(expected))
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_dot_agrees_with_keras_attention(rng, scale):
+    theirs = keras.layers.Attention(use_scale=scale)
+    ours = MultiplicativeAttention("dot", use_scale=scale)
+    query, value, key = normal(rng, B, TQ, DK), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
+    shapes = [(B, TQ, DK), (B, TV, DV), (B, TV, DK)]
+    theirs.build(shapes)
+    ours.build(*shapes)
+    for w in theirs.weights + ours.weights:
+        w.assign(0.7)
+    allowed = mask(rng, B, TV)
+    expected = theirs(
+        [query, value, key],
+        mask=[None, ops.convert_to_tensor(allowed)],
+        return_attention_scores=True,
+    )
+    result = ours(query, value, key, value_mask=allowed, return_attention_scores=True)
+    assert_close(result, array(expected))
+
+
+def test_additive_agrees_with_keras_after_the_same_projections(rng):
+    ours, _ = built(LAYERS["additive"](), rng)
+    query, value = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
+    theirs = keras.layers.AdditiveAttention()
+    projected = query @ array(ours.query_kernel.value), value @ array(ours.key_kernel.value)
+    inputs = [projected[0], np.pad(value, ((0, 0), (0, 0), (0, UNITS - DV))), projected[1]]
+    theirs(inputs)
+    theirs.scale.assign(ours.scale)
+    expected = array(theirs(inputs, return_attention_scores=True))
+    result = ours(query, value, return_attention_scores=True)
+    assert_close(result, (expected[0][..., :DV], expected[1]))
+
+
+def test_location_attention_looks_at_places_alone(rng):
+    layer = LocationAttention(TV + 2)
+    query, value, allowed = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), mask(rng, B, TV)
+    layer.build((B, TQ, DQ), (B, TV, DV))
+    randomize(layer, rng)
+    kernel = weights_of(layer)["kernel"]
+    result = array(layer(query, value, value_mask=allowed, return_attention_scores=True))
+    for b in range(B):
+        for i in range(TQ):
+            expected = reference.softmax(query[b, i] @ kernel[:, :TV], allowed[b])
+            assert_close(result[1][b, i], expected)
+            assert_close(result[0][b, i], expected @ value[b])
+    with pytest.raises(
+        ValueError, match=r"LocationAttention expected .*max_length=7.* Received: 8"
+    ):
+        layer(query, normal(rng, B, TV + 3, DV))
+
+
+def test_a_grid_is_a_sequence_read_row_by_row(rng):
+    layer, score = built(LAYERS["additive"](), rng)
+    query, grid, allowed = normal(rng, B, TQ, DQ), normal(rng, B, 2, 3, DV), mask(rng, B, 2, 3)
+    joined = np.repeat(allowed.reshape(B, 1, 6), TQ, 1)
+    expected = reference.attend(score, query, grid.reshape(B, 6, DV), mask=joined)
+    for given in (allowed, allowed.reshape(B, 6)):
+        result = layer(query, grid, value_mask=given, return_attention_scores=True)
+        assert_close(result, expected)
+    symbolic = layer(keras.Input((TQ, DQ)), keras.Input((2, 3, DV)), return_attention_scores=True)
+    assert [x.shape for x in symbolic] == [(None, TQ, DV), (None, TQ, 6)]
+
+
+@pytest.mark.parametrize("one_step", [False, True])
+def test_gradients_of_all_weights_are_finite_differences(rng, one_step):
+    layer, _ = built(LAYERS["normalised additive"](), rng)
+    query, value, allowed = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), mask(rng, B, TV)
+    upstream = normal(rng, B, TQ, DV)
+    if one_step:
+        query, upstream = query[:, 0], upstream[:, 0]
+    names = [w.name for w in layer.weights]
+
+    def loss(tensors):
+        with keras.StatelessScope(state_mapping=list(zip(layer.weights, tensors[2:], strict=True))):
+            context = layer(tensors[0], tensors[1], value_mask=allowed)
+        return ops.sum(context * upstream)
+
+    def exact(query, value, **w):
+        if one_step:
+            query = query[:, None]
+        scale = w["gain"] * w["scale"] / np.sqrt((w["scale"] ** 2).sum())
+        rest = w["query_kernel"], w["key_kernel"], scale, w["bias"]
+        joined = np.repeat(allowed[:, None], query.shape[1], 1)
+        context, _ = reference.attend(
+            lambda q, k: reference.additive(q, k, *rest), query, value, mask=joined
+        )
+        return (context.reshape(upstream.shape) * upstream).sum()
+
+    w = weights_of(layer)
+    arrays = [query, value, *[w[name].astype("float32") for name in names]]
+    found = gradients(loss, arrays)
+    for n, name in enumerate(["query", "value", *names]):
+        if name in ("query_kernel", "key_kernel"):
+            continue  # large; the query and the value test the same product
+
+        def moved(x, name=name):
+            return exact(**{"query": query, "value": value, **w, name: x})
+
+        assert_close(found[n], reference.differences(moved, arrays[n]), 1e-4)
+
+
 class Distance(Attention):
     """A mechanism of the user's own: no more than a score."""
 
@@ -247,6 +455,10 @@ def test_bad_shapes_are_told_with_layer_expected_and_received(case):
         (lambda: MultiplicativeAttention("cosine"), "dot, scaled_dot, general", "'cosine'"),
         (lambda: AdditiveAttention(0), "units >= 1", "units=0"),
         (lambda: AdditiveAttention(3, dropout=1.5), "0 <= dropout < 1", "dropout=1.5"),
+        (lambda: AdditiveAttention(3, num_heads=2), "num_heads divides", "units=3, num_heads=2"),
+        (lambda: AdditiveAttention(3, num_heads=0), "num_heads >= 1", "num_heads=0"),
+        (lambda: AdditiveAttention(3, distribution="max"), "softmax, sparsemax", "'max'"),
+        (lambda: LocationAttention(0), "max_length >= 1", "max_length=0"),
     ],
 )
 def test_bad_arguments_are_told_with_layer_expected_and_received(make, expected, received):

@@ -1,0 +1,195 @@
+"""Losses of attention weights: what an alignment ought to look like.
+
+The functions take weights `(B, T, S)`, from `return_attention_scores`, and return one value for
+each row of the batch, float32 `(B,)`. `AttentionLoss` adds one of them to a model.
+
+Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: what is False does not count.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.shapes import check_mask
+
+Tensor = Any
+
+TINY = 1e-12
+
+
+def coverage(
+    weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
+) -> Tensor:
+    """Attention to what was attended to before: `Σ_i min(a_ti, c_ti)`, the mean over the steps `t`.
+
+    See, Liu and Manning 2017 (arXiv 1704.04368, eq. 12), with `c_t = Σ_{t'<t} a_t'`.
+    """
+    weights, target, _ = _masked(weights, target_mask, source_mask)
+    before = ops.cumsum(weights, axis=1) - weights
+    overlap = ops.sum(ops.minimum(weights, before), axis=-1)
+    return _mean(overlap, target)
+
+
+def doubly_stochastic(
+    weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
+) -> Tensor:
+    """Uneven attention over the whole sequence: `Σ_i (1 - Σ_t a_ti)²`.
+
+    Xu et al. 2015 (arXiv 1502.03044, eq. 14): each place of the source gets a weight of 1 in all.
+    """
+    weights, _, source = _masked(weights, target_mask, source_mask)
+    return ops.sum(ops.square(1 - ops.sum(weights, axis=1)) * source, axis=-1)
+
+
+def entropy(
+    weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
+) -> Tensor:
+    """Spread attention: `-Σ_i a_ti log a_ti` in nats, the mean over the steps `t`.
+
+    Regularises towards peaked attention, as Araabi, Niculae and Monz 2024 ("Entropy- and
+    Distance-Regularized Attention Improves Low-Resource Neural Machine Translation") do.
+    """
+    weights, target, _ = _masked(weights, target_mask, source_mask)
+    terms = weights * ops.log(ops.maximum(weights, TINY))
+    return _mean(-ops.sum(terms, axis=-1), target)
+
+
+def guided_attention(
+    weights: Tensor,
+    target_mask: Tensor | None = None,
+    source_mask: Tensor | None = None,
+    deviation: float = 0.2,
+) -> Tensor:
+    """Attention off the diagonal: the mean of `a_ti (1 - exp(-(i/S - t/T)² / (2g²)))`.
+
+    Tachibana, Uenoyama and Aihara 2017 (arXiv 1710.08969, section 4.1), with `g = 0.2`; `S` and `T`
+    are the numbers of valid positions of a row, and `i` and `t` count them from 0.
+    """
+    weights, target, source = _masked(weights, target_mask, source_mask)
+
+    def places(valid):
+        size = ops.maximum(ops.sum(valid, axis=1, keepdims=True), 1.0)
+        return (ops.cumsum(valid, axis=1) - 1) / size
+
+    gap = ops.expand_dims(places(target), 2) - ops.expand_dims(places(source), 1)
+    off = 1 - ops.exp(ops.square(gap) / (-2 * deviation**2))
+    valid = ops.expand_dims(target, 2) * ops.expand_dims(source, 1)
+    return ops.sum(weights * off, axis=(1, 2)) / ops.maximum(ops.sum(valid, axis=(1, 2)), 1.0)
+
+
+def guided_alignment(
+    weights: Tensor, alignment: Tensor, target_mask: Tensor | None = None
+) -> Tensor:
+    """Cross-entropy of the weights against given alignments, the mean over the steps.
+
+    Chen et al. 2016 (arXiv 1607.01628, section 3): `-(1/T) Σ_t Σ_i A_ti log a_ti`.
+
+    Args:
+        weights: `(B, T, S)`.
+        alignment: `A`, `(B, T, S)`: links, whose rows are made to sum to 1; steps without a link
+            add nothing.
+        target_mask: boolean `(B, T)`.
+    """
+    weights, target, _ = _masked(weights, target_mask, None)
+    alignment = ops.cast(alignment, "float32")
+    links = ops.maximum(ops.sum(alignment, axis=-1, keepdims=True), 1.0)
+    terms = alignment / links * ops.log(ops.maximum(weights, TINY))
+    return _mean(-ops.sum(terms, axis=-1), target)
+
+
+def agreement(forward: Tensor, backward: Tensor) -> Tensor:
+    """Disagreement of two directions: `-log Σ_t Σ_i A_ti B_it`.
+
+    Cheng et al. 2016 (arXiv 1512.04650, section 3.2, "multiplication").
+
+    Args:
+        forward: weights of the model from source to target, `(B, T, S)`.
+        backward: weights of the model from target to source, `(B, S, T)`.
+    """
+    forward, backward = ops.cast(forward, "float32"), ops.cast(backward, "float32")
+    shared = ops.sum(forward * ops.swapaxes(backward, 1, 2), axis=(1, 2))
+    return -ops.log(ops.maximum(shared, TINY))
+
+
+BY_NAME = {
+    "coverage": coverage,
+    "doubly_stochastic": doubly_stochastic,
+    "entropy": entropy,
+    "guided_attention": guided_attention,
+}
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class AttentionLoss(keras.layers.Layer):
+    """Adds a loss of attention weights to the model's loss, and passes the weights on.
+
+    Args:
+        loss: `"coverage"`, `"doubly_stochastic"`, `"entropy"` or `"guided_attention"`, the
+            functions of `keras_attention.losses`.
+        weight: factor for the loss, which is the mean over the batch.
+
+    Call arguments:
+        attention_weights: `(B, T, S)`.
+        target_mask: boolean `(B, T)`.
+        source_mask: boolean `(B, S)`.
+
+    Output:
+        The weights, unchanged.
+    """
+
+    def __init__(self, loss: str, weight: float = 1.0, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        if loss not in BY_NAME:
+            raise ValueError(
+                f"AttentionLoss expected loss to be one of {', '.join(BY_NAME)}. "
+                f"Received: loss={loss!r}"
+            )
+        self.loss_name = loss
+        self.weight = weight
+        self.built = True
+
+    def call(
+        self,
+        attention_weights: Tensor,
+        target_mask: Tensor | None = None,
+        source_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Add the loss."""
+        if len(attention_weights.shape) != 3:
+            raise ValueError(
+                "AttentionLoss expected attention weights (B, T, S). "
+                f"Received: {tuple(attention_weights.shape)}"
+            )
+        batch, time, length = attention_weights.shape
+        check_mask(self, "target_mask", target_mask, (batch, time))
+        check_mask(self, "source_mask", source_mask, (batch, length))
+        values = BY_NAME[self.loss_name](attention_weights, target_mask, source_mask)
+        self.add_loss(self.weight * ops.mean(values))
+        return attention_weights
+
+    def compute_output_spec(self, attention_weights: Any, **kwargs: Any) -> Any:
+        """Return the symbolic weights."""
+        return keras.KerasTensor(attention_weights.shape, attention_weights.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {**super().get_config(), "loss": self.loss_name, "weight": self.weight}
+
+
+def _masked(
+    weights: Tensor, target_mask: Tensor | None, source_mask: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the weights, 0 where masked, and both masks, all float32."""
+    weights = ops.cast(weights, "float32")
+    target = ops.ones_like(weights[:, :, 0]) if target_mask is None else target_mask
+    source = ops.ones_like(weights[:, 0]) if source_mask is None else source_mask
+    target, source = ops.cast(target, "float32"), ops.cast(source, "float32")
+    return weights * ops.expand_dims(target, 2) * ops.expand_dims(source, 1), target, source
+
+
+def _mean(values: Tensor, valid: Tensor) -> Tensor:
+    """Return the mean of `(B, T)` over the valid steps."""
+    return ops.sum(values * valid, axis=1) / ops.maximum(ops.sum(valid, axis=1), 1.0)

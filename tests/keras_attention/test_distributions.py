@@ -1,0 +1,201 @@
+"""Where weights come from, against NumPy loops, and their gradients against finite differences."""
+
+import itertools
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import distributions
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import array, assert_close, gradient, mask, normal
+
+B, TQ, TV = 2, 3, 11
+NAMES = list(distributions.BY_NAME)
+REFERENCE = {
+    "softmax": reference.softmax,
+    "sparsemax": reference.sparsemax,
+    "entmax15": reference.entmax15,
+    "sigmoid": reference.sigmoid_weights,
+    "smoothing": reference.smoothing,
+}
+
+
+def rows(function, scores, allowed=None):
+    result = np.zeros(scores.shape)
+    for index in np.ndindex(scores.shape[:-1]):
+        result[index] = function(scores[index], None if allowed is None else allowed[index])
+    return result
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("length", [1, TV, 257])
+def test_weights_follow_the_formula(rng, name, masked, length):
+    scores = 2 * normal(rng, B, TQ, length)
+    allowed = mask(rng, B, TQ, length) if masked else None
+    expected = rows(REFERENCE[name], scores, allowed)
+    result = array(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed))
+    assert_close(result, expected)
+    if masked:
+        assert not result[~allowed].any()
+    if name != "sigmoid":
+        assert_close(result.sum(-1), np.ones((B, TQ)))
+
+
+@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
+def test_sparse_distributions_solve_the_problem_that_defines_them(rng, name):
+    # The weights maximise p·z + H(p) over the simplex: no other point of it does better.
+    z = normal(rng, TV).astype("float64")
+    p = array(distributions.BY_NAME[name](ops.convert_to_tensor(z.astype("float32"))))
+    assert (p == 0).any()
+    power = {"sparsemax": 2.0, "entmax15": 1.5}[name]
+
+    def value(p):
+        return p @ z + (p - p**power).sum(-1) / (power * (power - 1))
+
+    others = rng.dirichlet(np.full(TV, 0.3), size=2000)
+    near = 0.99 * p + 0.01 * others
+    assert (value(others) <= value(p) + 1e-6).all()
+    assert (value(near) <= value(p) + 1e-6).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fully_masked_row_gives_zeros_and_no_nan_gradient(rng, name):
+    scores, allowed = normal(rng, B, TV), np.array([[True] * TV, [False] * TV])
+    upstream = normal(rng, B, TV)
+
+    def loss(scores):
+        return ops.sum(distributions.BY_NAME[name](scores, allowed) * upstream)
+
+    assert not array(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed))[1].any()
+    slope = gradient(loss, scores)
+    assert np.isfinite(slope).all()
+    assert not slope[1].any()
+    assert slope[0].any()
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_gradients_are_finite_differences(rng, name, masked):
+    scores, upstream = normal(rng, B, TV), normal(rng, B, TV)
+    allowed = mask(rng, B, TV) if masked else None
+
+    def loss(scores):
+        return ops.sum(distributions.BY_NAME[name](scores, allowed) * upstream)
+
+    def exact(scores):
+        return (rows(REFERENCE[name], scores, allowed) * upstream).sum()
+
+    assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_large_scores_neither_overflow_nor_give_nan(name, dtype):
+    scores = np.array([[1e4, -1e4, 0.0, 9e3], [-1e4, -1e4, -1e4, -1e4]])
+    weights = distributions.BY_NAME[name](ops.cast(scores, dtype))
+    expected = rows(REFERENCE[name], array(ops.cast(ops.cast(scores, dtype), "float32")))
+    assert array(ops.cast(weights, "float32")).dtype == "float32"
+    assert_close(ops.cast(weights, "float32"), expected, 1e-3)
+
+
+# Monotonic attention.
+
+
+@pytest.mark.parametrize("mode", distributions.MODES)
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("length", [1, 2, TV, 300])
+def test_monotonic_weights_follow_the_formula(rng, mode, masked, length):
+    scores = 2 * normal(rng, B, length)
+    previous = rng.dirichlet(np.ones(length), size=B).astype("float32")
+    allowed = mask(rng, B, length) if masked else None
+    expected = np.stack(
+        [
+            reference.monotonic(
+                scores[b], previous[b], None if allowed is None else allowed[b], mode == "hard"
+            )
+            for b in range(B)
+        ]
+    )
+    result = array(distributions.monotonic(ops.convert_to_tensor(scores), previous, allowed, mode))
+    assert_close(result, expected, 1e-6)
+    if masked:
+        assert not result[~allowed].any()
+
+
+@pytest.mark.parametrize("mode", ["recursive", "parallel"])
+def test_soft_modes_are_the_hard_one_when_probabilities_are_0_or_1(rng, mode):
+    scores = 1e4 * rng.choice([-1.0, 1.0], size=(B, TV)).astype("float32")
+    previous = np.eye(TV, dtype="float32")[[0, 4]]
+    hard = array(distributions.monotonic(ops.convert_to_tensor(scores), previous, mode="hard"))
+    soft = distributions.monotonic(ops.convert_to_tensor(scores), previous, mode=mode)
+    np.testing.assert_array_equal(array(soft), hard)
+    for b, start in enumerate([0, 4]):  # algorithm 1: the first stop at or after the last one
+        stop = next((j for j in range(start, TV) if scores[b, j] > 0), None)
+        assert_close(hard[b], np.eye(TV)[stop] if stop is not None else np.zeros(TV))
+
+
+def test_parallel_mode_is_exact_where_the_product_underflows():
+    length = 2000
+    scores = np.full((1, length), -1.0, "float32")  # 0.73 ** 2000 is far below float32
+    previous = np.eye(length, dtype="float32")[[1500]]
+    result = array(distributions.monotonic(ops.convert_to_tensor(scores), previous))
+    p = reference.sigmoid(-1.0)
+    expected = np.where(np.arange(length) >= 1500, p * (1 - p) ** (np.arange(length) - 1500.0), 0)
+    assert_close(result[0], expected, 1e-6)
+
+
+@pytest.mark.parametrize("mode", ["recursive", "parallel"])
+def test_monotonic_gradients_are_finite_differences(rng, mode):
+    scores, upstream = normal(rng, TV), normal(rng, TV)
+    previous = rng.dirichlet(np.ones(TV)).astype("float32")
+
+    def exact(scores):
+        return (reference.monotonic(scores, previous) * upstream).sum()
+
+    def loss(scores):
+        return ops.sum(distributions.monotonic(scores, previous, mode=mode) * upstream)
+
+    assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
+
+    def exact_previous(previous):
+        return (reference.monotonic(scores, previous) * upstream).sum()
+
+    def loss_previous(previous):
+        return ops.sum(distributions.monotonic(scores, previous, mode=mode) * upstream)
+
+    slope = reference.differences(exact_previous, previous)
+    assert_close(gradient(loss_previous, previous), slope, 1e-4)
+
+
+@pytest.mark.tensorflow
+def test_parallel_mode_works_where_the_length_is_not_known_in_advance(rng):
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec((None, None))] * 2)
+    def weigh(scores, previous):
+        with tf.GradientTape() as tape:
+            tape.watch(scores)
+            weights = distributions.monotonic(scores, previous)
+        return weights, tape.gradient(weights, scores)
+
+    for length in (1, 2, 13):
+        scores, previous = normal(rng, B, length), rng.dirichlet(np.ones(length), size=B)
+        result, slope = weigh(scores, previous.astype("float32"))
+        expected = np.stack([reference.monotonic(scores[b], previous[b]) for b in range(B)])
+        assert_close(result, expected)
+        assert slope.shape == (B, length)
+
+
+def test_an_unknown_mode_is_told():
+    with pytest.raises(ValueError, match=r"expected mode .*parallel.* Received: mode='soft'"):
+        distributions.monotonic(ops.zeros((1, 2)), ops.zeros((1, 2)), mode="soft")
+
+
+@pytest.mark.parametrize(("name", "shape"), itertools.product(NAMES, [(1, TV), (TQ, 1)]))
+def test_a_mask_broadcasts(rng, name, shape):
+    scores, allowed = normal(rng, TQ, TV), mask(rng, *shape)
+    full = np.broadcast_to(allowed, scores.shape)
+    expected = rows(REFERENCE[name], scores, full)
+    assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed), expected)

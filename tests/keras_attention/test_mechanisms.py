@@ -1,0 +1,404 @@
+"""The mechanisms that look at places or at their own past, against NumPy loops over the queries."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AdditiveAttention,
+    AttentionPooling,
+    CoverageAttention,
+    LocalAttention,
+    LocationSensitiveAttention,
+    MonotonicAttention,
+    MonotonicChunkwiseAttention,
+    MultiplicativeAttention,
+)
+from keras_attention.monotonic import chunkwise
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    gradient,
+    mask,
+    normal,
+    randomize,
+    weights_of,
+)
+
+B, TQ, TV, DQ, DV, UNITS = 2, 5, 7, 3, 11, 13
+
+
+def general(layer):
+    kernel = weights_of(layer)["kernel"]
+    return lambda q, k: reference.general(q, k, kernel)
+
+
+def additive(layer):
+    w = weights_of(layer)
+    scale = w["scale"]
+    if layer.normalize:
+        scale = w["gain"] * scale / np.sqrt((scale**2).sum())
+    rest = w["query_kernel"], w["key_kernel"], scale, w.get("bias", 0.0)
+    return lambda q, k: reference.additive(q, k, *rest)
+
+
+# One query: (layer, query (dq,), memory (Tv, dv), what is remembered, allowed (Tv,), valid places)
+# -> weights, what is remembered next.
+
+
+def local(layer, q, memory, t, allowed, size):
+    score, width = general(layer.attention), layer.half_width
+    center = t
+    if layer.predictive:
+        w = weights_of(layer)
+        hidden = np.tanh(q @ w["position_kernel"])
+        center = size * reference.sigmoid(hidden @ w["position_scale"])
+    inside = np.array([abs(s - center) <= width and allowed[s] for s in range(len(memory))])
+    weights = reference.softmax([score(q, k) for k in memory], inside)
+    if layer.predictive:
+        for s in range(len(memory)):
+            weights[s] *= np.exp(-((s - center) ** 2) / (2 * (width / 2) ** 2))
+    return weights, t + 1
+
+
+def location_sensitive(layer, q, memory, last, allowed, size):
+    w, half = weights_of(layer), (layer.kernel_size - 1) // 2
+    scores = []
+    for j, k in enumerate(memory):
+        f = np.zeros(layer.filters)
+        for tap in range(layer.kernel_size):
+            at = j + tap - half
+            if 0 <= at < len(memory):
+                f += w["location_filter"][tap, 0] * last[at]
+        inner = q @ w["query_kernel"] + k @ w["key_kernel"] + f @ w["location_kernel"] + w["bias"]
+        scores.append(layer.sharpening * (w["scale"] @ np.tanh(inner)))
+    weights = getattr(reference, layer.distribution)(scores, allowed)
+    return weights, last + weights if layer.cumulative else weights
+
+
+def coverage(layer, q, memory, covered, allowed, size):
+    w, scores = weights_of(layer), []
+    for k, c in zip(memory, covered, strict=True):
+        inner = q @ w["query_kernel"] + k @ w["key_kernel"] + c * w["coverage_kernel"] + w["bias"]
+        scores.append(w["scale"] @ np.tanh(inner))
+    weights = reference.softmax(scores, allowed)
+    return weights, covered + weights
+
+
+def monotonic(layer, q, memory, last, allowed, size):
+    score, bias = additive(layer.attention), weights_of(layer)["score_bias"]
+    scores = [score(q, k) + bias for k in memory]
+    weights = reference.monotonic(scores, last, allowed, layer.mode == "hard")
+    return weights, weights
+
+
+def chunkwise_formula(u, stops, size, allowed):
+    weights = np.zeros(len(u))
+    for j in range(len(u)):
+        for k in range(j, min(j + size, len(u))):
+            total = sum(np.exp(u[m]) for m in range(max(0, k - size + 1), k + 1) if allowed[m])
+            if allowed[j] and stops[k]:
+                weights[j] += stops[k] * np.exp(u[j]) / total
+    return weights
+
+
+def mocha(layer, q, memory, last, allowed, size):
+    stops, _ = monotonic(layer, q, memory, last, allowed, size)
+    u = [general(layer.chunk_attention)(q, k) for k in memory]
+    return chunkwise_formula(u, stops, layer.chunk_size, allowed), stops
+
+
+def nothing(memory):
+    return np.zeros(len(memory))
+
+
+def first(memory):
+    return np.eye(len(memory))[0]
+
+
+def inner():
+    return MultiplicativeAttention("general")
+
+
+def normed():
+    return AdditiveAttention(UNITS, normalize=True)
+
+
+def monotonic_layer(mode):
+    return lambda: MonotonicAttention(normed(), mode=mode)
+
+
+def chunk_layer(size, mode):
+    return lambda: MonotonicChunkwiseAttention(normed(), inner(), chunk_size=size, mode=mode)
+
+
+CASES = {
+    "local-m": (lambda: LocalAttention(inner(), half_width=2), local, lambda _: 0),
+    "local-p": (lambda: LocalAttention(inner(), 2, predictive=True), local, lambda _: 0),
+    "local-p units": (
+        lambda: LocalAttention(inner(), 3, predictive=True, units=5),
+        local,
+        lambda _: 0,
+    ),
+    "location-sensitive": (
+        lambda: LocationSensitiveAttention(UNITS, filters=2, kernel_size=3),
+        location_sensitive,
+        nothing,
+    ),
+    "smoothing, sharpened, cumulative": (
+        lambda: LocationSensitiveAttention(
+            UNITS, 2, 5, cumulative=True, sharpening=2.0, distribution="smoothing"
+        ),
+        location_sensitive,
+        nothing,
+    ),
+    "coverage": (lambda: CoverageAttention(UNITS), coverage, nothing),
+    "monotonic parallel": (monotonic_layer("parallel"), monotonic, first),
+    "monotonic recursive": (monotonic_layer("recursive"), monotonic, first),
+    "monotonic hard": (monotonic_layer("hard"), monotonic, first),
+    "chunks of 1": (chunk_layer(1, "parallel"), mocha, first),
+    "chunks of 3": (chunk_layer(3, "parallel"), mocha, first),
+    "hard chunks": (chunk_layer(2, "hard"), mocha, first),
+}
+
+
+def built(make, rng, length=TV):
+    layer = make()
+    layer.build((B, TQ, DQ), (B, length, DV))
+    randomize(layer, rng)
+    return layer
+
+
+def run(name, layer, query, memory, query_mask, allowed, value_mask):
+    """All queries: contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`."""
+    _, formula, start = CASES[name]
+    batch, time, length = len(query), query.shape[1], memory.shape[1]
+    weights = np.zeros((batch, time, length))
+    for b in range(batch):
+        state = start(memory[b])
+        size = length if value_mask is None else value_mask[b].sum()
+        for t in range(time):
+            if not query_mask[b, t]:
+                continue
+            q, m = query[b, t].astype("float64"), memory[b].astype("float64")
+            weights[b, t], state = formula(layer, q, m, state, allowed[b, t], size)
+    return weights @ memory, weights
+
+
+@pytest.mark.parametrize("masks", ["none", "value", "query", "attention", "causal", "all"])
+@pytest.mark.parametrize("name", CASES)
+def test_weights_follow_the_formula_under_every_mask(rng, name, masks):
+    layer = built(CASES[name][0], rng)
+    query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
+    every = masks == "all"
+    given = {
+        "query_mask": mask(rng, B, TQ) if every or masks == "query" else None,
+        "value_mask": mask(rng, B, TV) if every or masks == "value" else None,
+        "attention_mask": mask(rng, B, TQ, TV) if every or masks == "attention" else None,
+    }
+    causal = every or masks == "causal"
+    shape = (B, TQ, TV)
+    allowed = reference.join_masks(shape, **given, causal=causal)
+    valid = np.ones((B, TQ), bool) if given["query_mask"] is None else given["query_mask"]
+    expected = run(name, layer, query, memory, valid, allowed, given["value_mask"])
+    result = layer(query, memory, **given, use_causal_mask=causal, return_attention_scores=True)
+    assert_close(result, expected, 2e-5)
+    assert not array(result[1])[~allowed].any()
+
+
+@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize("name", CASES)
+def test_a_short_memory_and_a_batch_of_one_work(rng, name, length):
+    layer = built(CASES[name][0], rng, length)
+    query, memory = normal(rng, 1, TQ, DQ), normal(rng, 1, length, DV)
+    valid, allowed = np.ones((1, TQ), bool), np.ones((1, TQ, length), bool)
+    expected = run(name, layer, query, memory, valid, allowed, None)
+    assert_close(layer(query, memory, return_attention_scores=True), expected, 2e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_beams_keep_a_state_each(rng, name):
+    layer, beams = built(CASES[name][0], rng), 3
+    query, memory, allowed = (
+        normal(rng, B * beams, TQ, DQ),
+        normal(rng, B, TV, DV),
+        mask(rng, B, TV),
+    )
+    expected = array(
+        layer(
+            query,
+            np.repeat(memory, beams, 0),
+            value_mask=np.repeat(allowed, beams, 0),
+            return_attention_scores=True,
+        )
+    )
+    prepared = layer.prepare(ops.convert_to_tensor(memory), mask=ops.convert_to_tensor(allowed))
+    state = layer.initial_state(prepared)
+    if not isinstance(state, tuple):
+        state = ops.repeat(state, beams, axis=0)
+    for t in range(TQ):
+        q = ops.convert_to_tensor(query[:, t])
+        context, weights, state = layer.step(q, prepared, state)
+        assert_close((context, weights), (expected[0][:, t], expected[1][:, t]))
+
+
+@pytest.mark.parametrize("predictive", [False, True])
+def test_local_attention_takes_the_heads_of_its_score(rng, predictive):
+    heads = MultiplicativeAttention("general", num_heads=3)
+    layer = LocalAttention(heads, 2, predictive)
+    layer.build((B, TQ, 6), (B, TV, 9))
+    randomize(layer, rng)
+    query, memory = normal(rng, B, TQ, 6), normal(rng, B, TV, 9)
+    context, weights = array(layer(query, memory, return_attention_scores=True))
+    plain = array(heads(query, memory, return_attention_scores=True)[1])
+    assert weights.shape == plain.shape == (B, 3, TQ, TV)
+    near = weights > 0
+    assert (near.sum(-1) <= 5).all()
+    np.testing.assert_array_equal(near, np.repeat(near[:, :1], 3, 1))
+    # Within the window the heads keep the proportions of their own softmax.
+    ratio = np.where(near, weights / plain, np.nan)
+    shape = ratio / np.nanmax(ratio, -1, keepdims=True)
+    if not predictive:
+        assert_close(shape[near], np.ones(near.sum()))
+        assert_close(weights.sum(-1), np.ones((B, 3, TQ)))
+    parts = [weights[:, h] @ memory[..., 3 * h : 3 * h + 3] for h in range(3)]
+    assert_close(context, np.concatenate(parts, -1))
+
+
+def test_a_window_beyond_the_memory_gives_zeros(rng):
+    layer = built(lambda: LocalAttention(inner(), half_width=1), rng, 2)
+    context, weights = array(
+        layer(normal(rng, B, TQ, DQ), normal(rng, B, 2, DV), return_attention_scores=True)
+    )
+    assert weights[:, 2].any()  # position 1 is in the window of step 2
+    assert not weights[:, 3:].any()
+    assert not context[:, 3:].any()
+
+
+def test_chunks_hold_for_scores_of_any_size(rng):
+    u, stops = 1e4 * normal(rng, B, TV), rng.dirichlet(np.ones(TV), size=B).astype("float32")
+    result = array(chunkwise(ops.convert_to_tensor(u), ops.convert_to_tensor(stops), 3))
+    for b in range(B):
+        expected = np.zeros(TV)
+        for k in range(TV):  # a softmax of such scores is its highest
+            chunk = range(max(0, k - 2), k + 1)
+            expected[max(chunk, key=lambda j: u[b, j])] += stops[b, k]
+        assert_close(result[b], expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gradients_of_the_queries_are_finite_differences(rng, name):
+    layer = built(CASES[name][0], rng)
+    query, memory, upstream = normal(rng, 1, 3, DQ), normal(rng, 1, TV, DV), normal(rng, 1, 3, DV)
+    valid, allowed = np.ones((1, 3), bool), np.ones((1, 3, TV), bool)
+
+    def exact(query):
+        return (run(name, layer, query, memory, valid, allowed, None)[0] * upstream).sum()
+
+    found = gradient(lambda query: ops.sum(layer(query, memory) * upstream), query)
+    assert_close(found, reference.differences(exact, query), 2e-4)
+
+
+def test_noise_is_added_to_the_scores_in_training_alone(rng):
+    def make(noise):
+        layer = MonotonicAttention(normed(), noise=noise, bias_initial=-1.0, seed=3)
+        layer.build((B, TQ, DQ), (B, TV, DV))
+        return layer
+
+    query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
+    plain, noisy = make(0.0), make(2.0)
+    noisy.set_weights([*plain.get_weights(), *noisy.get_weights()[len(plain.weights) :]])
+    assert_close(noisy(query, memory), array(plain(query, memory)))
+    trained = array(noisy(query, memory, training=True))
+    assert (np.abs(trained - array(noisy(query, memory))) > 1e-3).any()
+    assert (trained != array(noisy(query, memory, training=True))).any()
+
+
+def test_the_bias_of_the_score_starts_where_it_is_told():
+    layer = MonotonicAttention(normed(), bias_initial=-4.0)
+    layer.build((B, TQ, DQ), (B, TV, DV))
+    assert weights_of(layer)["score_bias"] == -4.0
+
+
+# Pooling.
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_pooling_follows_the_formula(rng, masked):
+    layer = AttentionPooling(UNITS)
+    value, allowed = normal(rng, B, TV, DV), mask(rng, B, TV) if masked else None
+    layer.build(value.shape)
+    randomize(layer, rng)
+    w = weights_of(layer)
+    pooled, weights = array(layer(value, mask=allowed, return_attention_scores=True))
+    for b in range(B):
+        scores = [w["scale"] @ np.tanh(h @ w["kernel"] + w["bias"]) for h in value[b]]
+        expected = reference.softmax(scores, None if allowed is None else allowed[b])
+        assert_close((weights[b], pooled[b]), (expected, expected @ value[b]))
+
+
+def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
+    layer = AttentionPooling(UNITS)
+    grid = normal(rng, B, 2, 3, DV)
+    expected = array(layer(grid.reshape(B, 6, DV)))
+    assert_close(layer(grid), expected)
+    pooled = array(layer(grid, mask=np.array([np.ones((2, 3), bool), np.zeros((2, 3), bool)])))
+    assert_close(pooled[0], expected[0])
+    assert not pooled[1].any()
+
+
+BAD = {
+    "score": (lambda: LocalAttention(CoverageAttention(3)), "nothing but a score", "Coverage"),
+    "dropout": (
+        lambda: MonotonicAttention(AdditiveAttention(3, dropout=0.5)),
+        "without dropout",
+        "AdditiveAttention",
+    ),
+    "width": (lambda: LocalAttention(inner(), 0), "half_width >= 1", "half_width=0"),
+    "mode": (lambda: MonotonicAttention(inner(), mode="soft"), "parallel", "mode='soft'"),
+    "noise": (lambda: MonotonicAttention(inner(), noise=-1), "noise >= 0", "noise=-1"),
+    "heads": (
+        lambda: MonotonicAttention(AdditiveAttention(4, num_heads=2)),
+        "one head",
+        "num_heads=2",
+    ),
+    "distribution": (
+        lambda: MonotonicAttention(inner(), distribution="sparsemax"),
+        "no distribution",
+        "'sparsemax'",
+    ),
+    "chunk": (
+        lambda: MonotonicChunkwiseAttention(inner(), inner(), 0),
+        "chunk_size >= 1",
+        "chunk_size=0",
+    ),
+    "chunk score": (lambda: MonotonicChunkwiseAttention(inner(), 3), "chunk_attention", "3"),
+    "filters": (lambda: LocationSensitiveAttention(3, 0), "filters >= 1", "filters=0"),
+    "kernel": (lambda: LocationSensitiveAttention(3, 1, 0), "kernel_size >= 1", "kernel_size=0"),
+    "sharpening": (
+        lambda: LocationSensitiveAttention(3, sharpening=0.0),
+        "sharpening > 0",
+        "sharpening=0.0",
+    ),
+    "history heads": (lambda: CoverageAttention(4, num_heads=2), "num_heads=1", "num_heads=2"),
+    "pooling": (lambda: AttentionPooling(0), "units >= 1", "units=0"),
+    "pooling distribution": (lambda: AttentionPooling(3, "max"), "softmax", "'max'"),
+    "pooling dropout": (lambda: AttentionPooling(3, dropout=1.0), "dropout < 1", "dropout=1.0"),
+    "pooling shape": (lambda: AttentionPooling(3)(np.ones((2, 3))), "(B, T, dim)", "(2, 3)"),
+    "pooling mask": (
+        lambda: AttentionPooling(3)(np.ones((2, 3, 5)), mask=np.ones((2, 5))),
+        "mask (2, 3)",
+        "(2, 5)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments_are_told_with_layer_expected_and_received(case):
+    make, expected, received = BAD[case]
+    with pytest.raises(ValueError, match=r"(Attention|Pooling) expected ") as error:
+        make()
+    message = str(error.value)
+    assert expected in message.split("Received: ")[0]
+    assert received in message.split("Received: ")[1]
