@@ -1,0 +1,163 @@
+"""The losses of attention weights against NumPy loops."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import losses
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import array, assert_close, gradient, normal
+
+B, T, S = 3, 5, 7
+LENGTHS = [(5, 7), (3, 4), (1, 1)]
+
+
+def coverage(a):
+    total, covered = 0.0, np.zeros(a.shape[1])
+    for step in a:
+        total += sum(min(x, c) for x, c in zip(step, covered, strict=True))
+        covered = covered + step
+    return total / len(a)
+
+
+def doubly_stochastic(a):
+    return sum((1 - a[:, i].sum()) ** 2 for i in range(a.shape[1]))
+
+
+def entropy(a):
+    return -sum(x * np.log(x) for x in a.flatten() if x > 0) / len(a)
+
+
+def guided_attention(a):
+    total = 0.0
+    for t, i in np.ndindex(*a.shape):
+        gap = i / a.shape[1] - t / a.shape[0]
+        total += a[t, i] * (1 - np.exp(-(gap**2) / (2 * 0.2**2)))
+    return total / a.size
+
+
+FORMULAS = {
+    "coverage": coverage,
+    "doubly_stochastic": doubly_stochastic,
+    "entropy": entropy,
+    "guided_attention": guided_attention,
+}
+
+
+def alignment(rng):
+    """Random weights, and the masks of their rows and columns."""
+    weights = rng.dirichlet(np.ones(S), size=(B, T)).astype("float32")
+    target = np.array([np.arange(T) < t for t, _ in LENGTHS])
+    source = np.array([np.arange(S) < s for _, s in LENGTHS])
+    return weights, target, source
+
+
+def test_every_loss_is_tested():
+    assert FORMULAS.keys() == losses.BY_NAME.keys()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", FORMULAS)
+def test_loss_follows_the_formula(rng, name, masked):
+    weights, target, source = alignment(rng)
+    masks = {"target_mask": target, "source_mask": source} if masked else {}
+    result = losses.BY_NAME[name](ops.convert_to_tensor(weights), **masks)
+    expected = [
+        FORMULAS[name](weights[b, :t, :s].astype("float64") if masked else weights[b])
+        for b, (t, s) in enumerate(LENGTHS)
+    ]
+    assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_gradient_is_finite_differences(rng, name):
+    weights = alignment(rng)[0][:1]
+    slope = gradient(lambda a: ops.sum(losses.BY_NAME[name](a)), weights)
+    assert_close(slope, reference.differences(lambda a: FORMULAS[name](a[0]), weights), 1e-4)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_weights_of_0_and_1_and_masked_rows_give_no_nan(name):
+    weights = np.zeros((2, 3, 3), "float32")
+    weights[0] = np.eye(3)
+    masks = np.array([[True] * 3, [False] * 3])
+
+    def loss(a):
+        return ops.sum(losses.BY_NAME[name](a, masks, masks))
+
+    assert np.isfinite(array(loss(ops.convert_to_tensor(weights))))
+    assert np.isfinite(gradient(loss, weights)).all()
+
+
+def test_the_best_alignments_cost_nothing():
+    diagonal = ops.eye(T)[None]
+    for name in FORMULAS:
+        assert_close(losses.BY_NAME[name](diagonal), [0.0])
+    assert_close(losses.guided_alignment(diagonal, diagonal), [0.0])
+
+
+def test_guided_alignment_is_the_cross_entropy_of_the_links(rng):
+    weights, target, _ = alignment(rng)
+    links = (rng.random((B, T, S)) < 0.3).astype("float32")
+    links[0, 0] = 0  # a step without a link
+    expected = []
+    for b, (steps, _) in enumerate(LENGTHS):
+        total = 0.0
+        for t in range(steps):
+            for i in np.flatnonzero(links[b, t]):
+                total -= np.log(weights[b, t, i]) / links[b, t].sum()
+        expected.append(total / steps)
+    result = losses.guided_alignment(ops.convert_to_tensor(weights), links, target)
+    assert_close(result, expected)
+
+
+def test_agreement_multiplies_both_directions(rng):
+    forward = rng.dirichlet(np.ones(S), size=(B, T)).astype("float32")
+    backward = rng.dirichlet(np.ones(T), size=(B, S)).astype("float32")
+    expected = [
+        -np.log(sum(forward[b, t, i] * backward[b, i, t] for t, i in np.ndindex(T, S)))
+        for b in range(B)
+    ]
+    result = losses.agreement(ops.convert_to_tensor(forward), ops.convert_to_tensor(backward))
+    assert_close(result, expected)
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_the_layer_adds_the_loss_and_passes_the_weights_on(rng, name):
+    weights, target, source = alignment(rng)
+    layer = losses.AttentionLoss(name, weight=0.5)
+    assert_close(layer(weights, target_mask=target, source_mask=source), weights)
+    expected = array(losses.BY_NAME[name](ops.convert_to_tensor(weights), target, source))
+    assert_close(layer.losses[0], 0.5 * expected.mean())
+    again = losses.AttentionLoss.from_config(layer.get_config())
+    assert again.get_config() == layer.get_config()
+
+
+def test_a_model_trains_on_the_loss_alone(rng):
+    inputs = keras.Input((T, S))
+    weights = losses.AttentionLoss("entropy")(keras.layers.Dense(S, activation="softmax")(inputs))
+    model = keras.Model(inputs, weights)
+    model.compile(keras.optimizers.Adam(0.05))
+    x = normal(rng, B, T, S)
+    history = model.fit(x, epochs=20, verbose=0).history["loss"]
+    assert history[-1] < 0.8 * history[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "expected", "received"),
+    [
+        (lambda: losses.AttentionLoss("focus"), "coverage, doubly_stochastic", "'focus'"),
+        (lambda: losses.AttentionLoss("entropy")(np.ones((2, 3))), "(B, T, S)", "(2, 3)"),
+        (
+            lambda: losses.AttentionLoss("entropy")(np.ones((2, 3, 5)), np.ones((2, 5))),
+            "target_mask (2, 3)",
+            "(2, 5)",
+        ),
+    ],
+)
+def test_bad_input_is_told_with_layer_expected_and_received(call, expected, received):
+    with pytest.raises(ValueError, match="AttentionLoss expected ") as error:
+        call()
+    assert expected in str(error.value)
+    assert received in str(error.value)
