@@ -1,0 +1,114 @@
+"""Whether a SavedModel answers through the C++ loader, and as it does in Python."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.session import ModelSession
+from serving.status import StatusError
+
+_TEXTS = (
+    b"She is eating a green apple.",
+    "Il n'aime pas les pommes : été.".encode(),
+    "他不喜欢苹果。".encode(),
+)
+_HARD_TEXTS = (
+    b"",
+    b" ".join([b"word"] * 2000),
+    b"\xff\xfe invalid \x80 UTF-8",
+    b"NUL \x00 inside",
+    b"a short text",
+)
+_TOLERANCE = 1e-3
+_OTHER_DIMENSION = 3
+
+Inputs = dict[str, np.ndarray]
+
+
+def _batches(signature: meta_graph_pb2.SignatureDef) -> Iterator[tuple[str, Inputs]]:
+    """(what it is, inputs) of several batches for a signature."""
+    texts = all(info.dtype == tf.string.as_datatype_enum for info in signature.inputs.values())
+    for size in (1, 3, 0, 17):
+        values = [_TEXTS[row % len(_TEXTS)] for row in range(size)]
+        yield (
+            f"a batch of {size}",
+            {alias: _values(info, values) for alias, info in signature.inputs.items()},
+        )
+    if texts and signature.inputs:
+        yield (
+            "empty, long and invalid texts",
+            {alias: _values(info, _HARD_TEXTS) for alias, info in signature.inputs.items()},
+        )
+
+
+def _values(info: meta_graph_pb2.TensorInfo, texts: list[bytes]) -> np.ndarray:
+    dims = [dim.size for dim in info.tensor_shape.dim]
+    if not info.tensor_shape.unknown_rank and not dims:
+        shape = ()
+    else:
+        rest = [_OTHER_DIMENSION if size < 0 else size for size in dims[1:]]
+        shape = (len(texts), *rest)
+    if info.dtype == tf.string.as_datatype_enum:
+        column = np.array([*texts], object).reshape((-1, *[1] * (len(shape) - 1)))
+        return np.broadcast_to(column, shape) if shape else np.array(_TEXTS[0], object)
+    ramp = np.arange(int(np.prod(shape))).reshape(shape) % 2
+    return ramp.astype(tf.dtypes.as_dtype(info.dtype).as_numpy_dtype)
+
+
+def check_answers(version_dir: Path, session: ModelSession) -> list[str]:
+    """Signatures that fail, lose the batch, or answer otherwise than in Python: a line each."""
+    try:
+        loaded = tf.saved_model.load(str(version_dir))
+    except Exception as error:
+        return [f"Python cannot load it: {_first_line(error)}"]
+    return [
+        finding
+        for name, signature in sorted(session.signatures.items())
+        if not name.startswith("__")
+        if (finding := _check_signature(name, signature, session, loaded.signatures[name]))
+    ]
+
+
+def _check_signature(
+    name: str,
+    signature: meta_graph_pb2.SignatureDef,
+    session: ModelSession,
+    python: tf.types.experimental.ConcreteFunction,
+) -> str | None:
+    for what, inputs in _batches(signature):
+        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
+        try:
+            found = session.run(signature, protos)
+        except StatusError as error:
+            return f"signature {name} fails on {what}: {error.code.name}: {_first_line(error)}"
+        batched = [array.shape[0] for array in inputs.values() if array.ndim]
+        for alias, array in sorted(found.items()):
+            if batched and (array.ndim == 0 or array.shape[0] != batched[0]):
+                return (
+                    f"signature {name}, output {alias}: shape {array.shape} on {what}; the first "
+                    "dimension must be the batch"
+                )
+        tensors = {alias: tf.constant(array) for alias, array in inputs.items()}
+        try:
+            expected = {alias: tensor.numpy() for alias, tensor in python(**tensors).items()}
+        except tf.errors.OpError as error:
+            return f"signature {name} fails in Python on {what}: {_first_line(error)}"
+        for alias in sorted(found):
+            if not _same(found[alias], expected[alias]):
+                return f"signature {name}, output {alias}: not what Python answers on {what}"
+    return None
+
+
+def _same(found: np.ndarray, expected: np.ndarray) -> bool:
+    if found.shape != expected.shape:
+        return False
+    if found.dtype == object or not np.issubdtype(found.dtype, np.inexact):
+        return bool((found == expected).all())
+    return np.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

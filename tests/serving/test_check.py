@@ -1,0 +1,206 @@
+import json
+import re
+import shutil
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from serving import check
+from tests.serving.conftest import save_upper
+
+X = tf.TensorSpec([None], tf.float32, name="x")
+
+
+def save(path, function, *specs, **tracked):
+    """A SavedModel with one signature; returns the version directory."""
+    module = tf.Module()
+    for name, value in tracked.items():
+        setattr(module, name, value)
+    function = tf.function(function).get_concrete_function(*(specs or (X,)))
+    tf.saved_model.save(module, str(path), signatures={"serving_default": function})
+    return path
+
+
+def write_warmup(version_dir, *requests):
+    extra = version_dir / "assets.extra"
+    extra.mkdir()
+    with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as writer:
+        for request in requests:
+            log = prediction_log_pb2.PredictionLog(
+                predict_log=prediction_log_pb2.PredictLog(request=request)
+            )
+            writer.write(log.SerializeToString())
+
+
+def request(signature, values):
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name = "upper"
+    made.model_spec.signature_name = signature
+    made.inputs["text"].CopyFrom(tf.make_tensor_proto(values))
+    return made
+
+
+@pytest.fixture
+def upper(saved, tmp_path):
+    """A copy of the translator, to be spoilt."""
+    return shutil.copytree(saved / "upper", tmp_path / "upper" / "1")
+
+
+def test_a_good_model_has_no_findings(upper):
+    write_warmup(upper, request("translate", ["one"]), request("align", ["one", ""]))
+    assert check.check(upper) == []
+
+
+@pytest.mark.parametrize("kind", ["half", "no align"])
+def test_models_without_alignment_or_text_pass(saved, tmp_path, kind):
+    path = saved / "half" if kind == "half" else save_upper(tmp_path / "1", align=False)
+    assert check.check(path) == []
+
+
+def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys):
+    assert check.main([str(upper)]) == 0
+    assert capsys.readouterr().out == f"{upper}: ready to serve\n"
+    write_warmup(upper, request("missing", ["one"]), request("translate", [1.0]))
+    assert check.main([str(upper)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        'warm-up record 1 fails: FAILED_PRECONDITION: Serving signature key "missing" not found.',
+        "warm-up record 2 fails: INVALID_ARGUMENT: Expects arg[0] to be string but float is "
+        "provided",
+    ]
+    assert check.main([str(upper), "--json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["findings"]) == 2
+
+
+def test_a_damaged_warmup_file_is_a_finding(upper):
+    write_warmup(upper, request("translate", ["one"]))
+    file = upper / "assets.extra" / "tf_serving_warmup_requests"
+    file.write_bytes(file.read_bytes()[:-3])
+    (finding,) = check.check(upper)
+    assert finding.startswith("warm-up records: Failed to read warmup record")
+
+
+def test_a_saved_model_that_only_python_can_load_is_refused(tmp_path):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
+    module = tf.Module()
+    module.model = model
+    function = tf.function(lambda x: {"y": model(x)}).get_concrete_function(
+        tf.TensorSpec([None, 3], tf.float32, name="x")
+    )
+    tf.saved_model.save(module, str(tmp_path / "1"), signatures={"serving_default": function})
+    loaded = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"]
+    assert loaded(x=tf.zeros([5, 3]))["y"].shape == (5, 2)
+    findings = check.check(tmp_path / "1")
+    assert len(findings) == 1
+    assert "ould not find variable" in findings[0]
+
+
+def test_xla_is_refused(tmp_path):
+    inner = tf.function(lambda x: x + 1.0, jit_compile=True)
+    (finding,) = check.check(save(tmp_path / "1", lambda x: {"y": inner(x)}))
+    assert finding.startswith("XLA is compiled in (function __inference_")
+
+
+def test_an_op_that_the_stock_server_lacks_is_refused(tmp_path):
+    image = tf.TensorSpec([None], tf.string, name="image")
+
+    def decode(image):
+        return {"y": tf.map_fn(lambda i: tf.raw_ops.DecodeJxl(contents=i), image, tf.uint8)}
+
+    findings = check.check(save(tmp_path / "1", decode, image))
+    assert findings == ["op DecodeJxl: TensorFlow Serving 2.20.0 does not have it"]
+
+
+def test_an_attribute_that_the_stock_server_does_not_know_is_refused(upper):
+    from tensorflow.core.protobuf import saved_model_pb2
+
+    file = upper / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    node = model.meta_graphs[0].graph_def.node.add(name="extra", op="TensorListGetItem")
+    node.attr["Tshape"].type = tf.int64.as_datatype_enum
+    file.write_bytes(model.SerializeToString())
+    assert check.check(upper) == [
+        "op TensorListGetItem: TensorFlow Serving 2.20.0 does not know its attribute Tshape"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda x: {"y": tf.reduce_sum(x)}, "output y: a scalar"),
+        (lambda x: {"y": tf.RaggedTensor.from_row_lengths(x, [tf.size(x)])}, "output y: not a de"),
+        (lambda x: {"y": tf.concat([x, x], 0)}, r"output y: shape \(2,\) on a batch of 1"),
+        (lambda x: {"y": tf.ensure_shape(x, [1])}, "fails on a batch of 3: INVALID_ARGUMENT"),
+    ],
+)
+def test_outputs_without_the_batch_in_front_are_refused(tmp_path, function, message):
+    findings = check.check(save(tmp_path / "1", function))
+    assert len(findings) == 1
+    assert re.search(message, findings[0])
+
+
+def test_answers_that_are_not_pythons_are_refused(tmp_path):
+    (finding,) = check.check(
+        save(tmp_path / "1", lambda x: {"y": x + tf.random.uniform([], 0.0, 1000.0)})
+    )
+    assert finding.endswith("output y: not what Python answers on a batch of 1")
+
+
+def test_weights_stored_twice_are_refused(tmp_path, rng):
+    values = rng.normal(size=(37, 53)).astype("float32")
+    first, second, other = tf.Variable(values), tf.Variable(values), tf.Variable(values + 1)
+
+    def add(x):
+        return {"y": x + tf.reduce_sum(first) + tf.reduce_sum(second) + tf.reduce_sum(other)}
+
+    (finding,) = check.check(save(tmp_path / "1", add, first=first, second=second, other=other))
+    assert finding == f"weights stored twice: second is first ({values.nbytes:,} bytes)"
+
+
+def test_weights_in_the_graph_and_the_variables_are_refused(tmp_path, rng):
+    values = rng.normal(size=(37, 53)).astype("float32")
+    first = tf.Variable(values)
+    path = save(
+        tmp_path / "1",
+        lambda x: {"y": x + tf.reduce_sum(first * tf.constant(values))},
+        first=first,
+    )
+    (finding,) = check.check(path)
+    assert finding.startswith("weights stored twice: constant ")
+
+
+def test_bytes_that_belong_to_no_variable_are_refused(upper):
+    shard = next((upper / "variables").glob("variables.data-*"))
+    shard.write_bytes(shard.read_bytes() + np.random.default_rng(5).bytes(1_000_000))
+    (finding,) = check.check(upper)
+    assert finding.startswith("variables files hold 1,00")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda path: shutil.rmtree(path), "holds no saved_model.pb"),
+        (lambda path: shutil.rmtree(path / "variables"), "not complete: no variables"),
+        (lambda path: (path / "saved_model.pb").write_bytes(b"junk"), "not complete: no the rest"),
+        (
+            lambda path: next((path / "variables").glob("variables.data-*")).write_bytes(b"x"),
+            "the C++ loader refuses it",
+        ),
+    ],
+)
+def test_a_damaged_version_is_one_line(upper, spoil, message):
+    spoil(upper)
+    (finding,) = check.check(upper)
+    assert message in finding
+    assert "\n" not in finding
+
+
+def test_the_command_runs_on_its_own(upper):
+    done = subprocess.run(
+        [sys.executable, "-m", "serving.check", str(upper)], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, f"{upper}: ready to serve\n")
