@@ -67,3 +67,16 @@ def gradients(function, arrays):
         function(tensors).backward()
         found = [torch.zeros_like(x) if x.grad is None else x.grad for x in tensors]
     return [array(x) for x in found]
+
+
+def weight_gradients(layer, function):
+    """The gradients of what `function()` returns with respect to the weights, by path."""
+    variables = layer.trainable_weights
+
+    def call(tensors):
+        mapping = list(zip(variables, tensors, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            return function()
+
+    found = gradients(call, [array(v.value) for v in variables])
+    return {v.path: g for v, g in zip(variables, found, strict=True)}

@@ -1,0 +1,310 @@
+"""The attention RNN with every mechanism, several memories, grids and gates; its ways to run."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AdditiveAttention,
+    AttentionCell,
+    AttentionPooling,
+    AttentionRNN,
+    CoverageAttention,
+    HoistedRNN,
+    LocalAttention,
+    LocationSensitiveAttention,
+    MonotonicAttention,
+    MonotonicChunkwiseAttention,
+    MultiplicativeAttention,
+)
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    mask,
+    normal,
+    randomize,
+    weight_gradients,
+    weights_of,
+)
+
+B, T, S, DIM, DV, UNITS, OUT = 2, 5, 3, 7, 6, 10, 11
+
+MECHANISMS = {
+    "additive": lambda: AdditiveAttention(8),
+    "heads": lambda: AdditiveAttention(8, num_heads=2),
+    "general heads": lambda: MultiplicativeAttention("general", num_heads=2),
+    "local-m": lambda: LocalAttention(MultiplicativeAttention("general"), 1),
+    "local-p heads": lambda: LocalAttention(
+        MultiplicativeAttention("general", num_heads=2), 1, predictive=True
+    ),
+    "location-sensitive": lambda: LocationSensitiveAttention(8, 2, 3),
+    "coverage": lambda: CoverageAttention(8),
+    "monotonic": lambda: MonotonicAttention(AdditiveAttention(8)),
+    "chunkwise": lambda: MonotonicChunkwiseAttention(
+        AdditiveAttention(8), MultiplicativeAttention("general")
+    ),
+}
+
+
+def built(rng, attention, cell=None, memory=(None, None, DV), **kwargs):
+    cell = cell or keras.layers.GRUCell(UNITS)
+    layer = AttentionRNN(cell, attention, return_attention_scores=True, **kwargs)
+    layer.build((None, None, DIM), memory)
+    randomize(layer, rng, 0.3)
+    return layer
+
+
+def stepwise(layer, inputs, memory, valid, memory_mask=None):
+    """The outputs and weights of one `step` after the other; masked steps leave the state."""
+    outputs, weights = [], []
+    for b in range(len(inputs)):
+        one = keras.tree.map_structure(lambda x, b=b: ops.convert_to_tensor(x[b : b + 1]), memory)
+        one_mask = None
+        if memory_mask is not None:
+            one_mask = keras.tree.map_structure(
+                lambda x, b=b: ops.convert_to_tensor(x[b : b + 1]), memory_mask
+            )
+        prepared = layer.prepare(one, mask=one_mask)
+        state, row = layer.initial_state(prepared), []
+        for t in range(inputs.shape[1]):
+            x = ops.convert_to_tensor(inputs[b : b + 1, t])
+            output, weight, new = layer.step(x, prepared, state)
+            state = new if valid[b, t] else state
+            row.append(keras.tree.map_structure(lambda x, v=valid[b, t]: array(x)[0] * v,
+                                                (output, weight)))  # fmt: skip
+        outputs.append(np.stack([o for o, _ in row]))
+        weights.append(keras.tree.map_structure(lambda *xs: np.stack(xs, -2), *[w for _, w in row]))
+    stack = keras.tree.map_structure(lambda *xs: np.stack(xs), *weights)
+    return [np.stack(outputs), *keras.tree.flatten(stack)]
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("order", "feeding"), [("bahdanau", True), ("luong", False)])
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_the_sequence_is_one_step_after_the_other(rng, name, order, feeding, masked):
+    layer = built(rng, MECHANISMS[name](), order=order, units=OUT, input_feeding=feeding)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    masks = (mask(rng, B, T), mask(rng, B, S)) if masked else (None, None)
+    result = layer(inputs, memory, inputs_mask=masks[0], memory_mask=masks[1])
+    valid = np.ones((B, T), bool) if masks[0] is None else masks[0]
+    assert_close(result, stepwise(layer, inputs, memory, valid, masks[1]))
+    symbolic = layer(keras.Input((T, DIM), B), keras.Input((S, DV), B))
+    assert [x.shape for x in symbolic] == [tuple(x.shape) for x in result]
+
+
+def two(rng, **kwargs):
+    attention = [AdditiveAttention(8), CoverageAttention(8)]
+    return built(rng, attention, memory=[(None, None, DV), (None, None, None, 5)], **kwargs)
+
+
+@pytest.mark.parametrize("gate", [False, True])
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_a_text_and_an_image_at_once(rng, order, gate):
+    layer = two(rng, order=order, units=OUT, gate=gate)
+    inputs = normal(rng, B, T, DIM)
+    memory, masks = [normal(rng, B, S, DV), normal(rng, B, 2, 4, 5)], [mask(rng, B, S), None]
+    masks[1] = mask(rng, B, 2, 4)
+    valid = mask(rng, B, T)
+    result = layer(inputs, memory, inputs_mask=valid, memory_mask=masks)
+    assert [tuple(x.shape) for x in result] == [(B, T, OUT), (B, T, S), (B, T, 8)]
+    assert_close(result, stepwise(layer, inputs, memory, valid, masks))
+    symbolic = layer(keras.Input((T, DIM), B), [keras.Input((S, DV), B), keras.Input((2, 4, 5), B)])
+    assert [x.shape for x in symbolic] == [tuple(x.shape) for x in result]
+
+
+def test_several_memories_save_and_load(rng, tmp_path):
+    inputs = keras.Input((None, DIM))
+    memories = [keras.Input((None, DV)), keras.Input((2, 4, 5))]
+    layer = AttentionRNN(
+        keras.layers.LSTMCell(UNITS), [AdditiveAttention(8), CoverageAttention(8)], gate=True
+    )
+    model = keras.Model([inputs, *memories], layer(inputs, memories))
+    randomize(model, rng)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    arrays = [normal(rng, B, T, DIM), normal(rng, B, S, DV), normal(rng, B, 2, 4, 5)]
+    assert_close(again(arrays), array(model(arrays)))
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+def test_the_gate_is_a_sigmoid_of_the_state_that_asks(rng, order):
+    layer = built(rng, AdditiveAttention(8), keras.layers.SimpleRNNCell(UNITS), order=order,
+                  gate=True)  # fmt: skip
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    w, cell = weights_of(layer.attention), weights_of(layer.cell)
+    kernel, bias = (array(x.value).astype("float64") for x in (layer.gate_kernel, layer.gate_bias))
+    outputs = array(layer(inputs, memory)[0])
+
+    def look(state):
+        context, _ = reference.attend(
+            lambda q, k: reference.additive(q, k, w["query_kernel"], w["key_kernel"], w["scale"]),
+            state[:, None],
+            memory,
+        )
+        return reference.sigmoid(state @ kernel + bias) * context[:, 0]
+
+    state = np.zeros((B, UNITS))
+    for t in range(T):
+        if order == "bahdanau":
+            context = look(state)
+            x = np.concatenate([inputs[:, t], context], -1)
+            state, _ = reference.simple_rnn(x, [state], cell)
+        else:
+            state, _ = reference.simple_rnn(inputs[:, t], [state], cell)
+            context = look(state)
+        assert_close(outputs[:, t], np.concatenate([context, state], -1))
+
+
+def test_the_cell_takes_one_step(rng):
+    rnn = built(rng, CoverageAttention(8), keras.layers.LSTMCell(UNITS), units=OUT,
+                input_feeding=True)  # fmt: skip
+    cell = AttentionCell(
+        keras.layers.LSTMCell(UNITS), CoverageAttention(8), units=OUT, input_feeding=True
+    )
+    cell.build((None, DIM), (None, None, DV))
+    cell.set_weights(rnn.get_weights())
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    outputs, weights = array(rnn(inputs, memory))
+    state = None
+    for t in range(T):
+        output, weight, state = cell(inputs[:, t], memory, state)
+        assert_close((output, weight), (outputs[:, t], weights[:, t]))
+    again = AttentionCell.from_config(cell.get_config())
+    again.build((None, DIM), (None, None, DV))
+    again.set_weights(cell.get_weights())
+    assert_close(again(inputs[:, 0], memory)[0], outputs[:, 0])
+
+
+CELLS = {
+    "SimpleRNN": keras.layers.SimpleRNNCell,
+    "GRU": keras.layers.GRUCell,
+    "GRU v1": lambda units: keras.layers.GRUCell(units, reset_after=False),
+    "LSTM": keras.layers.LSTMCell,
+}
+
+
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize("name", ["additive", "heads", "general heads"])
+def test_the_fast_ways_to_run_have_the_gradients_of_the_plain_one(rng, name, cell, order):
+    layer = built(rng, MECHANISMS[name](), CELLS[cell](UNITS), order=order)
+    inputs, memory, upstream = normal(rng, B, T, DIM), normal(rng, B, S, DV), None
+    prepared = ops.transpose(ops.convert_to_tensor(inputs), (1, 0, 2))
+    upstream = normal(rng, B, T, layer.output_size), normal(rng, *layer_weights_shape(layer))
+
+    def total(outputs, weights):
+        return ops.sum(outputs * upstream[0]) + ops.sum(weights * upstream[1])
+
+    def plain():
+        memories = layer.prepare(ops.convert_to_tensor(memory))
+        state = layer.initial_state(memories)
+        outputs, weights, _ = layer._call_stepwise(prepared, None, memories, state, False)
+        return total(outputs, weights[0])
+
+    def fast():
+        return total(*layer(inputs, memory))
+
+    assert_close(fast(), array(plain()), 1e-4)
+    expected = weight_gradients(layer, plain)
+    for path, slope in weight_gradients(layer, fast).items():
+        assert np.abs(slope).max() > 1e-3
+        assert_close(slope, expected[path], 1e-4)
+
+
+def layer_weights_shape(layer):
+    heads = layer.attention.num_heads
+    return (B, heads, T, S) if heads > 1 else (B, T, S)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+def test_hoisted_rnn_is_keras_rnn(rng, cell, backwards, masked):
+    options = {"return_sequences": True, "return_state": True, "go_backwards": backwards}
+    options["zero_output_for_mask"] = masked
+    theirs = keras.layers.RNN(CELLS[cell](UNITS), **options)
+    ours = HoistedRNN(CELLS[cell](UNITS), name=theirs.name, **options)
+    inputs, valid = normal(rng, B, T, DIM), mask(rng, B, T) if masked else None
+    for layer in (theirs, ours):
+        layer.build(inputs.shape)
+    randomize(theirs, rng, 0.3)
+    ours.set_weights(theirs.get_weights())
+    result, expected = ours(inputs, mask=valid), theirs(inputs, mask=valid)
+    assert_close(list(result), [array(x) for x in expected])
+    upstream = [normal(rng, *x.shape) for x in expected]
+
+    def total(layer):
+        found = layer(inputs, mask=valid)
+        return sum(ops.sum(x * u) for x, u in zip(found, upstream, strict=True))
+
+    slopes = weight_gradients(theirs, lambda: total(theirs))
+    found = weight_gradients(ours, lambda: total(ours))
+    for (_, slope), (_, wanted) in zip(found.items(), slopes.items(), strict=True):
+        assert_close(slope, wanted, 1e-4)
+
+
+def test_a_bidirectional_encoder_a_bridge_and_a_time_distributed_readout(rng):
+    source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    encoder = keras.layers.Bidirectional(
+        keras.layers.GRU(4, return_sequences=True, return_state=True)
+    )
+    embedding = keras.layers.Embedding(7, DIM, mask_zero=True)
+    memory, _, backward = encoder(embedding(source))
+    bridge = keras.layers.Dense(UNITS, activation="tanh")  # Bahdanau: s_0 = tanh(W_s h_1)
+    decoder = AttentionRNN(keras.layers.GRUCell(UNITS), AdditiveAttention(8))
+    outputs = decoder(embedding(target), memory, initial_state=[bridge(backward)])
+    logits = keras.layers.TimeDistributed(keras.layers.Dense(5))(outputs)
+    model = keras.Model([source, target], logits)
+    ids = np.array([[3, 1, 4, 0], [5, 0, 0, 0]]), np.array([[1, 2, 0], [2, 6, 5]])
+    result = array(model(ids))
+    # Padding of the source changes nothing, and masked steps give what zeros give.
+    wider = np.pad(ids[0], ((0, 0), (0, 3)))
+    assert_close(model([wider, ids[1]]), result)
+    assert result.shape == (2, 3, 5)
+    alone = array(model([ids[0][1:, :1], ids[1][1:]]))
+    assert_close(alone, result[1:])
+
+
+def test_pooling_is_time_distributed_over_sentences(rng):
+    documents = normal(rng, B, T, S, DIM)
+    pooling = AttentionPooling(8)
+    result = keras.layers.TimeDistributed(pooling)(documents)
+    expected = np.stack([array(pooling(documents[:, t])) for t in range(T)], 1)
+    assert_close(result, expected)
+
+
+@pytest.mark.parametrize(("order", "feeding"), [("bahdanau", False), ("luong", False),
+                                               ("luong", True)])  # fmt: skip
+def test_dropout_of_the_attention_differs_from_step_to_step(rng, order, feeding):
+    # The state never changes, nor does the memory: only dropout tells the steps apart.
+    layer = AttentionRNN(
+        keras.layers.SimpleRNNCell(UNITS, kernel_initializer="zeros"),
+        MultiplicativeAttention("general", dropout=0.5, seed=3),
+        order=order,
+        input_feeding=feeding,
+        return_attention_scores=True,
+    )
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, 5, DV)
+    outputs, weights = array(layer(inputs, memory, training=True))
+    assert_close(weights, np.repeat(weights[:, :1], T, 1))
+    assert (np.abs(outputs - outputs[:, :1]) > 1e-3).any()
+
+
+def test_steps_in_training_draw_dropout_and_leave_nothing_behind(rng):
+    cell = keras.layers.GRUCell(UNITS, dropout=0.5, recurrent_dropout=0.5, seed=3)
+    layer = built(rng, CoverageAttention(8, dropout=0.5, seed=3), cell)
+    memory = layer.prepare(ops.convert_to_tensor(normal(rng, B, S, DV)))
+    x, state = ops.convert_to_tensor(normal(rng, B * 2, DIM)), layer.initial_state(memory)
+    state = keras.tree.map_structure(lambda s: ops.repeat(s, 2, axis=0), state)
+    first, second = (array(layer.step(x, memory, state, training=True)[0]) for _ in range(2))
+    assert (first != second).any()
+    plain = array(layer.step(x, memory, state)[0])
+    assert_close(layer.step(x, memory, state)[0], plain)
+
+
+def test_a_wrong_number_of_memories_is_told(rng):
+    layer = AttentionRNN(keras.layers.GRUCell(3), [AdditiveAttention(3), AdditiveAttention(3)])
+    with pytest.raises(ValueError, match=r"AttentionRNN expected 2 memory\(s\).* Received: "):
+        layer(np.ones((B, T, DIM)), [np.ones((B, S, DV))])
