@@ -408,7 +408,7 @@ def digest(pairs):
 
 
 @pytest.mark.parametrize(
-    ("pair", "expected"), [("en-fr", "c0173dda6f7279ec"), ("en-zh", "1f7fafc18869cc09")]
+    ("pair", "expected"), [("en-fr", "92d549433a80b0a2"), ("en-zh", "184df31ba30eb503")]
 )
 def test_a_seed_draws_the_same_pairs_everywhere(pair, expected):
     assert digest(generate(pair, "test", 100, seed=7)) == expected

@@ -38,14 +38,11 @@ LASTING = {"travailler", "voyager", "étudier", "danser", "nager", "chanter"}
 ANIMALS_THAT = {
     "dormir": "pet farmed bear lion -horse",
     "courir": "dog cat rabbit horse wolf mouse bear elephant",
-    "nager": "dog duck fish goose bear elephant",
-    "sauter": "pet monkey horse",
-    "jouer": "dog cat monkey bear",
+    "nager": "dog fish goose bear elephant",
+    "sauter": "pet horse",
+    "jouer": "dog cat bear",
 }
-AT = select(
-    "school hospital restaurant hotel bank shop farm factory library museum theatre cinema station "
-    "church"
-)
+AT = select("school hospital restaurant hotel bank shop farm library museum theatre station church")
 
 
 def _pairings(verb: Verb, noun: Noun, adjective: Adjective | None = None) -> tuple[Pairing, ...]:

@@ -14,42 +14,39 @@ from training.phrasebook.nouns import Noun, select
 
 TABLE = """
 green | vert | 绿色 的 是 | apple pear clothes worn -ring vehicle -plane -train opening \
-container furniture -fridge pen pencil notebook umbrella towel blanket plate cup bottle ball \
-bird snake
+container furniture -fridge pen pencil umbrella towel blanket plate cup bottle ball bird \
+snake
 red | rouge | 红色 的 是 | apple cherry tomato clothes hat scarf glove vehicle opening container \
-furniture pen pencil notebook umbrella towel blanket plate cup flower candle ball bird fish \
-butterfly
+furniture pen pencil umbrella towel blanket plate cup flower ball bird fish
 blue | bleu | 蓝色 的 是 | clothes hat scarf glove vehicle opening container chair sofa pen \
-pencil notebook umbrella towel blanket plate cup flower ball bird fish butterfly
+pencil umbrella towel blanket plate cup flower ball bird fish
 black | noir | 黑色 的 是 | clothes worn -ring vehicle -plane umbrella bag suitcase box pen \
 phone computer piano sofa desk pet horse cow bird bear sheep
 white | blanc/blanche | 白色 的 是 | clothes hat scarf glove car truck boat opening house plate \
-cup flower candle towel blanket pet horse bird sheep duck goose mouse fridge
+cup flower towel blanket pet horse bird sheep goose mouse fridge
 yellow | jaune | 黄色 的 是 | apple pear clothes hat scarf car bus bicycle flower pencil \
 umbrella ball bird fish
-grey | gris | 灰色 的 是 | clothes hat scarf glove car sofa suitcase cat rabbit mouse horse bird
 brown | marron= | 棕色 的 是 | clothes hat glove bag suitcase sofa table chair dog horse cow \
 bear
 pink | rose | 粉色 的 是 | clothes hat scarf glove flower umbrella towel bag doll pig
 big + | ^grand | 大 | building room city village garden park container furniture truck boat \
-plane painting mirror river lake mountain tree island forest dog farmed elephant bear fish
-small + | ^petit | 小 | building -hospital -factory room city village garden park container \
-furniture boat car key mirror river lake island animal -elephant -bear -lion gift flower \
-plate spoon cake
+plane painting mirror river lake mountain tree forest dog farmed elephant bear fish
+small + | ^petit | 小 | building -hospital room city village garden park container furniture \
+boat car key mirror river lake animal -elephant -bear -lion gift flower plate spoon cake
 beautiful | ^beau/belle/bel | 美丽 的 | city village garden park beach castle nature flower \
-bird horse butterfly song story
+bird horse song story
 pretty | ^joli | 漂亮 的 | clothes -sock worn doll painting photo flower lamp mirror box house \
 cat bird
 new ! | ^nouveau/nouvelle/nouvel | 新 | building text -letter clothes worn thing -flower \
--candle device instrument furniture fixture vehicle song film game
+device instrument furniture fixture vehicle song film
 old + | ^vieux/vieille/vieil | 旧,老:animal building outdoors tree | clothes hat text thing \
--flower -candle -gift -ticket device instrument furniture fixture vehicle building bridge \
-farm city tree dog cat horse
+-flower -gift -ticket device instrument furniture fixture vehicle building bridge farm city \
+tree dog cat horse
 good | ^bon/bonne | 好 | text -letter -newspaper work job restaurant hotel school question \
 answer wine cheese coffee instrument
 young + | ^jeune | 年轻 的 | man woman king queen job -driver
-long + | ^long/longue | 长 | dress skirt coat scarf letter poem story table street bridge river \
-knife train snake
+long + | ^long/longue | 长 | dress skirt coat scarf letter poem story table street bridge \
+river knife train snake
 short + | court | 短 | dress skirt coat scarf knife bridge street poem story
 expensive + | cher/chère | 昂贵 的 | clothes -sock worn book dictionary device instrument \
 furniture vehicle -bus -train restaurant hotel painting gift wine umbrella bag suitcase \
@@ -59,70 +56,52 @@ water river lake opening
 dirty + | sale | 脏 | clothes glove hat tableware towel blanket room street beach car truck \
 window water river dog pig
 heavy + | lourd | 沉重 的 | container book dictionary furniture door blanket coat
-light | léger/légère | 轻便 的 | bag suitcase computer phone jacket coat shoe bicycle boat
 empty | vide | 空 是 | container bottle glass cup wardrobe fridge bus train house church \
 street theatre
-fresh | frais/fraîche | 新鲜 的 | fruit vegetable egg bread meat cheese butter milk juice fish
+fresh | frais/fraîche | 新鲜 的 | fruit vegetable egg bread meat cheese milk juice fish
 ripe | mûr | 成熟 的 | fruit tomato
 sweet + | sucré | 甜 | fruit -lemon juice tea cake wine
-delicious - | délicieux/délicieuse | 美味 的 | fruit -lemon cake sandwich pizza sausage cookie \
-staple -sugar -butter coffee tea juice wine
-interesting | intéressant | 有趣 的 | text -dictionary work game museum city question answer \
-job -farmer
-boring | ennuyeux/ennuyeuse | 无聊 的 | text -dictionary work game museum question answer \
-village
-complicated + | compliqué | 复杂 的 | question answer story film word game poem map
-simple | simple | 简单 的 | question answer story word game poem song
-famous | célèbre | 有名 的 | actor singer artist lawyer journalist cook doctor castle museum \
-restaurant hotel bridge painting novel poem song film theatre city
-rich | riche | 富有 的 | king queen man woman farmer lawyer baker singer doctor tourist \
-neighbour city
-intelligent | intelligent | 聪明 的 | man woman child boy girl student job dog monkey queen \
-horse cat
+delicious - | délicieux/délicieuse | 美味 的 | fruit -lemon cake sandwich pizza staple -sugar \
+coffee tea juice wine
+interesting | intéressant | 有趣 的 | text -dictionary work museum city question answer job \
+-farmer
+boring | ennuyeux/ennuyeuse | 无聊 的 | text -dictionary work museum question answer village
+complicated + | compliqué | 复杂 的 | question answer story film word poem map
+simple | simple | 简单 的 | question answer story word poem song
+famous | célèbre | 有名 的 | actor singer lawyer cook doctor castle museum restaurant hotel \
+bridge painting novel poem song film theatre city
+rich | riche | 富有 的 | king queen man woman farmer lawyer singer doctor neighbour city
+intelligent | intelligent | 聪明 的 | man woman child boy girl student job dog queen horse cat
 kind | ^gentil/gentille | 善良 的 | woman child boy girl job king queen neighbour
 brave | courageux/courageuse | 勇敢 的 | man woman child boy girl soldier policeman king queen \
-dog journalist farmer
-polite | poli | 有礼貌 的 | child boy girl man woman waiter neighbour student policeman driver \
-tourist
+dog farmer
+polite | poli | 有礼貌 的 | child boy girl man woman waiter neighbour student policeman driver
 shy + | timide | 害羞 的 | child boy girl student actor man woman singer cat
 lazy + | paresseux/paresseuse | 懒惰 的 | child boy girl student waiter cat dog cook king man
 strong | fort | 强壮 的 | man woman boy soldier farmer policeman horse bear lion elephant
-honest | honnête | 诚实 的 | man woman child boy girl lawyer journalist baker waiter farmer \
-neighbour student
-elegant | élégant | 优雅 的 | dress hat coat woman man queen actor hotel restaurant
+honest | honnête | 诚实 的 | man woman child boy girl lawyer waiter farmer neighbour student
 hot + | chaud | 热 | water milk coffee tea soup
 cold + | froid | 冷 | water milk coffee tea soup juice meat
-warm + | chaud | 暖和 的 | coat jacket sweater glove scarf hat blanket sock bedroom
+warm + | chaud | 暖和 的 | coat sweater glove scarf hat blanket sock bedroom
 modern | moderne | 现代 的 | building -castle -church city kitchen bridge furniture device car \
 train bus
-comfortable | confortable | 舒适 的 | chair sofa bed bedroom hotel house shoe car train jacket \
-bus
-dangerous + | dangereux/dangereuse | 危险 的 | bear wolf lion snake river mountain street game \
-bridge motorcycle
-quiet | tranquille | 安静 的 | street village park garden library beach hotel room lake forest \
-restaurant
+dangerous + | dangereux/dangereuse | 危险 的 | bear wolf lion snake river mountain street \
+bridge
 noisy + | bruyant | 吵闹 的 | street city market station restaurant bus neighbour child
 useful | utile | 有用 的 | book dictionary map computer phone tableware key basket answer \
 umbrella
-precious | précieux/précieuse | 珍贵 的 | jewel painting photo letter book gift
-strange | étrange | 奇怪 的 | story film song question answer letter house man hat word
-round | rond | 圆 是 | table mirror box basket plate cake clock
-huge - | énorme | 巨大 的 | elephant bear castle tree mountain fish truck cake watermelon boat \
-plane factory
 soft | doux/douce | 柔软 的 | blanket towel sweater sofa bed scarf glove
 wet + | mouillé | 湿 | clothes hat glove scarf towel blanket dog cat umbrella street
 special | spécial | 特别 的 | gift ticket cake letter book film song word photo
-traditional | traditionnel/traditionnelle | 传统 的 | dress song story game house music hat \
-market
+traditional | traditionnel/traditionnelle | 传统 的 | dress song story house music hat market
 French | français | 法国 是 | book newspaper novel film song wine cheese car cake soup watch \
-skirt restaurant singer actor artist teacher student tourist journalist
+skirt restaurant singer actor teacher student
 Chinese | chinois | 中国 是 | book newspaper novel film song tea soup watch toy restaurant lamp \
-singer actor artist teacher student tourist journalist
+singer actor teacher student
 Italian | italien/italienne | 意大利 是 | book newspaper novel film song wine cheese car shoe \
-pizza soup sausage watch skirt coat restaurant singer actor artist teacher student tourist \
-journalist
-German | allemand | 德国 是 | book newspaper novel film song beer car sausage watch bread \
-restaurant singer actor artist teacher student tourist journalist
+pizza soup watch skirt coat restaurant singer actor teacher student
+German | allemand | 德国 是 | book newspaper novel film song beer car watch bread restaurant \
+singer actor teacher student
 """
 
 # Said of people alone: "She is tired." Chinese as above.
@@ -132,8 +111,6 @@ busy + | occupé | 忙
 happy | heureux/heureuse | 开心
 sad + | triste | 伤心
 angry + | fâché | 生气
-nervous + | nerveux/nerveuse | 紧张
-serious + | sérieux/sérieuse | 认真
 calm | calme | 平静
 """
 

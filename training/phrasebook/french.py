@@ -64,7 +64,6 @@ FEMININE_JOBS = {
     "serveur": "serveuse",
     "acteur": "actrice",
     "chanteur": "chanteuse",
-    "boulanger": "boulangère",
     "cuisinier": "cuisinière",
     "avocat": "avocate",
     "ingénieur": "ingénieure",

@@ -18,7 +18,6 @@ construire | construis construit construisons construisent | construir | constru
 courir | cours court courons courent | courr | couru
 cueillir | cueille cueille cueillons cueillent | cueiller | cueilli
 comprendre | comprends comprend comprenons comprennent | comprendr | compris
-décrire | décris décrit décrivons décrivent | décrir | décrit
 détruire | détruis détruit détruisons détruisent | détruir | détruit
 dormir | dors dort dormons dorment | dormir | dormi
 écrire | écris écrit écrivons écrivent | écrir | écrit

@@ -17,20 +17,16 @@ lemon | citron m | 柠檬 个
 peach/peaches | pêche f | 桃子 个
 strawberry | fraise f | 草莓 个
 cherry | cerise f | 樱桃 个
-watermelon | pastèque f | 西瓜 个
 @ food vegetable
 tomato/tomatoes | tomate f | 西红柿 个
 carrot | carotte f | 胡萝卜 根
 onion | oignon m | 洋葱 个
 mushroom | champignon m | 蘑菇 个
-cucumber | concombre m | 黄瓜 根
 @ food dish
 egg | œuf m | 鸡蛋 个
 cake | gâteau m | 蛋糕 个
 sandwich/sandwiches | sandwich m | 三明治 个
 pizza | pizza f | 披萨 个
-sausage | saucisse f | 香肠 根
-cookie | biscuit m | 饼干 块
 @ food staple mass
 bread | pain m | 面包
 rice | riz m | 米饭
@@ -39,8 +35,6 @@ cheese | fromage m | 奶酪
 soup | soupe f | 汤
 chocolate | chocolat m | 巧克力
 sugar | sucre m | 糖
-butter | beurre m | 黄油
-honey | miel m | 蜂蜜
 chicken | poulet m | 鸡肉
 @ drink mass
 water | eau f | 水
@@ -55,7 +49,6 @@ shirt | chemise f | 衬衫 件
 dress/dresses | robe f | 连衣裙 条
 skirt | jupe f | 裙子 条
 coat | manteau m | 大衣 件
-jacket | veste f | 夹克 件
 sweater | pull m | 毛衣 件
 @ clothes paired
 shoe | chaussure f | 鞋子 只
@@ -74,15 +67,12 @@ newspaper | journal m | 报纸 份
 letter | lettre f | 信 封
 novel | roman m | 小说 本
 poem | poème m | 诗 首
-magazine | magazine m | 杂志 本
 dictionary | dictionnaire m | 词典 本
 @ thing stationery
 pen | stylo m | 钢笔 支
 pencil | crayon m | 铅笔 支
-notebook | cahier m | 笔记本 个
 @ thing tableware
 knife/knives | couteau m | 刀 把
-fork | fourchette f | 叉子 把
 spoon | cuillère f | 勺子 把
 plate | assiette f | 盘子 个
 glass/glasses | verre m | 玻璃杯 个
@@ -102,7 +92,6 @@ photo | photo f | 照片 张
 painting | tableau m | 画 幅
 map | carte f | 地图 张
 flower | fleur f | 花 朵
-candle | bougie f | 蜡烛 根
 towel | serviette f | 毛巾 条
 blanket | couverture f | 毯子 条
 toy | jouet m | 玩具 个
@@ -115,13 +104,11 @@ mirror | miroir m | 镜子 面
 @ device
 phone | téléphone m | 手机 部
 computer | ordinateur m | 电脑 台
-radio/radios | radio f | 收音机 台
 television | télévision f | 电视机 台
 @ instrument
 guitar | guitare f | 吉他 把
 piano/pianos | piano m | 钢琴 架
 violin | violon m | 小提琴 把
-flute | flûte f | 长笛 支
 @ furniture
 table | table f | 桌子 张
 chair | chaise f | 椅子 把
@@ -141,7 +128,6 @@ train | train m | 火车 列
 boat | bateau m | 船 艘
 plane | avion m | 飞机 架
 truck | camion m | 卡车 辆
-motorcycle | moto f | 摩托车 辆
 @ building
 house | maison f | 房子 座
 school | école f | 学校 所
@@ -156,8 +142,6 @@ bank | banque f | 银行 家
 castle | château m | 城堡 座
 station | gare f | 火车站 个
 theatre | théâtre m | 剧院 座
-cinema | cinéma m | 电影院 家
-factory | usine f | 工厂 家
 @ room
 kitchen | cuisine f | 厨房 间
 bedroom | chambre f | 卧室 间
@@ -176,7 +160,6 @@ tree | arbre m | 树 棵
 river | rivière f | 河 条
 mountain | montagne f | 山 座
 lake | lac m | 湖 个
-island | île f | 岛 座
 forest | forêt f | 森林 片
 @ animal pet
 dog | chien m | 狗 只
@@ -187,7 +170,6 @@ horse | cheval m | 马 匹
 cow | vache f | 奶牛 头
 sheep/sheep | mouton m | 绵羊 只
 pig | cochon m | 猪 头
-duck | canard m | 鸭子 只
 goose/geese | oie f | 鹅 只
 @ animal wild_animal
 bird | oiseau m | 鸟 只
@@ -196,10 +178,8 @@ mouse/mice | souris f | 老鼠 只
 elephant | éléphant m | 大象 头
 bear | ours m | 熊 头
 wolf/wolves | loup m | 狼 只
-monkey | singe m | 猴子 只
 lion | lion m | 狮子 头
 snake | serpent m | 蛇 条
-butterfly | papillon m | 蝴蝶 只
 @ person
 man/men | homme m | 男人 个
 woman/women | femme f | 女人 个
@@ -208,7 +188,6 @@ boy | garçon m | 男孩 个
 girl | fille f | 女孩 个
 baby | bébé m | 婴儿 个
 neighbour | voisin m | 邻居 个
-tourist | touriste m | 游客 个
 @ person ruler
 king | roi m | 国王 个
 queen | reine f | 女王 个
@@ -218,7 +197,6 @@ mother | mère f | 妈妈 个
 brother | frère m | 哥哥 个
 sister | sœur f | 姐姐 个
 uncle | oncle m | 叔叔 个
-aunt | tante f | 阿姨 个
 grandfather | grand-père m | 爷爷 个
 grandmother | grand-mère f | 奶奶 个
 son | fils m | 儿子 个
@@ -231,10 +209,7 @@ waiter | serveur m | 服务员 个
 actor | acteur m | 演员 个
 singer | chanteur m | 歌手 个
 driver | chauffeur m | 司机 个
-baker | boulanger m | 面包师 个
 cook | cuisinier m | 厨师 个
-artist | artiste m | 艺术家 个
-journalist | journaliste m | 记者 个
 lawyer | avocat m | 律师 个
 engineer | ingénieur m | 工程师 个
 policeman/policemen | policier m | 警察 个
@@ -247,7 +222,6 @@ story | histoire f | 故事 个
 question | question f | 问题 个
 answer | réponse f | 答案 个
 word | mot m | 单词 个
-game | jeu m | 游戏 个
 @ music mass
 music | musique f | 音乐
 @ language mass
