@@ -66,7 +66,8 @@ def greedy_search(
         batch_size: number of sentences.
         start_id: the token that the decoder reads first.
         end_id: the token that ends a sentence.
-        max_length: the greatest number of tokens, end token included; a Python integer on JAX.
+        max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
+            each sentence. A Python integer on JAX.
         length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
         pad_id: what fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
@@ -78,6 +79,7 @@ def greedy_search(
         ValueError: if `max_length` is below 1 or `length_penalty` below 0.
     """
     _check("greedy_search", max_length, length_penalty)
+    limit, longest = _limits(max_length)
 
     def advance(_, carry):
         tokens, finished, total, length, state = carry
@@ -90,6 +92,7 @@ def greedy_search(
         if return_attention_weights:
             outputs["weights"] = _kept(weights, batch_size, 1)
         finished = ops.logical_or(finished, ops.equal(best, end_id))
+        finished = ops.logical_or(finished, length >= limit)
         # A finished sentence goes on with its end token, which any embedding knows.
         tokens = ops.where(finished, ops.full_like(best, end_id), best)
         return outputs, (tokens, finished, total, length, state)
@@ -106,7 +109,7 @@ def greedy_search(
         advance,
         start,
         lambda carry: ops.all(carry[1]),
-        max_length,
+        longest,
         _output_dtypes("tokens", return_attention_weights),
     )
     _, _, total, length, _ = carry
@@ -143,7 +146,8 @@ def beam_search(
         batch_size: number of sentences.
         start_id: the token that the decoder reads first.
         end_id: the token that ends a sentence.
-        max_length: the greatest number of tokens, end token included; a Python integer on JAX.
+        max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
+            each sentence. A Python integer on JAX.
         beam_width: number of hypotheses kept for each sentence.
         length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
             0 gives the plain sum, more prefers longer results.
@@ -164,6 +168,9 @@ def beam_search(
             "beam_search expected 1 <= num_results <= beam_width. "
             f"Received: num_results={num_results}, beam_width={beam_width}"
         )
+    limit, longest = _limits(max_length)
+    if len(limit.shape):
+        limit = ops.expand_dims(limit, -1)  # (B, 1)
     width = beam_width
     rows = ops.expand_dims(ops.arange(batch_size), 1) * width  # (B, 1), first row of a sentence
 
@@ -198,19 +205,21 @@ def beam_search(
         outputs = {"tokens": picked, "parents": parents}
         if return_attention_weights:
             outputs["weights"] = _kept(weights, batch_size, width)
+        grown = pick(grown)
         finished = ops.logical_or(was_finished, ops.equal(picked, end_id))
+        finished = ops.logical_or(finished, grown >= limit)
         # A frozen beam goes on reading its end token, which any embedding knows.
         tokens = ops.where(finished, ops.full_like(picked, end_id), picked)
         state = tree.map_structure(lambda x: take(x, parents), state)
-        return outputs, (tokens, finished, pick(sums), pick(grown), state)
+        return outputs, (tokens, finished, pick(sums), grown, state)
 
     def done(carry):
         _, finished, total, length, _ = carry
         scores = total / _length_norm(length, length_penalty)
         ended = ops.where(finished, scores, NEVER)
         # An open hypothesis scores best if all that follows costs nothing.
-        longest = ops.maximum(ops.cast(max_length, "int32"), length)
-        reach = ops.where(finished, NEVER, total / _length_norm(longest, length_penalty))
+        reach = total / _length_norm(ops.maximum(limit, length), length_penalty)
+        reach = ops.where(finished, NEVER, reach)
         worst_result = ops.top_k(ended, num_results)[0][:, -1]
         settled = worst_result >= ops.max(reach, axis=1)
         return ops.all(ops.logical_or(settled, ops.all(finished, axis=1)))
@@ -230,7 +239,7 @@ def beam_search(
         advance,
         start,
         done,
-        max_length,
+        longest,
         _output_dtypes("tokens parents", return_attention_weights),
     )
     _, _, total, length, _ = carry
@@ -252,6 +261,12 @@ def _check(name: str, max_length: int | Tensor, length_penalty: float) -> None:
 def _like(x: Tensor, wider: Tensor) -> Tensor:
     """Give `x` the rank of `wider` by axes of size 1 at its end."""
     return ops.reshape(x, (*ops.shape(x), *[1] * (len(wider.shape) - len(x.shape))))
+
+
+def _limits(max_length: int | Tensor) -> tuple[Tensor, int | Tensor]:
+    """Return the limit of each sentence, `()` or `(B,)`, and the longest, for the loop."""
+    limit = ops.convert_to_tensor(max_length, "int32")
+    return limit, max_length if not len(limit.shape) else ops.max(limit)
 
 
 def _length_norm(length: Tensor, penalty: float) -> Tensor:

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, backend, beam_search, greedy_search
 from training.model import output_logits
-from training.text import END_ID, START_ID
+from training.text import END_ID, PAD_ID, START_ID
 
 Tensor = Any
 
@@ -33,14 +33,15 @@ def search(
         beam_width: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: see `keras_attention.beam_search`.
         num_results: translations returned for each sentence.
-        max_length: most target tokens, by default twice those of the source and 10 more.
+        max_length: most target tokens; by default, of each sentence, twice its source tokens and
+            10 more.
         return_attention_weights: whether to return the weights, averaged over the models.
 
     Returns:
         A `SearchResult` with ids `(B, num_results, T)`.
     """
     if max_length is None:
-        max_length = 2 * ops.shape(source)[1] + 10
+        max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
     prepared = [_prepare(model, source) for model in models]
     memories = [memory for memory, _ in prepared]
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import keras
-import numpy as np
 
 from training.config import Config, load_config
 from training.errors import UserError
@@ -97,9 +96,7 @@ def save_checkpoint(path: Path, epoch: int, model: keras.Model, history: list[di
     aside = folder / f"writing-{os.getpid()}"
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
-    model.save_weights(aside / "weights.weights.h5")
-    slots = {str(i): np.asarray(v) for i, v in enumerate(model.optimizer.variables)}
-    np.savez(aside / "optimizer.npz", **slots)
+    model.save_weights(aside / "training.weights.h5")
     (aside / "progress.json").write_text(json.dumps({"epoch": epoch, "history": history}))
     final = folder / f"epoch-{epoch:03d}"
     shutil.rmtree(final, ignore_errors=True)
@@ -116,18 +113,15 @@ def restore_checkpoint(path: Path, model: keras.Model) -> list[dict]:
     found = _checkpoints(path)
     if not found:
         return []
-    model.load_weights(found[-1] / "weights.weights.h5")
     model.optimizer.build(model.trainable_variables)
-    with np.load(found[-1] / "optimizer.npz") as slots:
-        for i, variable in enumerate(model.optimizer.variables):
-            variable.assign(slots[str(i)])
+    model.load_weights(found[-1] / "training.weights.h5")
     return json.loads((found[-1] / "progress.json").read_text())["history"]
 
 
 def save_best(path: Path, model: keras.Model) -> None:
-    """Keep the model's weights as the best of the run."""
+    """Keep the model's weights, without the optimizer's, as the best of the run."""
     aside = path / "writing.weights.h5"
-    model.save_weights(aside)
+    keras.Model(model.input, model.output, name=model.name).save_weights(aside)
     aside.replace(path / "best.weights.h5")
 
 

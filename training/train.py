@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import training.quiet  # noqa: F401
+
 import argparse
 import json
 import os
@@ -113,6 +115,7 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
                 keras.callbacks.TerminateOnNaN(),
                 keras.callbacks.TensorBoard(output / "tensorboard", write_graph=False),
             ],
+            shuffle=False,  # the dataset is, anew each epoch
             verbose=1 if sys.stdout.isatty() else 2,
         )
     if not recorder.history:

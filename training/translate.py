@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import training.quiet  # noqa: F401
+
 import argparse
 import sys
 from pathlib import Path

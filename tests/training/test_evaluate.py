@@ -1,0 +1,101 @@
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from training import corpus, evaluate, translate
+from training.errors import UserError
+from training.inference import forced_attention, make_translator
+
+
+def run_command(run, tmp_path, *arguments):
+    output = tmp_path / "scores.json"
+    words = ["--run", str(run.path), "--limit", "23", "--output", str(output), *arguments]
+    evaluate.main(words)
+    return json.loads(output.read_text())
+
+
+def test_scores_are_those_of_sacrebleu_on_what_was_translated(tiny_run, tmp_path, capsys):
+    hypotheses = tmp_path / "hypotheses.txt"
+    result = run_command(tiny_run, tmp_path, "--hypotheses", str(hypotheses), "--baseline")
+    split = corpus.load("phrasebook-en-fr", "test", limit=23)
+    texts = hypotheses.read_text(encoding="utf-8").splitlines()
+    references = [[references[0] for references in split.references]]
+    assert result["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, references).score)
+    assert result["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, references).score)
+    assert result["sentences"] == 23
+    assert "version:" in result["bleu_signature"]
+    assert result["baseline_bleu"] > result["bleu"]
+    assert 0 < result["aer"] <= 1
+    printed = capsys.readouterr().out.strip().splitlines()[-1]
+    assert json.loads(printed) == result
+
+
+def test_an_ensemble_of_a_run_with_itself_is_that_run(tiny_run, tmp_path):
+    one = run_command(tiny_run, tmp_path)
+    two = run_command(tiny_run, tmp_path, "--run", str(tiny_run.path))
+    assert (two["bleu"], two["chrf"]) == pytest.approx((one["bleu"], one["chrf"]))
+
+
+def test_gold_links_can_come_from_a_file(tiny_run, tmp_path):
+    split = corpus.load("phrasebook-en-fr", "test", limit=23)
+    links = tmp_path / "links.txt"
+    links.write_text("0-0 1p1\n" * len(split.sources))
+    result = run_command(tiny_run, tmp_path, "--alignments", str(links))
+    assert 0 < result["aer"] <= 1
+    links.write_text("0-0\n")
+    with pytest.raises(UserError, match=r"expected 23 lines. Received: 1"):
+        run_command(tiny_run, tmp_path, "--alignments", str(links))
+    links.write_text("0-0 1=1\n" * len(split.sources))
+    with pytest.raises(UserError, match=r"line 1: expected i-j or ipj. Received: 1=1"):
+        run_command(tiny_run, tmp_path, "--alignments", str(links))
+
+
+def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
+    sources = ["She is eating a green apple.", "He sleeps."]
+    targets = ["Elle mange une pomme verte.", "Il dort."]
+    long, short = forced_attention([tiny_run], sources, targets)
+    for attended in (long, short):
+        assert attended.weights.shape == (
+            len(attended.target_tokens),
+            len(attended.source_tokens),
+        )
+        np.testing.assert_allclose(attended.weights.sum(-1), 1, atol=1e-5)
+    assert len(short.source_tokens) < len(long.source_tokens)
+    (alone,) = forced_attention([tiny_run], sources[1:], targets[1:])
+    np.testing.assert_allclose(alone.weights, short.weights, atol=1e-5)
+
+
+def test_translations_come_back_in_order_whatever_the_batches(tiny_run):
+    texts = corpus.load("phrasebook-en-fr", "test", limit=13).sources
+    texts[5] = ""
+    together = make_translator([tiny_run], beam_width=3)(texts)
+    apart = make_translator([tiny_run], beam_width=3, batch_size=2)(texts)
+    assert together == apart
+
+
+def test_translate_writes_a_line_for_each_line(tiny_run, monkeypatch, capsys):
+    lines = b"He sleeps.\n\n\xff\xfe not text \x00\nShe is eating a green apple."
+    stdin = io.TextIOWrapper(io.BytesIO(lines))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    translate.main(["--run", str(tiny_run.path), "--beam-width", "2"])
+    assert capsys.readouterr().out.count("\n") == 4
+
+
+def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch):
+    import shutil
+
+    copy = tmp_path / "copy"
+    shutil.copytree(tiny_run.path, copy)
+    config = (copy / "config.toml").read_text()
+    (copy / "config.toml").write_text(config.replace('"phrasebook-en-fr"', '"tsv:a.tsv"'))
+    with pytest.raises(UserError, match="say what to score with --data"):
+        evaluate.main(["--run", str(copy)])
+
+
+def test_a_split_that_is_not_there_names_those_that_are(tiny_run):
+    with pytest.raises(UserError, match="train, dev, test"):
+        evaluate.main(["--run", str(tiny_run.path), "--split", "test2017"])
