@@ -21,6 +21,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 from serving.checks.answers import check_answers
 from serving.checks.graph import check_ops, check_outputs, check_xla
 from serving.checks.weights import check_weights
+from serving.model_server.metrics import Metrics
 from serving.model_server.servable import Servable
 from serving.model_server.storage import missing_part
 from serving.model_server.warmup import read_records, replay
@@ -69,7 +70,7 @@ def check(version_dir: Path) -> list[str]:
         # Running it would only repeat these in TensorFlow's words.
         return findings
     try:
-        servable = Servable(version_dir.parent.name, 1, version_dir)
+        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics())
     except StatusError as error:
         return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
     try:

@@ -7,15 +7,18 @@ from typing import TypeVar
 import grpc
 from google.protobuf.message import Message
 from tensorflow_serving.apis import (
+    classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
     model_service_pb2_grpc,
     predict_pb2,
     prediction_service_pb2_grpc,
+    regression_pb2,
 )
 
-from serving.model_server.manager import ModelManager
-from serving.model_server.servable import Servable, metadata, predict
+from serving.model_server.api import Api
 from serving.status import Code, StatusError
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
@@ -31,7 +34,12 @@ def _shortened(message: str) -> str:
 
 
 def _timeout_ms(context: grpc.ServicerContext) -> int:
-    """Milliseconds left for the request; 0 where it has no deadline."""
+    """Milliseconds left for the request; 0 where it has no deadline.
+
+    Raises StatusError where nobody waits for the answer any more.
+    """
+    if not context.is_active():
+        raise StatusError(Code.CANCELLED, "The client has gone")
     remaining = context.time_remaining()
     if remaining is None or remaining * 1000 >= _FOREVER_MS:
         return 0
@@ -51,66 +59,71 @@ def _answer(context: grpc.ServicerContext, call: Callable[[], Response]) -> Resp
 
 
 class PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    """Answers from the versions that `manager` serves."""
+    """tensorflow.serving.PredictionService."""
 
-    def __init__(self, manager: ModelManager[Servable]):
-        self._manager = manager
+    def __init__(self, api: Api):
+        self._api = api
 
     def Predict(
         self, request: predict_pb2.PredictRequest, context: grpc.ServicerContext
     ) -> predict_pb2.PredictResponse:
-        """Run any signature."""
+        """See `Api.predict`."""
+        return self._infer(self._api.predict, request, context)
 
-        def call() -> predict_pb2.PredictResponse:
-            with self._manager.acquire(request.model_spec) as servable:
-                return predict(servable, request, _timeout_ms(context))
+    def Classify(
+        self, request: classification_pb2.ClassificationRequest, context: grpc.ServicerContext
+    ) -> classification_pb2.ClassificationResponse:
+        """See `Api.classify`."""
+        return self._infer(self._api.classify, request, context)
 
-        return _answer(context, call)
+    def Regress(
+        self, request: regression_pb2.RegressionRequest, context: grpc.ServicerContext
+    ) -> regression_pb2.RegressionResponse:
+        """See `Api.regress`."""
+        return self._infer(self._api.regress, request, context)
+
+    def MultiInference(
+        self, request: inference_pb2.MultiInferenceRequest, context: grpc.ServicerContext
+    ) -> inference_pb2.MultiInferenceResponse:
+        """See `Api.multi_inference`."""
+        return self._infer(self._api.multi_inference, request, context)
 
     def GetModelMetadata(
         self,
         request: get_model_metadata_pb2.GetModelMetadataRequest,
         context: grpc.ServicerContext,
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
-        """The signatures of a model version."""
+        """See `Api.get_model_metadata`."""
+        return _answer(context, lambda: self._api.get_model_metadata(request))
 
-        def call() -> get_model_metadata_pb2.GetModelMetadataResponse:
-            if not request.HasField("model_spec"):
-                raise StatusError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
-            if not request.metadata_field:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    "GetModelMetadataRequest must specify at least one metadata_field",
-                )
-            for field in request.metadata_field:
-                if field != "signature_def":
-                    raise StatusError(
-                        Code.INVALID_ARGUMENT, f"Metadata field {field} is not supported"
-                    )
-            with self._manager.acquire(request.model_spec) as servable:
-                return metadata(servable)
-
-        return _answer(context, call)
+    @staticmethod
+    def _infer(
+        infer: Callable[..., Response], request: Message, context: grpc.ServicerContext
+    ) -> Response:
+        return _answer(context, lambda: infer(request, _timeout_ms(context), "GRPC"))
 
 
 class ModelService(model_service_pb2_grpc.ModelServiceServicer):
-    """States of the versions that `manager` serves."""
+    """tensorflow.serving.ModelService."""
 
-    def __init__(self, manager: ModelManager[Servable]):
-        self._manager = manager
+    def __init__(self, api: Api):
+        self._api = api
 
     def GetModelStatus(
-        self,
-        request: get_model_status_pb2.GetModelStatusRequest,
-        context: grpc.ServicerContext,
+        self, request: get_model_status_pb2.GetModelStatusRequest, context: grpc.ServicerContext
     ) -> get_model_status_pb2.GetModelStatusResponse:
-        """State of one version, or of all."""
+        """See `Api.get_model_status`."""
+        return _answer(context, lambda: self._api.get_model_status(request))
 
-        def call() -> get_model_status_pb2.GetModelStatusResponse:
-            if not request.HasField("model_spec"):
-                raise StatusError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
-            return get_model_status_pb2.GetModelStatusResponse(
-                model_version_status=self._manager.status(request.model_spec)
-            )
+    def HandleReloadConfigRequest(
+        self, request: model_management_pb2.ReloadConfigRequest, context: grpc.ServicerContext
+    ) -> model_management_pb2.ReloadConfigResponse:
+        """See `Api.reload_config`."""
+
+        def call() -> model_management_pb2.ReloadConfigResponse:
+            self._api.reload_config(request)
+            response = model_management_pb2.ReloadConfigResponse()
+            response.status.error_code = Code.OK
+            return response
 
         return _answer(context, call)

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -111,27 +111,34 @@ class ModelManager(Generic[S]):
         self._validate(config)
         with self._scan_lock:
             with self._lock:
-                wanted = {model.name for model in config.config}
-                new = [name for name in sorted(wanted) if not self._is_served(name)]
-                for model in config.config:
-                    known = self._models.setdefault(model.name, _Model(model))
-                    known.config, known.removed = model, False
+                self._check_labels(config)
+                wanted = {model.name: model for model in config.config}
+                new = [name for name in wanted if not self._is_served(name)]
+                for name, model_config in wanted.items():
+                    model = self._models.setdefault(name, _Model(model_config))
+                    model.config, model.removed = model_config, False
+                    if name not in new:
+                        model.labels = dict(model_config.version_labels)
                 for name, model in self._models.items():
                     if name not in wanted:
                         model.removed = True
-                        model.labels.clear()
+                        model.labels = {}
             self.scan(settle=False)
             while wait and any(not self._models[name].versions for name in new):
                 if wait():
                     return
                 self.scan(settle=False)
             failed = [self._why_not_available(name) for name in new if not self._is_served(name)]
-            self._assign_labels(config)
-        if failed:
-            raise StatusError(
-                Code.UNKNOWN,
-                f"{len(failed)} servable(s) did not become available: {{{', '.join(failed)}}}",
-            )
+            if failed:
+                raise StatusError(
+                    Code.UNKNOWN,
+                    f"{len(failed)} servable(s) did not become available: {{{', '.join(failed)}}}",
+                )
+            with self._lock:
+                for name in new:
+                    labels = wanted[name].version_labels
+                    self._check_available(self._models[name], name, labels)
+                    self._models[name].labels = dict(labels)
 
     def _validate(self, config: model_server_config_pb2.ModelConfigList) -> None:
         seen = set()
@@ -168,20 +175,22 @@ class ModelManager(Generic[S]):
                     f"Model {model.name} requests unsupported platform {platform}",
                 )
 
-    def _assign_labels(self, config: model_server_config_pb2.ModelConfigList) -> None:
-        with self._lock:
-            for model in config.config:
-                known = self._models[model.name]
-                available = known.available()
-                for label, number in model.version_labels.items():
-                    moved = known.labels.get(label, number) != number
-                    if number not in available and (moved or not self._allow_labels):
-                        raise StatusError(
-                            Code.FAILED_PRECONDITION,
-                            f"Request to assign label to version {number} of model {model.name}, "
-                            "which is not currently available for inference",
-                        )
-                known.labels = dict(model.version_labels)
+    def _check_labels(self, config: model_server_config_pb2.ModelConfigList) -> None:
+        for model in config.config:
+            if self._is_served(model.name):
+                self._check_available(self._models[model.name], model.name, model.version_labels)
+
+    def _check_available(self, model: _Model[S], name: str, labels: Mapping[str, int]) -> None:
+        """A label points at a version that is available; new ones may wait for it if allowed."""
+        available = model.available()
+        for label, number in labels.items():
+            moved = model.labels.get(label, number) != number
+            if number not in available and (moved or not self._allow_labels):
+                raise StatusError(
+                    Code.FAILED_PRECONDITION,
+                    f"Request to assign label to version {number} of model {name}, which is not "
+                    "currently available for inference",
+                )
 
     # Versions
 

@@ -1,43 +1,95 @@
 """One loaded version of a model, and Predict on it."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
+from serving.model_server.batching import BatchScheduler
+from serving.model_server.metrics import Metrics
 from serving.session import ModelSession
 from serving.status import Code, StatusError
-from serving.tensors import to_proto
+from serving.tensors import to_array, to_proto
 
 DEFAULT_SIGNATURE = "serving_default"
 _METHODS = {f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress")}
 
 
 class Servable:
-    """A model version in its session."""
+    """A model version in its session.
 
-    def __init__(self, name: str, version: int, path: Path):
+    Args:
+        name, version, path: of the model.
+        metrics: where run times are recorded.
+        batches: runs requests together; None runs each alone.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        path: Path,
+        metrics: Metrics,
+        batches: BatchScheduler | None = None,
+        tags: Sequence[str] = ("serve",),
+    ):
         self.name = name
         self.version = version
-        self.session = ModelSession(path)
+        self.session = ModelSession(path, tags)
+        self._metrics = metrics
+        self._batches = batches
 
     def run(
         self,
         signature_name: str,
         inputs: Mapping[str, tensor_pb2.TensorProto],
-        outputs: list[str],
+        outputs: Sequence[str],
         timeout_ms: int,
+        api: str = "Predict",
     ) -> dict[str, np.ndarray]:
         """Run a signature; see `ModelSession.run`."""
         signature = self.session.signatures[signature_name]
-        return self.session.run(signature, inputs, outputs, timeout_ms)
+        started = time.perf_counter()
+        if self._batches is None:
+            found = self.session.run(signature, inputs, outputs, timeout_ms)
+        else:
+            found = self._batches.run(
+                (id(self), signature_name, tuple(outputs)),
+                partial(self._run_batch, signature, outputs),
+                {alias: _to_array(alias, proto) for alias, proto in inputs.items()},
+                timeout_ms,
+            )
+        took = time.perf_counter() - started
+        self._metrics.observe("runtime_latency", took, model_name=self.name, API=api, runtime="TF1")
+        return found
+
+    def _run_batch(
+        self,
+        signature: meta_graph_pb2.SignatureDef,
+        outputs: Sequence[str],
+        inputs: dict[str, np.ndarray],
+        seconds: float | None,
+    ) -> dict[str, np.ndarray]:
+        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
+        timeout_ms = 0 if seconds is None else max(1, int(seconds * 1000))
+        return self.session.run(signature, protos, outputs, timeout_ms)
 
     def close(self) -> None:
         """Free the session."""
         self.session.close()
+
+
+def _to_array(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+    try:
+        return to_array(proto)
+    except (TypeError, ValueError) as error:
+        raise StatusError(Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}") from error
 
 
 def _names(names: object) -> str:

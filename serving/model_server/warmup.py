@@ -1,5 +1,6 @@
 """Warm-up: requests recorded with a model that are replayed before it is available."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import prediction_log_pb2
 
+from serving.model_server import examples
+from serving.model_server.metrics import Metrics
 from serving.model_server.servable import Servable, predict
 from serving.status import Code, StatusError
 
@@ -38,14 +41,23 @@ def read_records(version_dir: Path) -> Iterator[prediction_log_pb2.PredictionLog
 
 def replay(servable: Servable, record: prediction_log_pb2.PredictionLog) -> None:
     """Send one record to the model. Raises StatusError where it fails."""
-    kind = record.WhichOneof("log_type")
-    if kind == "predict_log":
-        predict(servable, record.predict_log.request)
-    else:
-        raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
+    match record.WhichOneof("log_type"):
+        case "predict_log":
+            predict(servable, record.predict_log.request)
+        case "classify_log":
+            examples.classify(servable, record.classify_log.request)
+        case "regress_log":
+            examples.regress(servable, record.regress_log.request)
+        case "multi_inference_log":
+            examples.multi_inference(servable, record.multi_inference_log.request)
+        case kind:
+            raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
 
 
-def warm_up(servable: Servable, version_dir: Path) -> None:
+def warm_up(servable: Servable, version_dir: Path, metrics: Metrics) -> None:
     """Replay all records. Raises StatusError on the first that fails."""
+    started = time.perf_counter()
     for record in read_records(version_dir):
         replay(servable, record)
+    took = time.perf_counter() - started
+    metrics.observe("model_warmup_latency", took, model_path=str(version_dir), status="OK")

@@ -10,9 +10,12 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.model_server.flags import build_parser
-from serving.server import ModelServer
+from serving.model_server.model_server import ModelServer
 
 WORDS = 7
+PREDICT, CLASSIFY, REGRESS = (
+    f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress")
+)
 
 
 class Upper(tf.Module):
@@ -56,17 +59,6 @@ class Upper(tf.Module):
         }
 
 
-class HalfPlusTwo(tf.Module):
-    """y = x / 2 + 2, and a sum of two inputs."""
-
-    def __init__(self, two: float = 2.0):
-        super().__init__()
-        self.half, self.two = tf.Variable(0.5), tf.Variable(two)
-
-    def predict(self, x):
-        return {"y": x * self.half + self.two}
-
-
 def save_upper(path: Path, suffix: str = "", align: bool = True) -> Path:
     module = Upper(suffix)
     text = tf.TensorSpec([None], tf.string, name="text")
@@ -82,15 +74,39 @@ def save_upper(path: Path, suffix: str = "", align: bool = True) -> Path:
 
 
 def save_half_plus_two(path: Path, two: float = 2.0) -> Path:
-    module = HalfPlusTwo(two)
-    x = tf.TensorSpec([None], tf.float32, name="x")
-    ints = tf.TensorSpec([None], tf.int64)
-    add = tf.function(lambda a, b: {"sum": tf.cast(a, tf.int64) + b})
-    signatures = {
-        "serving_default": tf.function(module.predict).get_concrete_function(x),
-        "add": add.get_concrete_function(tf.TensorSpec([None], tf.float32), ints),
-    }
-    tf.saved_model.save(module, str(path), signatures=signatures)
+    """A TensorFlow 1 model: y = x / 2 + two, y2 = y + 1; as Predict, Classify and Regress.
+
+    `sum` adds two inputs of different dtypes.
+    """
+    v1 = tf.compat.v1
+    build = v1.saved_model.signature_def_utils.build_signature_def
+    info = v1.saved_model.utils.build_tensor_info
+    with tf.Graph().as_default(), v1.Session() as session:
+        examples = v1.placeholder(tf.string, [None], "examples")
+        parsed = tf.io.parse_example(examples, {"x": tf.io.FixedLenFeature([1], tf.float32)})
+        x = tf.identity(parsed["x"], "x")
+        half = v1.get_variable("half", initializer=0.5, use_resource=True)
+        y = tf.add(x * half, two, "y")
+        y2 = tf.add(y, 1.0, "y2")
+        a = v1.placeholder(tf.float32, [None], "a")
+        b = v1.placeholder(tf.int64, [None], "b")
+        session.run(v1.global_variables_initializer())
+        classes = tf.where(y > 3.0, tf.constant("high"), tf.constant("low"))
+        signatures = {
+            "serving_default": build({"x": info(x)}, {"y": info(y)}, PREDICT),
+            "sum": build(
+                {"a": info(a), "b": info(b)}, {"sum": info(tf.cast(a, tf.int64) + b)}, PREDICT
+            ),
+            "classify": build(
+                {"inputs": info(examples)}, {"classes": info(classes), "scores": info(y)}, CLASSIFY
+            ),
+            "scores": build({"inputs": info(examples)}, {"scores": info(y)}, CLASSIFY),
+            "regress": build({"inputs": info(examples)}, {"outputs": info(y)}, REGRESS),
+            "regress2": build({"inputs": info(examples)}, {"outputs": info(y2)}, REGRESS),
+        }
+        builder = v1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], signatures)
+        builder.save()
     return path
 
 

@@ -1,0 +1,403 @@
+"""The gRPC protocol, asked with the official stubs over the wire."""
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.example import example_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    input_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from tests.serving.conftest import CLASSIFY, REGRESS, add_version, arrays, error_of, serving
+
+Code = grpc.StatusCode
+
+
+@pytest.fixture(scope="module")
+def server(saved, tmp_path_factory):
+    root = tmp_path_factory.mktemp("protocol")
+    add_version(saved / "half", root / "half", 3)
+    add_version(saved / "upper", root / "upper", 1)
+    config = root / "models.config"
+    config.write_text(
+        "model_config_list {"
+        + "".join(
+            f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" '
+            f'version_labels {{ key: "stable" value: {version} }} }}'
+            for name, version in (("half", 3), ("upper", 1))
+        )
+        + "}"
+    )
+    with serving(f"--model_config_file={config}") as server:
+        yield server
+
+
+@pytest.fixture
+def client(server, stubs):
+    return stubs(f"localhost:{server.port}")
+
+
+def request(model="half", signature="", version=None, label=None, output_filter=(), **inputs):
+    made = predict_pb2.PredictRequest(output_filter=output_filter)
+    made.model_spec.name = model
+    made.model_spec.signature_name = signature
+    if version is not None:
+        made.model_spec.version.value = version
+    if label is not None:
+        made.model_spec.version_label = label
+    for alias, value in inputs.items():
+        made.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
+    return made
+
+
+def examples(*values):
+    found = input_pb2.Input()
+    for value in values:
+        example = found.example_list.examples.add()
+        example.features.feature["x"].float_list.value.append(value)
+    return found
+
+
+def test_predict_answers_with_values_and_the_version(client):
+    response = client.prediction.Predict(request(x=[[1.0], [6.0]]))
+    assert arrays(response)["y"].tolist() == [[2.5], [5.0]]
+    assert response.outputs["y"].float_val == [2.5, 5.0]
+    assert response.model_spec.name == "half"
+    assert response.model_spec.version.value == 3
+    assert response.model_spec.signature_name == "serving_default"
+
+
+@pytest.mark.parametrize("which", [{"version": 3}, {"label": "stable"}])
+def test_a_version_or_a_label_can_be_asked_for(client, which):
+    assert client.prediction.Predict(request(x=[[2.0]], **which)).model_spec.version.value == 3
+
+
+def test_several_inputs_of_several_dtypes(client):
+    response = client.prediction.Predict(
+        request(signature="sum", a=np.array([1.0, 2.0], np.float32), b=np.array([10, 20]))
+    )
+    assert response.outputs["sum"].int64_val == [11, 22]
+
+
+def test_the_output_filter_selects(client):
+    made = request("upper", "nbest", text=["One"], output_filter=["scores"])
+    assert list(client.prediction.Predict(made).outputs) == ["scores"]
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "message"),
+    [
+        (request("m"), Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
+        (
+            request(version=7),
+            Code.NOT_FOUND,
+            "Servable not found for request: Specific(half, 7)",
+        ),
+        (request(""), Code.INVALID_ARGUMENT, "ModelSpec has no name specified."),
+        (request(label="x"), Code.INVALID_ARGUMENT, "Unrecognized servable version label: x"),
+        (
+            request(signature="x"),
+            Code.FAILED_PRECONDITION,
+            'Serving signature key "x" not found.',
+        ),
+        (
+            request(x=[[1.0]], z=[1.0]),
+            Code.INVALID_ARGUMENT,
+            "input size does not match signature: 2!=1 len({x,z}) != len({x}). "
+            "Sent extra: {z}. Missing but required: {}.",
+        ),
+        (
+            request(),
+            Code.INVALID_ARGUMENT,
+            "input size does not match signature: 0!=1 len({}) != len({x}). "
+            "Sent extra: {}. Missing but required: {x}.",
+        ),
+        (
+            request(z=[[1.0]]),
+            Code.INVALID_ARGUMENT,
+            "Signature input alias: x(feed name: x:0) not found in request and no default value "
+            "provided. Inputs expected to be in the request {z}, or default input alias set: ",
+        ),
+        (
+            request(x=[[1.0]], output_filter=["z"]),
+            Code.INVALID_ARGUMENT,
+            "output tensor alias not found in signature: z Outputs expected to be in the set {y}.",
+        ),
+        (
+            request(x=[[1.0]], output_filter=["y", "y"]),
+            Code.INVALID_ARGUMENT,
+            "duplicate output tensor alias: y",
+        ),
+        (
+            request("upper", text=[1.0]),
+            Code.INVALID_ARGUMENT,
+            "Expects arg[0] to be string but float is provided",
+        ),
+    ],
+)
+def test_a_bad_request_is_answered_as_by_the_stock_server(client, made, code, message):
+    assert error_of(client.prediction.Predict, made) == (code, message)
+
+
+def test_a_wrong_rank_is_an_invalid_argument(client):
+    code, message = error_of(client.prediction.Predict, request("upper", text=[["one"]]))
+    assert code == Code.INVALID_ARGUMENT
+    assert "Shape of tensor" in message
+
+
+def test_a_tensor_that_cannot_be_parsed_is_an_invalid_argument(client):
+    made = request(x=[[1.0]])
+    made.inputs["x"].tensor_content = b"123"
+    del made.inputs["x"].float_val[:]
+    assert error_of(client.prediction.Predict, made) == (
+        Code.INVALID_ARGUMENT,
+        "tensor parsing error: x",
+    )
+
+
+def test_long_messages_are_cut(client):
+    _, message = error_of(client.prediction.Predict, request("m" * 2000))
+    assert message == ("Servable not found for request: Latest(" + "m" * 2000)[:1024] + (
+        "...TRUNCATED"
+    )
+
+
+def test_a_passed_deadline_is_exceeded_and_the_next_request_is_served(client):
+    made = request("upper", text=["one"] * 200_000)
+    code, _ = error_of(client.prediction.Predict, made, timeout=0.05)
+    assert code == Code.DEADLINE_EXCEEDED
+    assert client.prediction.Predict(request("upper", text=["one"])).model_spec.version.value == 1
+
+
+def test_metadata_holds_the_signatures(client):
+    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    made.model_spec.name = "half"
+    response = client.prediction.GetModelMetadata(made)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    assert signatures.signature_def["serving_default"].inputs["x"].name == "x:0"
+    assert response.model_spec.version.value == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "code", "message"),
+    [
+        (None, ["signature_def"], Code.INVALID_ARGUMENT, "Missing ModelSpec"),
+        (
+            "half",
+            [],
+            Code.INVALID_ARGUMENT,
+            "GetModelMetadataRequest must specify at least one metadata_field",
+        ),
+        ("half", ["x"], Code.INVALID_ARGUMENT, "Metadata field x is not supported"),
+        (
+            "m",
+            ["signature_def"],
+            Code.NOT_FOUND,
+            "Servable not found for request: Latest(m)",
+        ),
+    ],
+)
+def test_bad_metadata_requests(client, name, fields, code, message):
+    made = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=fields)
+    if name:
+        made.model_spec.name = name
+    assert error_of(client.prediction.GetModelMetadata, made) == (code, message)
+
+
+def status_request(name="half", version=None, label=None):
+    made = get_model_status_pb2.GetModelStatusRequest()
+    made.model_spec.CopyFrom(request(name, version=version, label=label).model_spec)
+    return made
+
+
+@pytest.mark.parametrize("which", [{}, {"version": 3}, {"label": "stable"}])
+def test_the_status_of_a_version(client, which):
+    (status,) = client.model.GetModelStatus(status_request(**which)).model_version_status
+    assert (status.version, status.state, status.status.error_code) == (3, 30, 0)
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "message"),
+    [
+        (
+            status_request("m"),
+            Code.NOT_FOUND,
+            "Could not find any versions of model m",
+        ),
+        (
+            status_request(version=7),
+            Code.NOT_FOUND,
+            "Could not find version 7 of model half",
+        ),
+        (
+            status_request(label="x"),
+            Code.INVALID_ARGUMENT,
+            "Unrecognized servable version label: x",
+        ),
+        (
+            get_model_status_pb2.GetModelStatusRequest(),
+            Code.INVALID_ARGUMENT,
+            "Missing ModelSpec",
+        ),
+    ],
+)
+def test_bad_status_requests(client, made, code, message):
+    assert error_of(client.model.GetModelStatus, made) == (code, message)
+
+
+def classification(signature="classify", values=(1.0, 6.0)):
+    made = classification_pb2.ClassificationRequest(input=examples(*values))
+    made.model_spec.name, made.model_spec.signature_name = "half", signature
+    return made
+
+
+def regression(signature="regress", values=(1.0, 6.0)):
+    made = regression_pb2.RegressionRequest(input=examples(*values))
+    made.model_spec.name, made.model_spec.signature_name = "half", signature
+    return made
+
+
+def test_classify_gives_each_example_its_classes(client):
+    response = client.prediction.Classify(classification())
+    found = [[(c.label, c.score) for c in row.classes] for row in response.result.classifications]
+    assert found == [[("low", 2.5)], [("high", 5.0)]]
+    assert response.model_spec.signature_name == "classify"
+    response = client.prediction.Classify(classification("scores"))
+    assert response.result.classifications[1].classes[0].label == ""
+
+
+def test_regress_gives_each_example_a_value(client):
+    response = client.prediction.Regress(regression())
+    assert [one.value for one in response.result.regressions] == [2.5, 5.0]
+    assert response.model_spec.version.value == 3
+
+
+def test_a_context_is_put_before_each_example(client):
+    made = regression()
+    shared = made.input.example_list_with_context
+    shared.context.features.feature["x"].float_list.value.append(8.0)
+    shared.examples.add()
+    shared.examples.add()
+    response = client.prediction.Regress(made)
+    assert [one.value for one in response.result.regressions] == [6.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "message"),
+    [
+        (
+            classification("x"),
+            Code.INVALID_ARGUMENT,
+            "No signature was found with the name: x",
+        ),
+        (
+            classification("regress"),
+            Code.INVALID_ARGUMENT,
+            f"Expected classification signature method_name to be {CLASSIFY}. Was: {REGRESS}",
+        ),
+        (classification(values=()), Code.INVALID_ARGUMENT, "Input is empty."),
+        (regression("x"), Code.INVALID_ARGUMENT, "No signature was found with the name: x"),
+        (
+            regression("classify"),
+            Code.INVALID_ARGUMENT,
+            f"Expected regression signature method_name to be {REGRESS}. Was: {CLASSIFY}",
+        ),
+    ],
+)
+def test_bad_classify_and_regress_requests(client, made, code, message):
+    call = (
+        client.prediction.Classify
+        if isinstance(made, classification_pb2.ClassificationRequest)
+        else client.prediction.Regress
+    )
+    assert error_of(call, made) == (code, message)
+
+
+def multi(*tasks, values=(1.0, 6.0)):
+    made = inference_pb2.MultiInferenceRequest(input=examples(*values))
+    for method, signature, name in tasks:
+        task = made.tasks.add(method_name=method)
+        task.model_spec.name, task.model_spec.signature_name = name, signature
+    return made
+
+
+def test_multi_inference_answers_each_task(client):
+    response = client.prediction.MultiInference(
+        multi((CLASSIFY, "classify", "half"), (REGRESS, "regress2", "half"))
+    )
+    first, second = response.results
+    assert first.classification_result.classifications[1].classes[0].label == "high"
+    assert [one.value for one in second.regression_result.regressions] == [3.5, 6.0]
+    assert second.model_spec.signature_name == "regress2"
+    assert second.model_spec.version.value == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "message"),
+    [
+        (multi(), Code.INVALID_ARGUMENT, "Inference request contains no tasks."),
+        (
+            multi((REGRESS, "regress", "half"), (REGRESS, "regress", "upper")),
+            Code.INVALID_ARGUMENT,
+            "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
+        ),
+        (
+            multi((REGRESS, "regress", "half"), (REGRESS, "regress", "half")),
+            Code.INVALID_ARGUMENT,
+            "Duplicate evaluation of signature: regress",
+        ),
+        (
+            multi((REGRESS, "x", "half")),
+            Code.INVALID_ARGUMENT,
+            "Requested signature not found in model graph: x",
+        ),
+        (
+            multi(("x", "regress", "half")),
+            Code.UNIMPLEMENTED,
+            "Unsupported signature method_name: x",
+        ),
+        (
+            multi((REGRESS, "regress", "half"), values=()),
+            Code.INVALID_ARGUMENT,
+            "Input is empty.",
+        ),
+    ],
+)
+def test_bad_multi_inference_requests(client, made, code, message):
+    assert error_of(client.prediction.MultiInference, made) == (code, message)
+
+
+def test_a_64_megabyte_message_goes_through_both_ways(client):
+    text = b"x" * (64 * 2**20)
+    response = client.prediction.Predict(request("upper", text=[text]), timeout=60)
+    assert response.outputs["translation"].string_val == [text.upper()]
+
+
+@pytest.mark.parametrize(
+    "texts", [[], [""], ["a\x00b"], [b"\xff\xfe x \x80"], ["word " * 10_000], ["short"] * 50]
+)
+def test_any_texts_are_answered_and_the_next_request_too(client, texts):
+    values = np.array([t if isinstance(t, bytes) else t.encode() for t in texts], object)
+    made = request(
+        "upper", text=tf.constant(values, tf.string) if len(texts) else np.array([], object)
+    )
+    response = client.prediction.Predict(made)
+    assert len(response.outputs["translation"].string_val) == len(texts)
+    assert client.prediction.Predict(request("upper", text=["one"])).outputs["translation"]
+
+
+def test_an_example_is_what_it_says(client):
+    example = example_pb2.Example()
+    made = regression(values=())
+    made.input.example_list.examples.append(example)
+    code, message = error_of(client.prediction.Regress, made)
+    assert code == Code.INVALID_ARGUMENT
+    assert "x" in message
