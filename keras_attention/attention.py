@@ -223,7 +223,6 @@ class Attention(keras.layers.Layer):
             rows = ops.expand_dims(ops.arange(ops.shape(query)[1]), 1)
             columns = ops.expand_dims(ops.arange(ops.shape(memory.value)[-2]), 0)
             attention_mask = both(attention_mask, ops.expand_dims(rows >= columns, 0))
-        query = ops.cast(query, self.compute_dtype)
         context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
@@ -249,8 +248,8 @@ class Attention(keras.layers.Layer):
         Returns:
             Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
         """
-        length = ops.shape(query)[1]
-        mask = attention_mask
+        query = ops.cast(query, self.compute_dtype)
+        length, mask = ops.shape(query)[1], attention_mask
         if query_mask is not None:
             query_mask = ops.cast(query_mask, "bool")
             mask = both(mask, ops.expand_dims(query_mask, -1))
@@ -329,17 +328,17 @@ class Attention(keras.layers.Layer):
             The context `(B·n, dv)`, the attention weights `(B·n, Tv)`, with several heads
             `(B·n, heads, Tv)`, and the next state.
         """
-        query = ops.cast(query, self.compute_dtype)
-        batch = ops.shape(memory.value)[0]
         noise = {}
         if training:
-            noise = self.noise(self.weights_shape(memory, ops.shape(query)[0] // batch), training)
+            queries = ops.shape(query)[0] // ops.shape(memory.value)[0]
+            noise = self.noise(self.weights_shape(memory, queries), training)
         return self.look(query, memory, state, noise)
 
     def look(
         self, query: Tensor, memory: Memory, state: Any, noise: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, Any]:
         """Do the work of `step`, with given noise."""
+        query = ops.cast(query, self.compute_dtype)
         if query.shape[0] is not None and query.shape[0] == memory.value.shape[0]:
             query = ops.expand_dims(query, 1)
         else:

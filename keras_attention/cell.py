@@ -168,7 +168,7 @@ class AttentionCell(keras.layers.Layer):
         if cell_state is None:
             cell_state = self.cell.get_initial_state(batch_size=batch)
         like = self.cell.get_initial_state(batch_size=1)
-        flat = [ops.cast(x, self.compute_dtype) for x in tree.flatten(cell_state)]
+        flat = [ops.cast(x, self.cell.compute_dtype) for x in tree.flatten(cell_state)]
         shapes = [tuple(x.shape) for x in flat]
         sizes = tree.flatten(self.cell.state_size)
         first = memories[0].value.shape[0]
@@ -241,11 +241,14 @@ class AttentionCell(keras.layers.Layer):
             for attention, *rest in zip(layers, memories, self._list(state), noises, strict=True)
         ]
         contexts, weights, states = zip(*looks, strict=True)
+        weights = tuple(ops.cast(w, self.compute_dtype) for w in weights)
         return self._join(query, contexts), self._one(weights), self._one(list(states))
 
     def _join(self, query: Tensor, contexts: Any) -> Tensor:
         """Gate the contexts `(..., ·)` of queries `(..., ·)`, and join them."""
+        contexts = [ops.cast(c, self.compute_dtype) for c in contexts]
         if self.gate:
+            query = ops.cast(query, self.compute_dtype)
             kernel = ops.cast(self.gate_kernel, self.compute_dtype)
             bias = ops.cast(self.gate_bias, self.compute_dtype)
             gates = ops.sigmoid(ops.matmul(query, kernel) + bias)
@@ -256,7 +259,8 @@ class AttentionCell(keras.layers.Layer):
         inputs = inputs[0] if len(inputs) == 1 else ops.concatenate(inputs, axis=-1)
         output, new = self.cell(inputs, state, training=training)
         # A stack of one cell does not give its states back in the structure it took them in.
-        return output, tree.pack_sequence_as(state, tree.flatten(new))
+        new = tree.pack_sequence_as(state, tree.flatten(new))
+        return ops.cast(output, self.compute_dtype), new
 
     def _query(self, cell_state: Any) -> Tensor:
         """Return `s_{t-1}`: what the (top) cell put out last, its first state."""

@@ -41,7 +41,7 @@ class HistoryAttention(AdditiveAttention):
         features = ops.reshape(features, (batch, -1, length, self.units))
         keys = ops.reshape(ops.expand_dims(memory.key, 1) + features, (-1, length, self.units))
         rows = ops.reshape(query, (-1, 1, self.units))
-        return ops.reshape(self.score(rows, keys), (batch, -1, length))
+        return ops.reshape(self.score(rows, keys), (batch, ops.shape(query)[1], length))
 
     def weigh(
         self,

@@ -98,7 +98,7 @@ class AttentionRNN(AttentionCell):
             outputs = self._attentional_vector(outputs)
         result = [outputs]
         if self.return_state:
-            result.extend(tree.flatten(cell_state))
+            result.extend(ops.cast(x, self.compute_dtype) for x in tree.flatten(cell_state))
         if self.return_attention_scores:
             result.extend(weights)
         return result[0] if len(result) == 1 else tuple(result)
@@ -140,7 +140,7 @@ class AttentionRNN(AttentionCell):
         self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run the cell over all steps, then attend with all its outputs at once."""
-        if hoisted.supports(self.cell):
+        if self._cell_can_hoist():
             found, cell_state = hoisted.run(self.cell, inputs, list(state.cell), mask)
             outputs = found["output"]
         else:
@@ -156,8 +156,9 @@ class AttentionRNN(AttentionCell):
             )
         ]
         contexts, weights = zip(*looks, strict=True)
+        weights = [ops.cast(w, self.compute_dtype) for w in weights]
         pair = ops.concatenate([self._join(outputs, contexts), outputs], axis=-1)
-        return pair, list(weights), cell_state
+        return pair, weights, cell_state
 
     def _run_cell(
         self, inputs: Tensor, mask: Tensor | None, state: Any, training: Any
@@ -176,13 +177,17 @@ class AttentionRNN(AttentionCell):
             self._forget_dropout_masks()
         return result
 
+    def _cell_can_hoist(self) -> bool:
+        return hoisted.supports(self.cell) and self.cell.compute_dtype == self.compute_dtype
+
     def _can_hoist(self) -> bool:
         return (
             self.order == "bahdanau"
             and not (self.input_feeding or self.gate or self.several)
             and not self.attention.sequential
             and type(self.attention).initial_state is Attention.initial_state
-            and hoisted.supports(self.cell)
+            and self.attention.compute_dtype == self.compute_dtype
+            and self._cell_can_hoist()
         )
 
     def _call_hoisted(

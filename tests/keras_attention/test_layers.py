@@ -1,0 +1,225 @@
+"""What every layer must do, the same checks for all."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.keras_attention import zoo
+from tests.keras_attention.helpers import array, assert_close, randomize, weight_gradients
+
+every_layer = pytest.mark.parametrize("name", zoo.LAYERS)
+
+
+def model_of(name, layer=None, static=False):
+    """A Functional model around the layer, with lengths that are not known in advance."""
+    layer = layer or zoo.LAYERS[name]()
+    inputs = []
+    for shape in zoo.shapes(name):
+        free = shape if static or len(shape) == 1 else (None, *shape[1:])
+        inputs.append(keras.Input(free))
+    return keras.Model(inputs, zoo.call(name, layer, inputs)), layer
+
+
+@every_layer
+def test_the_config_rebuilds_the_layer(rng, name):
+    layer = zoo.LAYERS[name](dtype="mixed_bfloat16", trainable=False, name="given")
+    config = json.loads(json.dumps(layer.get_config()))
+    again = type(layer).from_config(json.loads(json.dumps(config)))
+    assert json.loads(json.dumps(again.get_config())) == config
+    assert again.name == "given"
+    assert again.dtype_policy.name == "mixed_bfloat16"
+    assert not again.trainable
+
+
+@every_layer
+def test_a_saved_model_loads_without_custom_objects_and_gives_the_same(rng, tmp_path, name):
+    model, _ = model_of(name)
+    randomize(model, rng)
+    inputs = zoo.arrays(name, rng)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    expected = [array(x) for x in keras.tree.flatten(model(inputs))]
+    assert_close(keras.tree.flatten(again(inputs)), expected, 1e-6)
+
+
+@every_layer
+def test_symbolic_outputs_have_the_shapes_and_types_of_the_arrays(rng, name):
+    model, layer = model_of(name, static=True)
+    eager_outputs = keras.tree.flatten(model(zoo.arrays(name, rng)))
+    for symbolic, eager in zip(model.outputs, eager_outputs, strict=True):
+        assert symbolic.shape == (None, *eager.shape[1:])
+        assert symbolic.dtype == keras.backend.standardize_dtype(eager.dtype)
+    free, _ = model_of(name)
+    assert all(x.shape[0] is None for x in free.outputs)
+    shapes = [(zoo.B, *shape) for shape in zoo.shapes(name)]
+    if name != "cell":  # its state has no fixed form
+        told = layer.compute_output_shape(*shapes)
+        first = told if isinstance(told[0], int) else told[0]
+        assert tuple(first) == (zoo.B, *model.outputs[0].shape[1:])
+    lines = []
+    model.summary(line_length=200, print_fn=lambda line, **_: lines.append(line))
+    assert layer.name in "\n".join(lines)
+
+
+@every_layer
+def test_a_training_step_compiles_and_moves_the_weights(rng, name):
+    model, _ = model_of(name, static=True)
+    model = keras.Model(model.inputs, ops.sum(model.outputs[0], axis=-1))
+    # The inputs' lengths are known, as they must be for XLA.
+    model.compile("sgd", loss="mse", jit_compile=keras.backend.backend() != "torch")
+    before = [array(w.value) for w in model.trainable_weights]
+    inputs = zoo.arrays(name, rng)
+    target = rng.normal(size=(zoo.B, *model.outputs[0].shape[1:]))
+    loss = model.train_on_batch(inputs, target)
+    assert np.isfinite(loss)
+    moved = [
+        np.abs(array(w.value) - old).max() > 0
+        for w, old in zip(model.trainable_weights, before, strict=True)
+    ]
+    assert any(moved) or not moved
+    assert all(np.isfinite(array(w.value)).all() for w in model.weights if "seed" not in w.path)
+
+
+@pytest.fixture
+def policy():
+    """Set the global precision for the length of a test."""
+    before = keras.config.dtype_policy()
+    yield keras.config.set_dtype_policy
+    keras.config.set_dtype_policy(before)
+
+
+@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
+@every_layer
+def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):
+    exact, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
+    policy(precision)
+    mixed = zoo.LAYERS[name]()
+    zoo.call(name, exact, inputs)
+    zoo.fixed_weights(exact)
+    expected = [array(x) for x in zoo.call(name, exact, inputs)]
+    zoo.call(name, mixed, inputs)
+    zoo.fixed_weights(mixed)
+    found = zoo.call(name, mixed, inputs)
+    assert keras.backend.standardize_dtype(found[0].dtype) == precision.removeprefix("mixed_")
+    tolerance = 0.02 if precision == "mixed_float16" else 0.15
+    for x, e in zip(found, expected, strict=True):
+        assert_close(ops.cast(x, "float32"), e, tolerance)
+    if name in zoo.MECHANISMS:
+        large = [100 * x for x in inputs]
+        for x in zoo.call(name, mixed, large):
+            assert np.isfinite(array(ops.cast(x, "float32"))).all()
+    if mixed.trainable_weights:
+
+        def total():
+            return ops.sum(ops.cast(zoo.call(name, mixed, inputs)[0], "float32"))
+
+        for slope in weight_gradients(mixed, total).values():
+            assert np.isfinite(slope).all()
+
+
+@pytest.mark.parametrize("name", [*zoo.RECURRENT, "cell"])
+def test_cell_and_attention_may_keep_a_precision_of_their_own(rng, name):
+    exact, mixed = zoo.LAYERS[name](), zoo.LAYERS[name](dtype="mixed_bfloat16")
+    inputs = zoo.arrays(name, rng)
+    for layer in (exact, mixed):
+        zoo.call(name, layer, inputs)
+        zoo.fixed_weights(layer)
+    expected = [array(x) for x in zoo.call(name, exact, inputs)]
+    found = zoo.call(name, mixed, inputs)
+    assert keras.backend.standardize_dtype(found[0].dtype) == "bfloat16"
+    assert_close([ops.cast(x, "float32") for x in found], expected, 0.15)
+
+
+@pytest.mark.tensorflow
+@every_layer
+def test_lengths_need_not_be_known_in_advance(rng, name):
+    import tensorflow as tf
+
+    layer = zoo.LAYERS[name]()
+    zoo.call(name, layer, zoo.arrays(name, rng))
+    zoo.fixed_weights(layer)
+    signature = [tf.TensorSpec([None] * len(shape) + [shape[-1]]) for shape in zoo.shapes(name)]
+
+    @tf.function(input_signature=signature)
+    def run(*inputs):
+        with tf.GradientTape() as tape:
+            outputs = zoo.call(name, layer, inputs)
+            total = tf.reduce_sum(outputs[0])
+        return outputs, tape.gradient(total, layer.trainable_weights)
+
+    for batch in (1, zoo.B):
+        inputs = zoo.arrays(name, rng, batch)
+        if batch == 1:  # and other lengths
+            inputs = [x[:, :2] if x.ndim == 3 else x for x in inputs]
+        outputs, slopes = run(*inputs)
+        assert_close(outputs, [array(x) for x in zoo.call(name, layer, inputs)])
+        assert all(np.isfinite(array(s)).all() for s in slopes if s is not None)
+
+
+@pytest.mark.parametrize("name", zoo.MECHANISMS)
+def test_step_by_step_equals_all_at_once(rng, name):
+    layer = zoo.LAYERS[name]()
+    query, value = zoo.arrays(name, rng)
+    zoo.call(name, layer, [query, value])
+    zoo.fixed_weights(layer)
+    allowed = np.array([[True, True, False, True, True], [False, True, True, True, False]])
+    context, weights = (array(x) for x in zoo.call(name, layer, [query, value], value_mask=allowed))
+    memory = layer.prepare(ops.convert_to_tensor(value), mask=ops.convert_to_tensor(allowed))
+    state = layer.initial_state(memory)
+    for t in range(zoo.TQ):
+        q = ops.convert_to_tensor(query[:, t])
+        found, weight, state = layer.step(q, memory, state)
+        assert_close((found, weight), (context[:, t], weights[..., t, :]))
+    single = zoo.call(name, layer, [query[:, 0], value], value_mask=allowed)
+    assert_close(single, [context[:, 0], weights[..., 0, :]])
+
+
+@pytest.mark.parametrize("name", [n for n in zoo.LAYERS if n not in ("cell", "hoisted")])
+def test_padding_of_the_memory_changes_nothing(rng, name):
+    layer, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
+    zoo.call(name, layer, inputs)
+    zoo.fixed_weights(layer)
+    key = "mask" if name in zoo.POOLING else "value_mask"
+    key = "memory_mask" if name in zoo.RECURRENT else key
+    expected = [array(x) for x in zoo.call(name, layer, inputs)]
+    padding = rng.normal(size=(zoo.B, 2, zoo.DV)).astype("float32")
+    wider = [*inputs[:-1], np.concatenate([inputs[-1], padding], 1)]
+    valid = np.arange(zoo.TV + 2) < zoo.TV
+    found = zoo.call(name, layer, wider, **{key: np.stack([valid] * zoo.B)})
+    for x, e in zip(found, expected, strict=True):
+        if x.shape[-1] == zoo.TV + 2:  # weights
+            assert not array(x)[..., zoo.TV :].any()
+            x = x[..., : zoo.TV]
+        assert_close(x, e)
+
+
+@pytest.mark.parametrize("name", [*zoo.MECHANISMS, *zoo.POOLING])
+def test_dropout_obeys_the_seed_and_spares_the_returned_weights(rng, name):
+    inputs, results = zoo.arrays(name, rng), []
+    for seed in (5, 5, 6):
+        layer = zoo.LAYERS[name](dropout=0.5, seed=seed)
+        layer.build(*[(zoo.B, *shape) for shape in zoo.shapes(name)])
+        zoo.fixed_weights(layer)
+        results.append([array(x) for x in zoo.call(name, layer, inputs, training=True)])
+        assert len([v for v in layer.variables if "seed" in v.path]) == 1
+    np.testing.assert_array_equal(results[0][0], results[1][0])
+    assert (results[0][0] != results[2][0]).any()
+    if name != "monotonic":  # whose noise is in the weights themselves
+        assert_close(results[0][1], zoo.call(name, layer, inputs)[1])
+
+
+@pytest.mark.parametrize("name", zoo.MECHANISMS)
+def test_a_very_long_memory_works(rng, name):
+    layer = zoo.LAYERS[name]()
+    if name == "location":
+        layer = zoo.LocationAttention(3001)
+    query, value = rng.normal(size=(1, 2, zoo.DQ)), rng.normal(size=(1, 3001, zoo.DV))
+    context, weights = (
+        array(x) for x in zoo.call(name, layer, [query.astype("float32"), value.astype("float32")])
+    )
+    assert np.isfinite(context).all()
+    assert (weights >= 0).all()
+    assert (weights.sum(-1) <= 1 + 1e-4).all()
