@@ -266,7 +266,7 @@ def _like(x: Tensor, wider: Tensor) -> Tensor:
 def _limits(max_length: int | Tensor) -> tuple[Tensor, int | Tensor]:
     """Return the limit of each sentence, `()` or `(B,)`, and the longest, for the loop."""
     limit = ops.convert_to_tensor(max_length, "int32")
-    return limit, max_length if not len(limit.shape) else ops.max(limit)
+    return limit, max_length if not len(limit.shape) else ops.max(limit, initial=1)
 
 
 def _length_norm(length: Tensor, penalty: float) -> Tensor:
