@@ -22,6 +22,7 @@ _HARD_TEXTS = (
     b"NUL \x00 inside",
     b"a short text",
 )
+_PREDICT = "tensorflow/serving/predict"
 _TOLERANCE = 1e-4
 _OTHER_DIMENSION = 3
 
@@ -59,7 +60,11 @@ def _values(info: meta_graph_pb2.TensorInfo, texts: list[bytes]) -> np.ndarray:
 
 
 def check_answers(version_dir: Path, session: ModelSession) -> list[str]:
-    """Signatures that fail, lose the batch, or answer otherwise than in Python: a line each."""
+    """Signatures that fail, lose the batch, or answer otherwise than in Python: a line each.
+
+    Signatures of Classify and Regress take examples that only their author knows how to make:
+    the warm-up records exercise them.
+    """
     try:
         loaded = tf.saved_model.load(str(version_dir))
     except Exception as error:
@@ -67,7 +72,7 @@ def check_answers(version_dir: Path, session: ModelSession) -> list[str]:
     return [
         finding
         for name, signature in sorted(session.signatures.items())
-        if not name.startswith("__")
+        if not name.startswith("__") and signature.method_name == _PREDICT
         if (finding := _check_signature(name, signature, session, loaded.signatures[name]))
     ]
 

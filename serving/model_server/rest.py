@@ -207,7 +207,7 @@ class RestServer:
         self._app = app
         with socket.create_server((host, port)) as listening:
             self._server = ThreadedWSGIServer(host, port, app, _Handler, fd=listening.fileno())
-        self.port = self._server.server_port
+        self.port = self._server.port
         self._thread = threading.Thread(target=self._server.serve_forever, name="rest")
         self._thread.start()
 
