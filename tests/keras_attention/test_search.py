@@ -145,6 +145,31 @@ def test_beam_search_equals_the_naive_search(rng, width, penalty, end_bias):
     assert_found(decoder, result, expected, penalty)
 
 
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="its loops have static lengths")
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_each_sentence_may_have_a_limit_of_its_own(rng, penalty):
+    decoder, limits = Decoder(rng, end_bias=-1.0), [5, 1, 7]
+    options = {"length_penalty": penalty, "max_length": ops.convert_to_tensor(limits, "int32")}
+    result = search(decoder, beam_width=4, num_results=3, **options)
+    expected = [naive_beam_search(decoder, b, 4, penalty, limits[b])[:3] for b in range(B)]
+    assert_found(decoder, result, expected, penalty)
+    greedy = array(
+        greedy_search(
+            decoder.step,
+            decoder.state(),
+            batch_size=B,
+            start_id=START,
+            end_id=END,
+            pad_id=PAD,
+            **options,
+        )
+    )
+    greedy = type(greedy)(*(x[:, None] for x in greedy))
+    # A beam of one is a greedy search.
+    expected = [naive_beam_search(decoder, b, 1, penalty, limits[b]) for b in range(B)]
+    assert_found(decoder, greedy, expected, penalty)
+
+
 def test_a_higher_length_penalty_never_shortens_the_best_result(rng):
     decoder = Decoder(rng, end_bias=1.0)
     hypotheses = len(list(every_hypothesis(3)))
@@ -304,16 +329,17 @@ def test_a_search_lives_in_a_saved_model(rng, tmp_path, find):
         translate,
         input_signature=[
             tf.TensorSpec((None, None, memory.shape[-1]), tf.float32),
-            tf.TensorSpec((), tf.int32),
+            tf.TensorSpec((None,), tf.int32),
         ],
     )
-    expected = {name: array(x) for name, x in translate(memory, LENGTH).items()}
+    limits = tf.fill([B], LENGTH)
+    expected = {name: array(x) for name, x in translate(memory, limits).items()}
     tf.saved_model.save(module, str(tmp_path / "model"))
     loaded = tf.saved_model.load(str(tmp_path / "model"))
-    found = loaded.translate(memory, tf.constant(LENGTH))
+    found = loaded.translate(memory, limits)
     for name, x in found.items():
         assert_close(x, expected[name])
-    empty = loaded.translate(memory[:0], tf.constant(LENGTH))
+    empty = loaded.translate(memory[:0], limits[:0])
     assert empty["ids"].shape[0] == 0
 
 
