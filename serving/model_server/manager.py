@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,11 +123,11 @@ class ModelManager(Generic[S]):
                     if name not in wanted:
                         model.removed = True
                         model.labels = {}
-            self.scan(settle=False)
+            self.scan(at_once=new)
             while wait and any(not self._models[name].versions for name in new):
                 if wait():
                     return
-                self.scan(settle=False)
+                self.scan(at_once=new)
             failed = [self._why_not_available(name) for name in new if not self._is_served(name)]
             if failed:
                 raise StatusError(
@@ -194,17 +194,17 @@ class ModelManager(Generic[S]):
 
     # Versions
 
-    def scan(self, settle: bool = True) -> None:
+    def scan(self, at_once: Collection[str] = ()) -> None:
         """Look at every base path once; load and unload what the configuration asks for.
 
-        With `settle`, a version is loaded only when its files are as the previous scan saw them,
-        so that one that is being copied is left alone.
+        A version is loaded only when its files are as the previous scan saw them, so that one that
+        is being copied is left alone; those of the models `at_once` without waiting for that.
         """
         with self._scan_lock:
             with self._lock:
                 models = dict(self._models)
             for name, model in models.items():
-                self._scan_model(name, model, settle)
+                self._scan_model(name, model, settle=name not in at_once)
 
     def _scan_model(self, name: str, model: _Model[S], settle: bool) -> None:
         present = {} if model.removed else storage.list_versions(Path(model.config.base_path))
