@@ -90,7 +90,7 @@ bridge
 noisy + | bruyant | 吵闹 的 | street city market station restaurant bus neighbour child
 useful | utile | 有用 的 | book dictionary map computer phone tableware key basket answer \
 umbrella
-soft | doux/douce | 柔软 的 | blanket towel sweater sofa bed scarf glove
+soft | doux/douce | 柔软 的 | blanket towel sweater scarf skirt glove
 wet + | mouillé | 湿 | clothes hat glove scarf towel blanket dog cat umbrella street
 special | spécial | 特别 的 | gift ticket cake letter book film song word photo
 traditional | traditionnel/traditionnelle | 传统 的 | dress song story house music hat market

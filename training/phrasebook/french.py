@@ -24,6 +24,7 @@ from training.phrasebook.sentences import (
     Sentence,
     Subject,
     Word,
+    frequencies,
 )
 
 VOWELS = frozenset("aàâeéèêëiîïoôuùûœh")  # no h of the lexicon is aspirated
@@ -46,6 +47,8 @@ POSSESSIVES = {
     "our": ("notre", "notre", "nos"),
     "their": ("leur", "leur", "leurs"),
 }
+# What stands before a participle or an infinitive; some participles take "être".
+AUXILIARIES = {"p": "avoir", "w": "vouloir", "n": "pouvoir"}
 # What one likes, teaches or protects in general takes the definite article: "aimer les pommes".
 DEFINITE_VERBS = {"aimer", "adorer", "détester", "préférer", "enseigner", "protéger"}
 # Verbs that bring a preposition before their object.
@@ -118,8 +121,9 @@ def _determiner(phrase: NounPhrase, following: str, definite: bool, negated: boo
         if phrase.plural:
             return [plural_form]
         return [feminine_form if feminine and not before_vowel else masculine_form]
-    indefinite = determiner != "the" and phrase.owner is None
-    if indefinite and not definite and not noun.categories & {"language", "sport"}:
+    definite = definite or bool(noun.categories & {"language", "sport"})
+    indefinite = determiner in ("a", "some", "any") or (determiner == "" and not definite)
+    if indefinite and phrase.owner is None:
         if negated:
             return ["de"]
         if phrase.plural:
@@ -143,8 +147,8 @@ def noun_phrase(
 ) -> tuple[Word, ...]:
     """Words of a noun phrase; `roles` are the tags of determiner, adjective and noun.
 
-    `definite` turns an indefinite article into the definite one, `negated` into "de"; a preposition
-    "à" or "de" melts into "le" and "les".
+    `definite` puts the definite article where English has none, `negated` "de" for an indefinite
+    one; a preposition "à" or "de" melts into "le" and "les".
     """
     noun, adjective = phrase.noun, phrase.adjective
     french = plural(noun.french) if phrase.plural else noun.french
@@ -185,8 +189,8 @@ def _place_words(place: Place) -> tuple[Word, ...]:
     return (*((word, "p") for word in before), *last)
 
 
-def _negated(verb: Word, negative: bool, tag: str = "n", second: str = "pas") -> list[Word]:
-    return [("ne", tag), verb, (second, tag)] if negative else [verb]
+def _never(clause: Clause) -> bool:
+    return clause.frequency is frequencies()["never"]
 
 
 def _verb(clause: Clause) -> list[Word]:
@@ -194,32 +198,22 @@ def _verb(clause: Clause) -> list[Word]:
     verb = conjugate(clause.verb.french.partition("_")[0])
     subject, tense = clause.subject, clause.tense
     person = subject.person
-    main = ("", "")
-    if tense == "p":
-        auxiliary = conjugate("être" if verb.etre else "avoir")
-        finite = (auxiliary.present[person], "x")
-        main = (_participle(clause), "v")
-    elif tense == "w":
-        finite, main = (conjugate("vouloir").present[person], "x"), (verb.infinitive, "v")
-    elif tense == "n":
-        finite, main = (conjugate("pouvoir").present[person], "x"), (verb.infinitive, "v")
-    elif tense == "f":
-        finite = (verb.future[person], "vx")
+    if tense in AUXILIARIES:
+        auxiliary = "être" if tense == "p" and verb.etre else AUXILIARIES[tense]
+        group = [(conjugate(auxiliary).present[person], "x")]
+        main = [(_participle(clause) if tense == "p" else verb.infinitive, "v")]
     else:
-        finite = (verb.present[person], "vx")
-    group = [finite]
+        forms = verb.future if tense == "f" else verb.present
+        group, main = [(forms[person], "vx")], []
     if isinstance(clause.object, Pronoun):
         group.insert(0, (clause.object.french_object, "S"))
-    never = clause.frequency is not None and clause.frequency.french[0][0] == "jamais"
     if clause.mode == "negative":
         group = [("ne", "n"), *group, ("pas", "n")]
-    elif never:
+    elif _never(clause):
         group.insert(0, ("ne", "f"))
     if clause.frequency:
         group += clause.frequency.french
-    if main[0]:
-        group.append(main)
-    return group
+    return group + main
 
 
 def _participle(clause: Clause) -> str:
@@ -237,12 +231,11 @@ def _participle(clause: Clause) -> str:
 
 def _object(clause: Clause) -> tuple[Word, ...]:
     verb = clause.verb.french
-    never = clause.frequency is not None and clause.frequency.french[0][0] == "jamais"
     return noun_phrase(
         clause.object,
         "DAS",
         definite=verb in DEFINITE_VERBS or verb.startswith("jouer"),
-        negated=clause.mode == "negative" or never,
+        negated=clause.mode == "negative" or _never(clause),
         preposition=VERB_PREPOSITIONS.get(verb, ""),
         preposition_tag="v",
     )
@@ -273,8 +266,9 @@ def _clause(clause: Clause) -> list[Word]:
 
 def _be(subject: Subject, mode: str) -> list[Word]:
     be = (conjugate("être").present[subject.person], "x")
-    words = [*_subject_words(subject), *_negated(be, mode == "negative")]
-    return [("est-ce", "q"), ("que", "q"), *words] if mode == "question" else words
+    verb = [("ne", "n"), be, ("pas", "n")] if mode == "negative" else [be]
+    asking = [("est-ce", "q"), ("que", "q")] if mode == "question" else []
+    return [*asking, *_subject_words(subject), *verb]
 
 
 def _mark(mode: str) -> Word:
@@ -303,12 +297,9 @@ def _identity(sentence: Identity) -> list[Word]:
 
 def _existence(sentence: Existence) -> list[Word]:
     negative = sentence.mode == "negative"
-    words = [("ne", "n")] if negative else []
-    words = [("il", "x"), *words, ("y", "x"), ("a", "x")]
-    if negative:
-        words.append(("pas", "n"))
-    elif sentence.mode == "question":
-        words = [("est-ce", "q"), ("que", "q"), *words]
+    asking = [("est-ce", "q"), ("que", "q")] if sentence.mode == "question" else []
+    ne, pas = ([("ne", "n")], [("pas", "n")]) if negative else ([], [])
+    words = [*asking, ("il", "x"), *ne, ("y", "x"), ("a", "x"), *pas]
     words += noun_phrase(sentence.phrase, "DAS", negated=negative)
     return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
