@@ -16,7 +16,6 @@ from collections.abc import Sequence
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from serving.model_server.flags import build_parser
-from serving.model_server.model_server import ModelServer
 from serving.status import StatusError
 
 
@@ -29,6 +28,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
+    # TensorFlow takes seconds to import: not before the flags are known to be right.
+    from serving.model_server.model_server import ModelServer
+
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,0 +1,365 @@
+"""The server as a process, and its ports: TLS, UNIX socket, health, signals, faults."""
+
+import asyncio
+import concurrent.futures
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import grpc
+import pytest
+import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from serving.client import (
+    AsyncTranslator,
+    ServerUnavailableError,
+    Tls,
+    Translation,
+    Translator,
+)
+from serving.model_server.flags import build_parser
+from serving.status import StatusError
+from tests.serving.conftest import add_version, error_of, serving
+from tests.serving.test_rest import free_port
+from tests.serving.test_versions import request
+
+DEPLOY = Path(__file__).parents[2] / "serving" / "deploy"
+
+
+class Process:
+    """The command, with the translator on a port of its own."""
+
+    def __init__(self, base, log, port=None):
+        self.port = port or free_port()
+        self._log = log
+        command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
+        self.process = subprocess.Popen(
+            [*command, "--model_name=upper", f"--model_base_path={base}"],
+            stderr=log.open("a"),
+        )
+
+    def log(self):
+        return self._log.read_text()
+
+    def stop(self):
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def process(base, tmp_path):
+    """Starts the command; stops what was started."""
+    started = []
+
+    def start(port=None):
+        started.append(Process(base, tmp_path / "server.log", port))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(process, stubs):
+    server = process()
+    with Translator(f"localhost:{server.port}", "upper") as translator:
+        translator.wait_ready(60)
+        assert translator.translate(["one"])[0].text == "ONE"
+    listening = subprocess.run(
+        ["cat", "/proc/net/tcp", "/proc/net/tcp6"], capture_output=True, text=True
+    ).stdout
+    addresses = set(re.findall(rf": ([0-9A-F]+):{server.port:04X} [0-9A-F]+:0000 0A", listening))
+    assert addresses
+    assert addresses <= {"0100007F", "0000000000000000FFFF00000100007F"}  # IPv4, or mapped to IPv6
+
+    client = stubs(f"localhost:{server.port}")
+    made = request()
+    made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 300_000))
+    call = client.prediction.Predict.future(made, timeout=60)
+    time.sleep(0.3)
+    server.process.send_signal(signal.SIGTERM)
+    assert len(call.result().outputs["translation"].string_val) == 300_000
+    assert server.process.wait(timeout=20) == 0
+
+
+def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
+    server = process()
+    target = f"localhost:{server.port}"
+    texts = [[f"text {thread} {n}" for n in range(40)] for thread in range(4)]
+
+    def send(batch):
+        with Translator(target, "upper", timeout=60, retries=30) as translator:
+            return [translator.translate([text])[0] for text in batch]
+
+    async def send_async(batch):
+        async with AsyncTranslator(target, "upper", timeout=60, retries=30) as translator:
+            return [(await translator.translate([text]))[0] for text in batch]
+
+    with Translator(target, "upper") as translator:
+        translator.wait_ready(60)
+    killed = threading.Event()
+
+    def kill():
+        server.stop()
+        killed.set()
+        process(server.port)
+
+    with concurrent.futures.ThreadPoolExecutor(5) as pool:
+        results = [pool.submit(send, batch) for batch in texts[:3]]
+        results.append(pool.submit(lambda: asyncio.run(send_async(texts[3]))))
+        time.sleep(0.02)
+        kill()
+        found = [result.result(60) for result in results]
+    assert killed.is_set()
+    assert found == [[Translation(text.upper(), -1.5) for text in batch] for batch in texts]
+
+
+def test_start_up_errors_are_one_line(tmp_path, base):
+    def start(*flags):
+        done = subprocess.run(
+            [sys.executable, "-m", "serving.server", *flags], capture_output=True, text=True
+        )
+        return done.returncode, done.stdout, done.stderr
+
+    status, _, err = start("--no_such_flag=1", "--model_base_path=/x")
+    assert status == 2
+    assert "unrecognized arguments: --no_such_flag=1" in err
+    status, _, err = start()
+    assert status == 2
+    assert "--model_base_path" in err.splitlines()[-1]
+    status, out, _ = start("--help")
+    assert status == 0
+    assert "--enable_batching" in out
+    status, _, err = start(f"--model_config_file={tmp_path}/none")
+    assert status == 1
+    assert err.splitlines()[-1].startswith("Failed to start server. Error: ")
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("which", ["port", "rest_api_port"])
+def test_a_port_that_is_taken_is_named(base, which):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        flag = f"--{which}={taken.getsockname()[1]}"
+        with (
+            pytest.raises(OSError, match=r"cannot listen on|in use"),
+            serving(f"--model_base_path={base}", flag),
+        ):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--grpc_channel_arguments=a"], "expected key=value, received 'a'"),
+        (["--port=5", "--rest_api_port=5"], "cannot be same as --port"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(base, flags, message):
+    with pytest.raises(StatusError, match=message), serving(f"--model_base_path={base}", *flags):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [([], False), (["--enable_batching"], True), (["--enable_batching=0"], False)],
+)
+def test_boolean_flags_may_stand_alone(text, expected):
+    assert build_parser().parse_args(text).enable_batching is expected
+
+
+def test_a_start_waits_for_the_first_version(saved, tmp_path):
+    base = tmp_path / "late"
+    threading.Timer(0.3, add_version, (saved / "upper", base, 1)).start()
+    with (
+        serving(f"--model_base_path={base}", "--model_name=upper") as server,
+        Translator(f"localhost:{server.port}", "upper") as translator,
+    ):
+        assert translator.translate(["one"])[0].text == "ONE"
+
+
+def test_a_unix_socket_serves_too(base, tmp_path):
+    path = tmp_path / "socket"
+    with (
+        serving(f"--model_base_path={base}", "--model_name=upper", f"--grpc_socket_path={path}"),
+        Translator(f"unix:{path}", "upper") as translator,
+    ):
+        assert translator.translate(["one"])[0].text == "ONE"
+
+
+def test_health_is_served_where_asked_for(base, shared_server, stubs):
+    ask = health_pb2.HealthCheckRequest()
+    with serving(f"--model_base_path={base}", "--enable_grpc_healthcheck_service=true") as server:
+        stub = health_pb2_grpc.HealthStub(stubs(f"localhost:{server.port}").channel)
+        assert stub.Check(ask).status == health_pb2.HealthCheckResponse.SERVING
+    stub = health_pb2_grpc.HealthStub(stubs(f"localhost:{shared_server.port}").channel)
+    assert error_of(stub.Check, ask)[0] == grpc.StatusCode.UNIMPLEMENTED
+
+
+# TLS
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory):
+    """A directory with an authority, a server's and a client's certificate, and a stranger's."""
+    root = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], cwd=root, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for authority in ("ca", "stranger"):
+        openssl(
+            *("req", "-x509", *key, "-days", "2", "-subj", f"/CN={authority}"),
+            *("-keyout", f"{authority}.key", "-out", f"{authority}.pem"),
+        )
+    for name in ("server", "client"):
+        openssl(
+            *("req", "-x509", *key, "-days", "2", "-subj", f"/CN={name}"),
+            *("-addext", "subjectAltName=DNS:localhost,DNS:translator.example"),
+            *("-addext", "basicConstraints=critical,CA:FALSE"),
+            *("-CA", "ca.pem", "-CAkey", "ca.key"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.pem"),
+        )
+    return root
+
+
+def ssl_config(path, certificates, verify=False):
+    def text(name):
+        return json.dumps((certificates / name).read_text())
+
+    path.write_text(
+        f"server_key: {text('server.key')} server_cert: {text('server.pem')} "
+        f"custom_ca: {text('ca.pem')} client_verify: {str(verify).lower()}"
+    )
+    return path
+
+
+@pytest.fixture
+def tls_server(base, tmp_path, certificates):
+    path = ssl_config(tmp_path / "ssl.config", certificates)
+    flags = [f"--model_base_path={base}", "--model_name=upper"]
+    with serving(*flags, f"--ssl_config_file={path}") as server:
+        yield server
+
+
+def test_tls_encrypts_and_a_wrong_certificate_is_named(tls_server, certificates):
+    target = f"localhost:{tls_server.port}"
+    with Translator(target, "upper", tls=Tls(certificates / "ca.pem")) as translator:
+        assert translator.translate(["one"])[0].text == "ONE"
+    named = Tls(certificates / "ca.pem", server_name="translator.example")
+    with Translator(target, "upper", tls=named) as translator:
+        assert translator.translate(["one"])[0].text == "ONE"
+    for tls in (Tls(certificates / "stranger.pem"), True):
+        with (
+            Translator(target, "upper", tls=tls, retries=0) as translator,
+            pytest.raises(ServerUnavailableError, match="check the certificates"),
+        ):
+            translator.translate(["one"])
+    with (
+        Translator(target, "upper", retries=0, timeout=5) as translator,
+        pytest.raises(ServerUnavailableError, match="whether it expects TLS"),
+    ):
+        translator.translate(["one"])
+    with Translator(target, "upper", tls=Tls(certificates / "ca.pem")) as translator:
+        assert translator.translate(["two"])[0].text == "TWO"
+
+
+def test_mutual_tls_asks_for_the_clients_certificate(base, tmp_path, certificates):
+    path = ssl_config(tmp_path / "ssl.config", certificates, verify=True)
+    flags = [f"--model_base_path={base}", "--model_name=upper", f"--ssl_config_file={path}"]
+    with serving(*flags) as server:
+        target = f"localhost:{server.port}"
+        ca, client = certificates / "ca.pem", certificates / "client"
+        own = Tls(ca, client.with_suffix(".pem"), client.with_suffix(".key"))
+        stranger = Tls(ca, certificates / "stranger.pem", certificates / "stranger.key")
+        for tls in (Tls(ca), stranger):
+            with (
+                Translator(target, "upper", tls=tls, retries=0, timeout=5) as translator,
+                pytest.raises(ServerUnavailableError),
+            ):
+                translator.translate(["one"])
+        with Translator(target, "upper", tls=own) as translator:
+            assert translator.translate(["one"])[0].text == "ONE"
+
+
+@pytest.mark.parametrize("text", ["server_key: 'x' server_cert: 'y'", "client_verify: 3"])
+def test_a_bad_ssl_config_is_refused(base, tmp_path, text):
+    (tmp_path / "ssl.config").write_text(text)
+    flags = [f"--model_base_path={base}", f"--ssl_config_file={tmp_path / 'ssl.config'}"]
+    with (
+        pytest.raises((StatusError, OSError), match=r"certificate not valid|Invalid protobuf"),
+        serving(*flags),
+    ):
+        pass
+
+
+# Faults
+
+
+def test_a_client_that_goes_in_mid_request_leaves_the_server_well(shared_server, stubs):
+    gone = stubs(f"localhost:{shared_server.port}")
+    made = request()
+    made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 100_000))
+    calls = [gone.prediction.Predict.future(made) for _ in range(4)]
+    time.sleep(0.1)
+    gone.channel.close()
+    assert all(call.cancelled() or call.exception() for call in calls)
+    with Translator(f"localhost:{shared_server.port}", "upper", timeout=10) as translator:
+        assert translator.translate(["one"])[0].text == "ONE"
+
+
+def test_concurrent_clients_get_what_the_session_gives(shared_server):
+    texts = [f"text number {n}" for n in range(160)]
+
+    def send(thread):
+        with Translator(f"localhost:{shared_server.port}", "upper") as translator:
+            return [translator.translate([text])[0] for text in texts[thread::16]]
+
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        found = list(pool.map(send, range(16)))
+    for thread, translations in enumerate(found):
+        assert [one.text for one in translations] == [t.upper() for t in texts[thread::16]]
+
+
+# The deployment files
+
+
+def test_the_deployments_configuration_is_what_the_server_takes(saved, tmp_path, stubs):
+    add_version(saved / "upper", tmp_path / "en-fr", 1)
+    models = tmp_path / "models.config"
+    models.write_text((DEPLOY / "models.config").read_text().replace("/models/", f"{tmp_path}/"))
+    with serving(
+        f"--model_config_file={models}",
+        f"--rest_api_port={free_port()}",
+        f"--monitoring_config_file={DEPLOY / 'monitoring.config'}",
+        "--enable_batching=true",
+        f"--batching_parameters_file={DEPLOY / 'batching.config'}",
+    ) as server:
+        client = stubs(f"localhost:{server.port}")
+        made = request("en-fr")
+        assert client.prediction.Predict(made).outputs["translation"].string_val == [b"ONE"]
+        # The health check of the compose file and the readiness probe of the manifest.
+        for file in ("compose.yaml", "kubernetes.yaml"):
+            script = re.search(
+                r">-\n((?: {10,}.*(?:\n|$))+?)(?=\s*(?:interval|periodS))",
+                (DEPLOY / file).read_text(),
+            )[1]
+            script = " ".join(script.split("\n")).replace("/8501", f"/{server.rest_port}")
+            run = ["bash", "-c", script]
+            assert subprocess.run(run, capture_output=True, timeout=10).returncode == 0
+            run = ["bash", "-c", script.replace("en-fr", "none")]
+            assert subprocess.run(run, capture_output=True, timeout=10).returncode != 0
+
+
+def test_the_flags_of_the_deployments_exist():
+    for file in ("compose.yaml", "kubernetes.yaml"):
+        flags = re.findall(r"^\s+- (--\S+)$", (DEPLOY / file).read_text(), re.MULTILINE)
+        assert len(flags) == 7
+        build_parser().parse_args(flags)
