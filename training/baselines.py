@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-
-from training.text import split_words
 
 
 def most_similar(pairs: Sequence[tuple[str, str]], sources: Sequence[str]) -> list[str]:
@@ -42,5 +41,5 @@ def most_similar(pairs: Sequence[tuple[str, str]], sources: Sequence[str]) -> li
 
 
 def _features(text: str) -> set:
-    words = [word.lower() for word in split_words(text)]
+    words = re.findall(r"\w+|[^\w\s]", text.lower())
     return {*words, *pairwise(words)}
