@@ -418,7 +418,7 @@ def digest(pairs):
 
 
 @pytest.mark.parametrize(
-    ("pair", "expected"), [("en-fr", "e78bd90698e13957"), ("en-zh", "184df31ba30eb503")]
+    ("pair", "expected"), [("en-fr", "50dc96b50ed2702e"), ("en-zh", "4a5b9fc8dc7c0688")]
 )
 def test_a_seed_draws_the_same_pairs_everywhere(pair, expected):
     assert digest(generate(pair, "test", 100, seed=7)) == expected

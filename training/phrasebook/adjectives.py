@@ -44,9 +44,9 @@ old + | ^vieux/vieille/vieil | 旧,老:animal building outdoors tree | clothes h
 tree dog cat horse
 good | ^bon/bonne | 好 | text -letter -newspaper work job restaurant hotel school question \
 answer wine cheese coffee instrument
-young + | ^jeune | 年轻 的 | man woman king queen job -driver
+young + | ^jeune | 年轻 的 | man woman king queen job -driver kin
 long + | ^long/longue | 长 | dress skirt coat scarf letter poem story table street bridge \
-river knife train snake
+river knife train snake bus boat sofa
 short + | court | 短 | dress skirt coat scarf knife bridge street poem story
 expensive + | cher/chère | 昂贵 的 | clothes -sock worn book dictionary device instrument \
 furniture vehicle -bus -train restaurant hotel painting gift wine umbrella bag suitcase \
@@ -63,45 +63,51 @@ ripe | mûr | 成熟 的 | fruit tomato
 sweet + | sucré | 甜 | fruit -lemon juice tea cake wine
 delicious - | délicieux/délicieuse | 美味 的 | fruit -lemon cake sandwich pizza staple -sugar \
 coffee tea juice wine
-interesting | intéressant | 有趣 的 | text -dictionary work museum city question answer job \
--farmer
+interesting | intéressant | 有意思 的 | text -dictionary work museum city question answer park \
+village
 boring | ennuyeux/ennuyeuse | 无聊 的 | text -dictionary work museum question answer village
-complicated + | compliqué | 复杂 的 | question answer story film word poem map
+complicated + | compliqué | 复杂 的 | question answer story film word poem map novel dictionary
 simple | simple | 简单 的 | question answer story word poem song
-famous | célèbre | 有名 的 | actor singer lawyer cook doctor castle museum restaurant hotel \
+famous | célèbre | 著名 的 | actor singer lawyer cook doctor castle museum restaurant hotel \
 bridge painting novel poem song film theatre city
-rich | riche | 富有 的 | king queen man woman farmer lawyer singer doctor neighbour city
-intelligent | intelligent | 聪明 的 | man woman child boy girl student job dog queen horse cat
-kind | ^gentil/gentille | 善良 的 | woman child boy girl job king queen neighbour
+rich | riche | 富有 的 | king queen man woman farmer lawyer singer doctor neighbour city kin
+intelligent | intelligent | 聪明 的 | man woman child boy girl student job dog queen horse cat \
+kin
+kind | ^gentil/gentille | 善良 的 | woman child boy girl job king queen neighbour kin
 brave | courageux/courageuse | 勇敢 的 | man woman child boy girl soldier policeman king queen \
-dog farmer
-polite | poli | 有礼貌 的 | child boy girl man woman waiter neighbour student policeman driver
-shy + | timide | 害羞 的 | child boy girl student actor man woman singer cat
-lazy + | paresseux/paresseuse | 懒惰 的 | child boy girl student waiter cat dog cook king man
-strong | fort | 强壮 的 | man woman boy soldier farmer policeman horse bear lion elephant
-honest | honnête | 诚实 的 | man woman child boy girl lawyer waiter farmer neighbour student
-hot + | chaud | 热 | water milk coffee tea soup
-cold + | froid | 冷 | water milk coffee tea soup juice meat
+dog farmer kin
+polite | poli | 有礼貌 的 | child boy girl man woman waiter neighbour student policeman driver \
+kin
+shy + | timide | 害羞 的 | child boy girl student actor man woman singer cat kin
+lazy + | paresseux/paresseuse | 懒惰 的 | child boy girl student waiter cat dog cook king man \
+kin
+strong | fort | 强壮 的 | man woman boy soldier farmer policeman horse bear lion elephant kin
+honest | honnête | 诚实 的 | man woman child boy girl lawyer waiter farmer neighbour student \
+kin
+hot + | chaud | 热 | water milk coffee tea soup rice bread pizza meat
+cold + | froid | 冷 | water milk coffee tea soup juice meat rice chicken pizza beer
 warm + | chaud | 暖和 的 | coat sweater glove scarf hat blanket sock bedroom
 modern | moderne | 现代 的 | building -castle -church city kitchen bridge furniture device car \
 train bus
 dangerous + | dangereux/dangereuse | 危险 的 | bear wolf lion snake river mountain street \
-bridge
-noisy + | bruyant | 吵闹 的 | street city market station restaurant bus neighbour child
+bridge city forest
+noisy + | bruyant | 吵闹 的 | street city market station restaurant bus neighbour child car \
+truck
 useful | utile | 有用 的 | book dictionary map computer phone tableware key basket answer \
 umbrella
-soft | doux/douce | 柔软 的 | blanket towel sweater scarf skirt glove
+soft | doux/douce | 柔软 的 | blanket towel sweater scarf skirt glove coat
 wet + | mouillé | 湿 | clothes hat glove scarf towel blanket dog cat umbrella street
-special | spécial | 特别 的 | gift ticket cake letter book film song word photo
-traditional | traditionnel/traditionnelle | 传统 的 | dress song story house music hat market
+special | spécial | 特别 的 | gift ticket cake letter book film song word photo dress story key
+traditional | traditionnel/traditionnelle | 传统 的 | dress song story house music hat market \
+cake restaurant coat
 French | français | 法国 是 | book newspaper novel film song wine cheese car cake soup watch \
-skirt restaurant singer actor teacher student
+skirt restaurant singer actor teacher student dress lamp
 Chinese | chinois | 中国 是 | book newspaper novel film song tea soup watch toy restaurant lamp \
-singer actor teacher student
+singer actor teacher student dress cup
 Italian | italien/italienne | 意大利 是 | book newspaper novel film song wine cheese car shoe \
 pizza soup watch skirt coat restaurant singer actor teacher student
 German | allemand | 德国 是 | book newspaper novel film song beer car watch bread restaurant \
-singer actor teacher student
+singer actor teacher student lamp guitar suitcase dress
 """
 
 # Said of people alone: "She is tired." Chinese as above.

@@ -167,7 +167,7 @@ def _predication(sentence: Predication) -> list[Word]:
         chinese = adjective.chinese_by_noun.get(subject.noun.english, chinese)
     predicate = [(chinese, "j")]
     if mode == "negative":
-        words.append(("不", "n"))
+        words.append(("没" if chinese.startswith("有") else "不", "n"))
     if adjective.classifying:
         predicate = [("是", "x"), *predicate, ("的", "j")]
     elif sentence.degree:

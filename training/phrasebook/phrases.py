@@ -133,10 +133,12 @@ def object_determiners(verb: Verb, noun: Noun, tense: str, mode: str) -> tuple[D
 
 def definite_phrases(noun: Noun, adjective: Adjective | None, *key: str) -> list[NounPhrase]:
     """ "The cat", "the cats", "my cat", "Paul's cat"."""
+    turn = stable_hash("owner", noun.english, *key)
+    if "kin" in noun.categories:
+        return [NounPhrase(noun, POSSESSIVES[(turn + i) % 5], False, adjective) for i in (0, 2, 4)]
     found = [("the", False), ("the", True)]
     owners: list[Name] = []
     if owned(noun) and "person" not in noun.categories:
-        turn = stable_hash("owner", noun.english, *key)
         plural = "paired" in noun.categories
         found += [(POSSESSIVES[(turn + i) % 5], plural) for i in (0, 2)]
         found.append((POSSESSIVES[(turn + 4) % 5], True))

@@ -70,9 +70,10 @@ def predications() -> Iterator[Family]:
         for noun in adjective.nouns if adjective.predicate else ():
             if adjective.classifying and "person" in noun.categories:
                 continue  # Chinese says "an Italian person" instead
-            this = sayable(noun, [("this", False), ("this", True)])
             phrases = definite_phrases(noun, None, adjective.english)
-            phrases += [NounPhrase(noun, word, plural) for word, plural in this]
+            if "kin" not in noun.categories:
+                this = sayable(noun, [("this", False), ("this", True)])
+                phrases += [NounPhrase(noun, word, plural) for word, plural in this]
             options = (phrases, _modes_and_degrees(adjective))
             pairings = ((adjective.english, noun.english),)
             yield Family(adjective.english, pairings, partial(_be, adjective), options)

@@ -16,7 +16,7 @@ TEMPLATES = tuple(
         (3, actions.gifts),
         (4, actions.activities),
         (4, actions.activities_somewhere),
-        (4, actions.journeys),
+        (5, actions.journeys),
         (9, states.predications),
         (4, states.states_of_people),
         (2, states.identities),
