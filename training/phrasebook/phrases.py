@@ -35,7 +35,7 @@ DEFINITE = {"traverser", "quitter"}
 @cache
 def noun_subjects() -> tuple[Subject, ...]:
     """Names and people, as subjects."""
-    people = [noun for noun in select("person -kin -baby")]
+    people = select("person -kin -baby")
     singular = [NounPhrase(noun, "the") for noun in people]
     plural = [NounPhrase(noun, "the", True) for noun in people if "ruler" not in noun.categories]
     kin = [
