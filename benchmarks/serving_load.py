@@ -1,0 +1,243 @@
+"""Load on the local model server: python benchmarks/serving_load.py --model models/NAME
+
+Sends one text a request to the signature `translate` of an exported translator, closed loop (each
+client sends its next request when it has its answer) and open loop (requests arrive at random
+times, whether or not the earlier ones are answered), without and with batching, and compares with
+calls of the same SavedModel's session in this process. Prints a table; the last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+import tensorflow as tf
+
+from serving.client import AsyncTranslator, ServingError, Translation, Translator
+from serving.model_server.storage import list_versions
+from serving.session import ModelSession
+from training import phrasebook
+
+BATCHING = """
+max_batch_size { value: 32 }
+batch_timeout_micros { value: %d }
+max_enqueued_batches { value: 100 }
+num_batch_threads { value: %d }
+"""
+TIMEOUT = 120.0
+
+
+def bare(version: Path, texts: Sequence[str]) -> tuple[list[Translation], list[float]]:
+    """Answers and seconds of single calls of the session in this process."""
+    answers, seconds = [], []
+    with ModelSession(version) as session:
+        signature = session.signatures["translate"]
+        for number, text in enumerate([texts[0], *texts]):
+            started = time.perf_counter()
+            found = session.run(signature, {"text": tf.make_tensor_proto([text.encode()])})
+            took = time.perf_counter() - started
+            if number:  # the first warms up
+                seconds.append(took)
+                text = found["translation"][0].decode("utf-8", "replace")
+                answers.append(Translation(text, found["score"][0], bool(found["truncated"][0])))
+    return answers, seconds
+
+
+@contextmanager
+def server(base: Path, *flags: str) -> Iterator[tuple[str, int]]:
+    """Run the local server; gives its address and process number."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "serving.server", f"--port={port}", "--model_name=load"]
+    process = subprocess.Popen(
+        [*command, f"--model_base_path={base}", *flags], stderr=subprocess.DEVNULL
+    )
+    try:
+        target = f"localhost:{port}"
+        with Translator(target, "load") as translator:
+            translator.wait_ready(120)
+        yield target, process.pid
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Load:
+    """What requests met: seconds of each, errors, and answers that are not the bare call's."""
+
+    def __init__(self, texts: Sequence[str], expected: Sequence[Translation]):
+        self.texts, self.expected = texts, expected
+        self.seconds: list[float] = []
+        self.errors = self.different = 0
+        self.took = 0.0
+
+    async def send(self, translator: AsyncTranslator, number: int, since: float) -> None:
+        """Send request `number`; its time counts from `since`."""
+        index = number % len(self.texts)
+        try:
+            (found,) = await translator.translate([self.texts[index]])
+        except ServingError:
+            self.errors += 1
+            return
+        self.seconds.append(time.perf_counter() - since)
+        wanted = self.expected[index]
+        # Rows of a batch are summed in another order than a row alone.
+        same_score = abs(found.score - wanted.score) < 1e-3
+        self.different += found.text != wanted.text or not same_score
+
+    def report(self, name: str) -> dict[str, float | str]:
+        """One line of the table."""
+        cuts = statistics.quantiles(self.seconds, n=100, method="inclusive")
+        milliseconds = {f"p{p}_ms": round(cuts[p - 1] * 1e3, 2) for p in (50, 95, 99)}
+        return {
+            "load": name,
+            "requests": len(self.seconds) + self.errors,
+            "errors": self.errors,
+            "different": self.different,
+            **milliseconds,
+            "per_second": round(len(self.seconds) / self.took, 1),
+        }
+
+
+def run(load: Load, target: str, work: Callable[[AsyncTranslator], Coroutine]) -> Load:
+    """Carry out `work` with a client."""
+
+    async def main() -> None:
+        async with AsyncTranslator(target, "load", timeout=TIMEOUT, retries=0) as translator:
+            await translator.translate(load.texts[:1])
+            started = time.perf_counter()
+            await work(translator)
+            load.took = time.perf_counter() - started
+
+    asyncio.run(main())
+    return load
+
+
+def closed(load: Load, target: str, clients: int, requests: int) -> Load:
+    """`clients` that send `requests` in all, each the next one when it has its answer."""
+
+    async def work(translator: AsyncTranslator) -> None:
+        numbers = iter(range(requests))
+
+        async def client() -> None:
+            for number in numbers:
+                await load.send(translator, number, time.perf_counter())
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+
+    return run(load, target, work)
+
+
+def open_loop(load: Load, target: str, rate: float, requests: int, seed: int) -> Load:
+    """Requests at random times, `rate` a second on average (a Poisson process)."""
+
+    async def work(translator: AsyncTranslator) -> None:
+        draw = random.Random(seed)
+        due, sent = time.perf_counter(), []
+        for number in range(requests):
+            due += draw.expovariate(rate)
+            await asyncio.sleep(due - time.perf_counter())
+            sent.append(asyncio.create_task(load.send(translator, number, due)))
+        await asyncio.gather(*sent)
+
+    return run(load, target, work)
+
+
+def resident_megabytes(process: int) -> float:
+    """Resident memory of a process."""
+    status = Path(f"/proc/{process}/status").read_text()
+    return round(int(re.search(r"VmRSS:\s*(\d+)", status)[1]) / 1024, 1)
+
+
+def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
+    """All measurements, one dict a line."""
+    version = max(list_versions(options.model).items())[1]
+    expected, seconds = bare(version, texts)
+    alone = Load(texts, expected)
+    alone.seconds, alone.took = seconds, sum(seconds)
+    rows = [alone.report("bare call, 1 caller")]
+
+    def report(name: str, load: Load, **more: float) -> None:
+        rows.append({**load.report(name), **more})
+
+    with tempfile.NamedTemporaryFile("w", suffix=".config") as parameters:
+        parameters.write(BATCHING % (options.batch_timeout_micros, options.batch_threads))
+        parameters.flush()
+        batching = ["--enable_batching=true", f"--batching_parameters_file={parameters.name}"]
+        for name, flags in (("no batching", []), ("batching", batching)):
+            with server(options.model.resolve(), *flags) as (target, process):
+                single = closed(Load(texts, expected), target, 1, options.requests)
+                report(f"{name}, 1 client", single)
+                many = closed(Load(texts, expected), target, options.clients, options.requests)
+                report(f"{name}, {options.clients} clients", many)
+                rate = 0.7 * len(many.seconds) / many.took
+                arriving = open_loop(
+                    Load(texts, expected), target, rate, options.requests, options.seed
+                )
+                report(f"{name}, open loop at {rate:.0f}/s", arriving)
+                if options.memory_requests and flags:
+                    before = resident_megabytes(process)
+                    long = closed(
+                        Load(texts, expected), target, options.clients, options.memory_requests
+                    )
+                    after = resident_megabytes(process)
+                    report(f"{name}, memory", long, rss_start_mb=before, rss_end_mb=after)
+    return rows
+
+
+def print_table(rows: Sequence[dict]) -> None:
+    """Print the measurements."""
+    columns = ["requests", "errors", "different", "p50_ms", "p95_ms", "p99_ms", "per_second"]
+    print(f"{'':34}" + "".join(f"{column:>11}" for column in columns))
+    for row in rows:
+        print(f"{row['load']:34}" + "".join(f"{row[column]:>11}" for column in columns))
+        if "rss_start_mb" in row:
+            print(f"{'':34}  resident {row['rss_start_mb']} MB before, {row['rss_end_mb']} after")
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--model", type=Path, required=True, help="base path of an exported translator")
+    add("--texts", type=Path, help="file of texts, one a line; default: English of the phrasebook")
+    add("--requests", type=int, default=1000, help="requests of each measurement")
+    add("--clients", type=int, default=32, help="concurrent clients")
+    add("--batch-timeout-micros", type=int, default=2000, help="how long a batch waits to fill")
+    add("--batch-threads", type=int, default=os.cpu_count(), help="batches that run at once")
+    add("--memory-requests", type=int, default=0, help="requests between two looks at memory")
+    add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")
+    options = parser.parse_args()
+    if not list_versions(options.model):
+        parser.error(f"{options.model} holds no version: expected a directory with 1/, 2/, ...")
+    if options.texts:
+        texts = options.texts.read_text(encoding="utf-8").splitlines()
+        random.Random(options.seed).shuffle(texts)
+        texts = texts[:500]
+    else:
+        texts = [pair.source for pair in phrasebook.generate("en-fr", "test", 200, options.seed)]
+    rows = measure(options, texts)
+    print_table(rows)
+    print(json.dumps({"rows": rows, "cpus": os.cpu_count()}))
+
+
+if __name__ == "__main__":
+    main()
