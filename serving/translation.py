@@ -1,7 +1,7 @@
 """What is said to a translator and how its answers read: no connection, no state."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -153,9 +153,3 @@ def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:
                 text += " "
     score = sum(piece.score for piece, _ in pieces) / len(pieces)
     return Translation(text, score, any(piece.truncated for piece, _ in pieces))
-
-
-def in_batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """`texts` cut into batches of at most `size`."""
-    for start in range(0, len(texts), size):
-        yield texts[start : start + size]

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -49,6 +50,7 @@ _OPTIONS = [
     ("grpc.keepalive_time_ms", 300_000),
     ("grpc.keepalive_timeout_ms", 20_000),
 ]
+_SPREAD = ("grpc.service_config", '{"loadBalancingConfig": [{"round_robin": {}}]}')
 _BATCH_LIMIT = re.compile(r"maximum input batch size (\d+)")
 _DTYPES = {
     messages.FLOAT: "float",
@@ -125,9 +127,11 @@ class _Protocol:
 
     def _open(self, library: Any) -> Any:
         """A channel of `grpc` or `grpc.aio`."""
-        if self._tls is None:
-            return library.insecure_channel(self.target, options=_OPTIONS)
         options = list(_OPTIONS)
+        if self.target.startswith("dns:"):
+            options.append(_SPREAD)
+        if self._tls is None:
+            return library.insecure_channel(self.target, options=options)
         if self._tls.server_name:
             options.append(("grpc.ssl_target_name_override", self._tls.server_name))
         return library.secure_channel(self.target, self._tls.credentials(), options=options)
@@ -159,10 +163,12 @@ class _Protocol:
         """Answers for any number of texts, in order, in batches that the server takes."""
         if isinstance(texts, str):
             raise TypeError("expected a list of texts; received one string")
+        # Texts of about the same length share a batch: it takes as long as its longest.
+        order = sorted(range(len(texts)), key=lambda number: len(texts[number]))
         results: list = []
         size = self._batch_size
-        while len(results) < len(texts):
-            batch = texts[len(results) : len(results) + size]
+        while len(results) < len(order):
+            batch = [texts[number] for number in order[len(results) : len(results) + size]]
             request = translation.predict_request(self._spec(signature), batch)
             try:
                 response = yield _PREDICT, request
@@ -177,7 +183,7 @@ class _Protocol:
                 size = int(limit[1])
             else:
                 results += read(response, len(batch))
-        return results
+        return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
 
     def _translate(self, texts: Sequence[str], split: bool) -> Steps[list[Translation]]:
         read = translation.read_translations
@@ -235,7 +241,8 @@ class Translator(_Protocol):
     """A translator on a model server.
 
     Args:
-        target: `host:port`, or `unix:PATH`.
+        target: `host:port`, `unix:PATH`, or `dns:///NAME:PORT`, which spreads the requests over all
+            addresses of the name.
         model: its name on the server.
         version, label: which version; neither means the latest.
         timeout: seconds for each request, its retries included.

@@ -235,8 +235,8 @@ class ModelManager(Generic[S]):
         for number in aspired:
             if number not in model.available():
                 self._load_version(name, model, number, present[number], prints[number])
-        # The old version serves until a wanted one is available.
-        if any(number in model.available() for number in aspired) or not ready:
+        # The old version serves until a wanted one is available, or all are gone from the disk.
+        if any(number in model.available() for number in aspired) or not present:
             for number in model.available():
                 if number not in aspired:
                     self._unload_version(name, model, number)

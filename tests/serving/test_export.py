@@ -1,0 +1,133 @@
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving import export as script
+from serving.check import check
+from serving.export import export
+from serving.session import ModelSession
+from tests.training.conftest import tiny_config, tiny_run  # noqa: F401 - a fixture
+from training.errors import UserError
+from training.inference import make_translator
+from training.run import load_run
+from training.train import train
+
+TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★"]
+LENGTH = 9  # tokens that the export reads
+
+
+@pytest.fixture(scope="module")
+def version(tiny_run, tmp_path_factory):  # noqa: F811
+    output = tmp_path_factory.mktemp("models") / "tiny"
+    settings = {"beam_width": 3, "num_results": 2, "max_source_length": LENGTH}
+    return export([tiny_run], output, **settings)
+
+
+@pytest.fixture(scope="module")
+def call(version):
+    """Call a signature through the C++ loader that TensorFlow Serving uses."""
+    with ModelSession(version) as session:
+
+        def run(signature, texts):
+            proto = tf.make_tensor_proto(texts, tf.string, [len(texts)])
+            return session.run(session.signatures[signature], {"text": proto})
+
+        yield run
+
+
+def test_the_export_passes_the_gate(version):
+    assert check(version) == []
+
+
+def test_translations_are_those_of_the_run(call, tiny_run):  # noqa: F811
+    found = call("translate", TEXTS)
+    expected = make_translator([tiny_run], beam_width=3, max_source_length=LENGTH)(TEXTS)
+    expected[1] = ""
+    assert [text.decode() for text in found["translation"]] == expected
+    assert found["score"].dtype == np.float32
+    assert found["score"][0] < 0
+    assert found["score"][1] == 0
+    default = call("serving_default", TEXTS)
+    assert default["translation"].tolist() == found["translation"].tolist()
+
+
+def test_nbest_begins_with_the_translation_and_is_in_order(call):
+    best, several = call("translate", TEXTS), call("nbest", TEXTS)
+    assert several["translations"].shape == several["scores"].shape == (len(TEXTS), 2)
+    assert several["translations"][:, 0].tolist() == best["translation"].tolist()
+    np.testing.assert_allclose(several["scores"][:, 0], best["score"], rtol=1e-5)
+    assert (np.diff(several["scores"], axis=1) <= 0).all()
+
+
+def test_alignments_have_a_weight_for_each_pair_of_tokens(call):
+    found = call("align", TEXTS)
+    rows, columns = found["target_tokens"].shape[1], found["source_tokens"].shape[1]
+    assert found["attention_weights"].shape == (len(TEXTS), rows, columns)
+    for text, target, source, weights in zip(
+        TEXTS,
+        found["target_tokens"],
+        found["source_tokens"],
+        found["attention_weights"],
+        strict=True,
+    ):
+        said, read = target != b"", source != b""
+        if not text:
+            assert not said.any()
+        np.testing.assert_allclose(weights[said].sum(-1), 1, atol=1e-5)
+        assert not weights[~said].any()
+        assert not weights[:, ~read].any()
+
+
+def test_a_text_that_is_too_long_is_cut_and_says_so_and_leaves_the_others_alone(call):
+    long = "apple " * 10_000
+    alone = call("translate", TEXTS)
+    together = call("translate", [*TEXTS, long])
+    assert together["truncated"].tolist() == [False] * len(TEXTS) + [True]
+    assert together["translation"][:-1].tolist() == alone["translation"].tolist()
+    np.testing.assert_allclose(together["score"][:-1], alone["score"], atol=1e-5)
+    cut = call("translate", [" ".join(["apple"] * LENGTH)])
+    assert together["translation"][-1] == cut["translation"][0]
+    assert not cut["truncated"][0]
+
+
+@pytest.mark.parametrize(
+    "texts", [[], [b""], [b"\xff\xfe"], [b"a\x00b"], [b"\xf0\x9f"], ["\u200b \t\n"]]
+)
+def test_no_text_is_refused(call, texts):
+    for signature in ("translate", "nbest", "align"):
+        for output in call(signature, texts).values():
+            assert len(output) == len(texts)
+
+
+def test_versions_are_numbered_and_nothing_half_written_is_left(tiny_run, tmp_path):  # noqa: F811
+    output = tmp_path / "model"
+    (output / "3").mkdir(parents=True)
+    settings = {"beam_width": 1, "num_results": 1, "max_source_length": LENGTH}
+    assert export([tiny_run, tiny_run], output, **settings).name == "4"
+    assert sorted(path.name for path in output.iterdir()) == ["3", "4"]
+    manifest = json.loads((output / "4" / "assets.extra" / "manifest.json").read_text())
+    assert [run["config"]["data"] for run in manifest["runs"]] == ["phrasebook-en-fr"] * 2
+    assert manifest["settings"] == settings
+    assert check(output / "4") == []
+
+
+def test_a_model_without_attention_has_no_alignments(tmp_path):
+    train(tiny_config("attention=none", "epochs=1", "train_limit=100"), tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    version = export([run], tmp_path / "model", beam_width=2, num_results=2)
+    with ModelSession(version) as session:
+        assert set(session.signatures) >= {"serving_default", "translate", "nbest"}
+        assert "align" not in session.signatures
+
+
+def test_more_results_than_beams_is_one_clear_line(tiny_run):  # noqa: F811
+    arguments = ["--run", str(tiny_run.path), "--output", "x", "--beam-width", "2"]
+    with pytest.raises(UserError, match="--num-results expected at most --beam-width, 2"):
+        script.main(arguments)
+
+
+def test_a_missing_run_is_one_clear_line(tmp_path):
+    with pytest.raises(UserError, match="is not a run"):
+        script.main(["--run", str(tmp_path), "--output", str(tmp_path / "x")])
