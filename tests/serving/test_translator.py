@@ -20,7 +20,6 @@ from serving.client import (
     ServingError,
     SignatureNotFoundError,
     Tls,
-    Translation,
     Translator,
     UnexpectedResponseError,
 )
