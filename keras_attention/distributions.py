@@ -35,8 +35,8 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     highest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
     weights = ops.exp(scores - highest) * mask
     total = ops.sum(weights, axis=-1, keepdims=True)
-    # The largest weight is exp(0), so the total is at least 1 unless the whole row is masked.
-    return ops.cast(weights / ops.maximum(total, 1.0), dtype)
+    # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
+    return ops.cast(weights / ops.where(total > 0, total, ops.ones_like(total)), dtype)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

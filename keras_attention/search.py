@@ -191,7 +191,8 @@ def beam_search(
         first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
         frozen = ops.expand_dims(finished, -1)
         gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
-        grown = ops.expand_dims(length, -1) + ops.where(frozen, 0, 1) * ops.ones_like(token)
+        token = ops.cast(token, "int32")
+        grown = ops.expand_dims(length, -1) + ops.where(frozen, ops.zeros_like(token), 1)
         sums = ops.expand_dims(total, -1) + gain
         candidates = ops.reshape(sums / _length_norm(grown, length_penalty), (-1, width * choices))
         _, index = ops.top_k(candidates, width)  # (B, W)
@@ -201,7 +202,7 @@ def beam_search(
 
         parents = ops.cast(ops.floor_divide(index, choices), "int32")
         was_finished = ops.take_along_axis(finished, parents, axis=1)
-        picked = ops.cast(pick(token), "int32")
+        picked = pick(token)
         outputs = {"tokens": picked, "parents": parents}
         if return_attention_weights:
             outputs["weights"] = _kept(weights, batch_size, width)

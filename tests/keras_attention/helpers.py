@@ -41,6 +41,11 @@ def randomize(layer, rng, deviation=0.5):
             w.assign(rng.normal(size=w.shape, scale=deviation).astype("float32"))
 
 
+def weighted_sum(x, factors):
+    """A scalar to take gradients of."""
+    return ops.sum(ops.multiply(x, ops.convert_to_tensor(factors)))
+
+
 def gradient(function, x):
     """The gradient of a scalar function at the array `x`, by the backend's autodiff."""
     return gradients(lambda arrays: function(*arrays), [x])[0]
@@ -64,7 +69,9 @@ def gradients(function, arrays):
         import torch
 
         tensors = [torch.tensor(x, requires_grad=True) for x in arrays]
-        function(tensors).backward()
+        value = function(tensors)
+        if value.requires_grad:
+            value.backward()
         found = [torch.zeros_like(x) if x.grad is None else x.grad for x in tensors]
     return [array(x) for x in found]
 

@@ -22,6 +22,7 @@ from tests.keras_attention.helpers import (
     normal,
     randomize,
     weight_gradients,
+    weighted_sum,
     weights_of,
 )
 
@@ -363,7 +364,7 @@ def test_gradients_of_all_weights_are_finite_differences(rng, one_step):
     names = [w.name for w in layer.weights]
 
     def loss():
-        return ops.sum(layer(query, value, value_mask=allowed) * upstream)
+        return weighted_sum(layer(query, value, value_mask=allowed), upstream)
 
     def exact(query, value, **w):
         if one_step:
@@ -383,7 +384,7 @@ def test_gradients_of_all_weights_are_finite_differences(rng, one_step):
         assert_close(found[f"{layer.name}/{name}"], slope, 1e-4)
 
     def loss_of_inputs(tensors):
-        return ops.sum(layer(*tensors, value_mask=allowed) * upstream)
+        return weighted_sum(layer(*tensors, value_mask=allowed), upstream)
 
     found = gradients(loss_of_inputs, [query, value])
     assert_close(found[0], reference.differences(lambda x: exact(x, value, **w), query), 1e-4)

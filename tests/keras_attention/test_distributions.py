@@ -8,7 +8,14 @@ from keras import ops
 
 from keras_attention import distributions
 from tests.keras_attention import reference
-from tests.keras_attention.helpers import array, assert_close, gradient, mask, normal
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    gradient,
+    mask,
+    normal,
+    weighted_sum,
+)
 
 B, TQ, TV = 2, 3, 11
 NAMES = list(distributions.BY_NAME)
@@ -66,7 +73,7 @@ def test_a_fully_masked_row_gives_zeros_and_no_nan_gradient(rng, name):
     upstream = normal(rng, B, TV)
 
     def loss(scores):
-        return ops.sum(distributions.BY_NAME[name](scores, allowed) * upstream)
+        return weighted_sum(distributions.BY_NAME[name](scores, allowed), upstream)
 
     assert not array(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed))[1].any()
     slope = gradient(loss, scores)
@@ -80,9 +87,11 @@ def test_a_fully_masked_row_gives_zeros_and_no_nan_gradient(rng, name):
 def test_gradients_are_finite_differences(rng, name, masked):
     scores, upstream = normal(rng, B, TV), normal(rng, B, TV)
     allowed = mask(rng, B, TV) if masked else None
+    if masked:
+        allowed[0] = np.arange(TV) == 2  # a single place: its weight cannot change
 
     def loss(scores):
-        return ops.sum(distributions.BY_NAME[name](scores, allowed) * upstream)
+        return weighted_sum(distributions.BY_NAME[name](scores, allowed), upstream)
 
     def exact(scores):
         return (rows(REFERENCE[name], scores, allowed) * upstream).sum()
@@ -155,7 +164,7 @@ def test_monotonic_gradients_are_finite_differences(rng, mode):
         return (reference.monotonic(scores, previous) * upstream).sum()
 
     def loss(scores):
-        return ops.sum(distributions.monotonic(scores, previous, mode=mode) * upstream)
+        return weighted_sum(distributions.monotonic(scores, previous, mode=mode), upstream)
 
     assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
 
@@ -163,7 +172,7 @@ def test_monotonic_gradients_are_finite_differences(rng, mode):
         return (reference.monotonic(scores, previous) * upstream).sum()
 
     def loss_previous(previous):
-        return ops.sum(distributions.monotonic(scores, previous, mode=mode) * upstream)
+        return weighted_sum(distributions.monotonic(scores, previous, mode=mode), upstream)
 
     slope = reference.differences(exact_previous, previous)
     assert_close(gradient(loss_previous, previous), slope, 1e-4)

@@ -26,6 +26,7 @@ from tests.keras_attention.helpers import (
     normal,
     randomize,
     weight_gradients,
+    weighted_sum,
     weights_of,
 )
 
@@ -195,7 +196,7 @@ def test_the_fast_ways_to_run_have_the_gradients_of_the_plain_one(rng, name, cel
     upstream = normal(rng, B, T, layer.output_size), normal(rng, *layer_weights_shape(layer))
 
     def total(outputs, weights):
-        return ops.sum(outputs * upstream[0]) + ops.sum(weights * upstream[1])
+        return weighted_sum(outputs, upstream[0]) + weighted_sum(weights, upstream[1])
 
     def plain():
         memories = layer.prepare(ops.convert_to_tensor(memory))
@@ -237,7 +238,7 @@ def test_hoisted_rnn_is_keras_rnn(rng, cell, backwards, masked):
 
     def total(layer):
         found = layer(inputs, mask=valid)
-        return sum(ops.sum(x * u) for x, u in zip(found, upstream, strict=True))
+        return sum(weighted_sum(x, u) for x, u in zip(found, upstream, strict=True))
 
     slopes = weight_gradients(theirs, lambda: total(theirs))
     found = weight_gradients(ours, lambda: total(ours))
