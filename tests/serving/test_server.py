@@ -25,6 +25,7 @@ from serving.client import (
     Translator,
 )
 from serving.model_server.flags import build_parser
+from serving.server import main
 from serving.status import StatusError
 from tests.serving.conftest import add_version, error_of, serving
 from tests.serving.test_rest import free_port
@@ -121,26 +122,38 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
     assert found == [[Translation(text.upper(), -1.5) for text in batch] for batch in texts]
 
 
-def test_start_up_errors_are_one_line(tmp_path, base):
-    def start(*flags):
-        done = subprocess.run(
-            [sys.executable, "-m", "serving.server", *flags], capture_output=True, text=True
-        )
-        return done.returncode, done.stdout, done.stderr
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--no_such_flag=1", "--model_base_path=/x"], "unrecognized arguments: --no_such_flag=1"),
+        ([], "one of --model_base_path and --model_config_file is required"),
+        (["--port=x", "--model_base_path=/x"], "argument --port: invalid int value: 'x'"),
+    ],
+)
+def test_a_wrong_flag_is_named_with_the_usage(capsys, flags, message):
+    with pytest.raises(SystemExit) as caught:
+        main(flags)
+    assert caught.value.code == 2
+    usage, _, last = capsys.readouterr().err.strip().rpartition("\n")
+    assert usage.startswith("usage: python -m serving.server")
+    assert message in last
 
-    status, _, err = start("--no_such_flag=1", "--model_base_path=/x")
-    assert status == 2
-    assert "unrecognized arguments: --no_such_flag=1" in err
-    status, _, err = start()
-    assert status == 2
-    assert "--model_base_path" in err.splitlines()[-1]
-    status, out, _ = start("--help")
-    assert status == 0
-    assert "--enable_batching" in out
-    status, _, err = start(f"--model_config_file={tmp_path}/none")
-    assert status == 1
-    assert err.splitlines()[-1].startswith("Failed to start server. Error: ")
-    assert "Traceback" not in err
+
+def test_help_names_the_flags(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    assert "--batching_parameters_file" in capsys.readouterr().out
+
+
+def test_a_start_that_fails_is_one_line(capsys, tmp_path, monkeypatch):
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    (tmp_path / "models.config").write_text("nonsense")
+    for path in ("none", "models.config"):
+        assert main([f"--model_config_file={tmp_path / path}"]) == 1
+        out, err = capsys.readouterr()
+        assert err.startswith("Failed to start server. Error: ")
+        assert (out, err.count("\n")) == ("", 1)
 
 
 @pytest.mark.parametrize("which", ["port", "rest_api_port"])

@@ -245,21 +245,23 @@ def test_the_command_reads_lines_and_refuses_none(target):
 def test_the_client_is_light():
     code = (
         "import re, sys, time; start = time.process_time()\n"
+        "import asyncio, grpc, grpc.aio\n"
+        "libraries = time.process_time() - start\n"
         "import serving.client\n"
-        "took = time.process_time() - start\n"
+        "own = time.process_time() - start - libraries\n"
         "heavy = [n for n in ('tensorflow', 'keras', 'numpy') if n in sys.modules]\n"
         "peak = re.search(r'VmHWM:\\s*(\\d+)', open('/proc/self/status').read())\n"
-        "print(took, int(peak[1]) / 1024, heavy)"
+        "print(libraries, own, int(peak[1]) / 1024, *heavy)"
     )
     runs = [
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         for _ in range(3)
     ]
-    seconds = min(float(run.stdout.split()[0]) for run in runs)
-    megabytes = float(runs[0].stdout.split()[1])
-    assert runs[0].stdout.split(maxsplit=2)[2].strip() == "[]"
-    assert megabytes < 60
-    assert seconds < 0.2
+    fields = [run.stdout.split() for run in runs]
+    assert fields[0][3:] == []
+    assert float(fields[0][2]) < 60
+    # 0.12 s in all on an idle machine, more than half of it grpcio's.
+    assert min(float(own) for _, own, *_ in fields) < 0.1
 
 
 class FakeServer(prediction_service_pb2_grpc.PredictionServiceServicer):
