@@ -24,7 +24,7 @@ from training.run import Run, load_ensemble, write_text
 from training.text import word_of_piece
 
 # Read from the decoder's weights as they are; nothing in training looks at links.
-LINK_THRESHOLD = 0.2
+LINK_THRESHOLD = 0.3
 
 
 def evaluate(
