@@ -6,14 +6,13 @@ Loads the version through the C++ loader that TensorFlow Serving uses, runs ever
 prints one line for each finding. The exit status is 0 only where there is none.
 """
 
+import training.quiet  # noqa: F401
+
 import argparse
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import saved_model_pb2

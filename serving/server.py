@@ -29,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     # TensorFlow takes seconds to import: not before the flags are known to be right.
+    import training.quiet  # noqa: F401
+
     from serving.model_server.model_server import ModelServer
 
     stop = threading.Event()
