@@ -40,6 +40,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("file_system_poll_wait_seconds", 1, "seconds between looks for versions; 0 looks once", int)
     add("allow_version_labels_for_unavailable_models", False, "let new labels wait for versions")
     add("saved_model_tags", "serve", "comma-separated tags of the meta graph to load")
+    add(
+        "tensorflow_inter_op_parallelism",
+        -1,
+        "threads that the ops of all requests share; -1 runs each request's in its own",
+        int,
+    )
+    add("tensorflow_intra_op_parallelism", 0, "threads that an op may use; 0 is automatic", int)
     add("enable_model_warmup", True, "replay the warm-up requests of a version before it serves")
     add("enable_batching", False, "run requests of several clients together")
     add("batching_parameters_file", None, "text BatchingParameters", Path)

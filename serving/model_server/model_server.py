@@ -8,6 +8,7 @@ from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.config import model_server_config_pb2
 
@@ -102,7 +103,12 @@ class ModelServer:
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
         tags = self._arguments.saved_model_tags.split(",")
-        servable = Servable(name, version, path, self._metrics, self._batches, tags)
+        # In a shared pool the many ops of a long text would keep those of short ones waiting.
+        config = config_pb2.ConfigProto(
+            inter_op_parallelism_threads=self._arguments.tensorflow_inter_op_parallelism,
+            intra_op_parallelism_threads=self._arguments.tensorflow_intra_op_parallelism,
+        )
+        servable = Servable(name, version, path, self._metrics, self._batches, tags, config)
         if self._arguments.enable_model_warmup:
             try:
                 warm_up(servable, path, self._metrics)

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from serving.model_server.batching import BatchScheduler
@@ -28,6 +28,8 @@ class Servable:
         name, version, path: of the model.
         metrics: where run times are recorded.
         batches: runs requests together; None runs each alone.
+        tags: of the meta graph to load.
+        config: of the session, e.g. its thread pools.
     """
 
     def __init__(
@@ -38,10 +40,11 @@ class Servable:
         metrics: Metrics,
         batches: BatchScheduler | None = None,
         tags: Sequence[str] = ("serve",),
+        config: config_pb2.ConfigProto | None = None,
     ):
         self.name = name
         self.version = version
-        self.session = ModelSession(path, tags)
+        self.session = ModelSession(path, tags, config)
         self._metrics = metrics
         self._batches = batches
 
