@@ -21,7 +21,7 @@ from serving.checks.answers import check_answers
 from serving.checks.graph import check_ops, check_outputs, check_xla
 from serving.checks.weights import check_weights
 from serving.model_server.metrics import Metrics
-from serving.model_server.servable import Servable
+from serving.model_server.servable import Servable, Slots
 from serving.model_server.storage import missing_part
 from serving.model_server.warmup import read_records, replay
 from serving.status import StatusError
@@ -69,7 +69,7 @@ def check(version_dir: Path) -> list[str]:
         # Running it would only repeat these in TensorFlow's words.
         return findings
     try:
-        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics())
+        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics(), Slots(1))
     except StatusError as error:
         return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
     try:

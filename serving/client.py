@@ -104,12 +104,14 @@ def _warn_truncated(number: int) -> None:
 
 
 def _write_png(path: Path, alignment: Alignment) -> None:
-    from keras_attention import plot_attention
+    from keras_attention.plot import plot_attention
 
-    figure = plot_attention(
-        alignment.source_tokens, alignment.target_tokens, alignment.attention_weights
+    plot_attention(
+        alignment.source_tokens,
+        alignment.target_tokens,
+        alignment.attention_weights,
+        path=str(path),
     )
-    figure.savefig(path)
 
 
 def _run(translator: Translator, arguments: argparse.Namespace, texts: list[str]) -> None:
@@ -149,7 +151,10 @@ def _run(translator: Translator, arguments: argparse.Namespace, texts: list[str]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate; returns the exit status."""
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    arguments = parser.parse_args(argv)
+    if arguments.png and not arguments.align:
+        parser.error("--png needs --align")
     texts = arguments.texts
     if not texts and not arguments.metadata:
         texts = sys.stdin.read().splitlines()

@@ -18,7 +18,8 @@ from tensorflow_serving.apis import (
 from serving.model_server import examples
 from serving.model_server.manager import ModelManager
 from serving.model_server.metrics import Metrics
-from serving.model_server.servable import Servable, metadata, predict
+from serving.model_server.predict import metadata, predict
+from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 
 T = TypeVar("T")

@@ -14,7 +14,8 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
-from serving.model_server.servable import DEFAULT_SIGNATURE, Servable
+from serving.model_server.predict import DEFAULT_SIGNATURE
+from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 
 CLASSIFY = "tensorflow/serving/classify"

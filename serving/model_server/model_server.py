@@ -19,11 +19,13 @@ from serving.model_server.grpc_services import ModelService, PredictionService
 from serving.model_server.manager import ModelManager
 from serving.model_server.metrics import Metrics
 from serving.model_server.rest import RestApp, RestServer
-from serving.model_server.servable import Servable
+from serving.model_server.servable import Servable, Slots
 from serving.model_server.warmup import warm_up
 from serving.status import Code, StatusError
 
-_WORKERS = 64
+# Requests that may wait, each in a thread, and that may run; status requests do not wait.
+_WORKERS = 1024
+_RUNS = 64
 _GRACE_SECONDS = 30
 _LOOK_AGAIN_SECONDS = 1
 
@@ -44,7 +46,7 @@ class ModelServer:
         self._arguments = arguments
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
-        self._batches: BatchScheduler | None = None
+        self._runner: BatchScheduler | Slots = Slots(_RUNS)
         self._manager = ModelManager[Servable](
             self._load, arguments.allow_version_labels_for_unavailable_models
         )
@@ -60,7 +62,7 @@ class ModelServer:
         metrics_path = config_files.read_metrics_path(arguments.monitoring_config_file)
         if arguments.enable_batching:
             parameters = config_files.read_batching(arguments.batching_parameters_file)
-            self._batches = BatchScheduler(parameters, self._metrics)
+            self._runner = BatchScheduler(parameters, self._metrics)
         elif arguments.batching_parameters_file:
             raise StatusError(
                 Code.INVALID_ARGUMENT,
@@ -97,8 +99,8 @@ class ModelServer:
             stopped.wait()
         if self._config_poller:
             self._config_poller.join()
-        if self._batches:
-            self._batches.close()
+        if isinstance(self._runner, BatchScheduler):
+            self._runner.close()
         self._manager.close()
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
@@ -108,7 +110,7 @@ class ModelServer:
             inter_op_parallelism_threads=self._arguments.tensorflow_inter_op_parallelism,
             intra_op_parallelism_threads=self._arguments.tensorflow_intra_op_parallelism,
         )
-        servable = Servable(name, version, path, self._metrics, self._batches, tags, config)
+        servable = Servable(name, version, path, self._metrics, self._runner, tags, config)
         if self._arguments.enable_model_warmup:
             try:
                 warm_up(servable, path, self._metrics)

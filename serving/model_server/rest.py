@@ -23,7 +23,7 @@ from werkzeug.wrappers import Request, Response
 
 from serving.model_server import json_answers, json_requests
 from serving.model_server.api import Api
-from serving.model_server.servable import DEFAULT_SIGNATURE
+from serving.model_server.predict import DEFAULT_SIGNATURE
 from serving.status import Code, StatusError
 
 _HTTP_STATUS = {

@@ -1,24 +1,42 @@
-"""One loaded version of a model, and Predict on it."""
+"""One loaded version of a model."""
 
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from serving.model_server.batching import BatchScheduler
 from serving.model_server.metrics import Metrics
 from serving.session import ModelSession
 from serving.status import Code, StatusError
-from serving.tensors import to_array, to_proto
+from serving.tensors import to_array
 
-DEFAULT_SIGNATURE = "serving_default"
-_METHODS = {f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress")}
+T = TypeVar("T")
+
+
+class Slots:
+    """At most `count` runs at once, of all models; the others wait their turn."""
+
+    def __init__(self, count: int):
+        self._free = threading.Semaphore(count)
+
+    def run(self, call: Callable[[int], T], timeout_ms: int) -> T:
+        """`call(milliseconds left)`, 0 meaning no limit. Raises StatusError DEADLINE_EXCEEDED."""
+        started = time.monotonic()
+        if not self._free.acquire(timeout=timeout_ms / 1000 if timeout_ms else None):
+            raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
+        try:
+            waited_ms = int((time.monotonic() - started) * 1000)
+            return call(max(1, timeout_ms - waited_ms) if timeout_ms else 0)
+        finally:
+            self._free.release()
 
 
 class Servable:
@@ -27,7 +45,7 @@ class Servable:
     Args:
         name, version, path: of the model.
         metrics: where run times are recorded.
-        batches: runs requests together; None runs each alone.
+        runner: runs requests together, or each alone when it has a slot.
         tags: of the meta graph to load.
         config: of the session, e.g. its thread pools.
     """
@@ -38,7 +56,7 @@ class Servable:
         version: int,
         path: Path,
         metrics: Metrics,
-        batches: BatchScheduler | None = None,
+        runner: BatchScheduler | Slots,
         tags: Sequence[str] = ("serve",),
         config: config_pb2.ConfigProto | None = None,
     ):
@@ -46,7 +64,7 @@ class Servable:
         self.version = version
         self.session = ModelSession(path, tags, config)
         self._metrics = metrics
-        self._batches = batches
+        self._runner = runner
 
     def run(
         self,
@@ -59,10 +77,12 @@ class Servable:
         """Run a signature; see `ModelSession.run`."""
         signature = self.session.signatures[signature_name]
         started = time.perf_counter()
-        if self._batches is None:
-            found = self.session.run(signature, inputs, outputs, timeout_ms)
+        if isinstance(self._runner, Slots):
+            found = self._runner.run(
+                partial(self.session.run, signature, inputs, outputs), timeout_ms
+            )
         else:
-            found = self._batches.run(
+            found = self._runner.run(
                 (id(self), signature_name, tuple(outputs)),
                 partial(self._run_batch, signature, outputs),
                 {alias: _to_array(alias, proto) for alias, proto in inputs.items()},
@@ -93,92 +113,3 @@ def _to_array(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
         return to_array(proto)
     except (TypeError, ValueError) as error:
         raise StatusError(Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}") from error
-
-
-def _names(names: object) -> str:
-    return "{" + ",".join(sorted(names)) + "}"
-
-
-def _inputs(
-    signature: meta_graph_pb2.SignatureDef, request: Mapping[str, tensor_pb2.TensorProto]
-) -> dict[str, tensor_pb2.TensorProto]:
-    """The request's inputs with the signature's defaults filled in, checked as Serving does."""
-    wanted, sent, defaults = set(signature.inputs), set(request), signature.defaults
-    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not defaults):
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"input size does not match signature: {len(sent)}!={len(wanted)} "
-            f"len({_names(sent)}) != len({_names(wanted)}). Sent extra: {_names(sent - wanted)}. "
-            f"Missing but required: {_names(wanted - sent)}.",
-        )
-    inputs = {}
-    for alias, info in signature.inputs.items():
-        if alias not in request and alias not in defaults:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
-                f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
-                f"no default value provided. Inputs expected to be in the request {_names(sent)}, "
-                f"or default input alias set: {','.join(sorted(defaults))}",
-            )
-        inputs[alias] = request[alias] if alias in request else defaults[alias]
-    if not sent <= wanted:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
-            f"Inputs contains invalid name. Used request inputs: {','.join(sorted(sent & wanted))}"
-            f", request input: {','.join(sorted(sent))}",
-        )
-    return inputs
-
-
-def _check_outputs(signature: meta_graph_pb2.SignatureDef, outputs: list[str]) -> None:
-    seen = set()
-    for alias in outputs:
-        if alias not in signature.outputs:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
-                f"output tensor alias not found in signature: {alias} Outputs expected to be in "
-                f"the set {_names(signature.outputs)}.",
-            )
-        if alias in seen:
-            raise StatusError(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
-        seen.add(alias)
-
-
-def predict(
-    servable: Servable, request: predict_pb2.PredictRequest, timeout_ms: int = 0
-) -> predict_pb2.PredictResponse:
-    """Answer a PredictRequest. Raises StatusError."""
-    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-    # Membership first: reading a message map by a missing key would add it.
-    if name not in servable.session.signatures:
-        raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
-    signature = servable.session.signatures[name]
-    if signature.method_name not in _METHODS:
-        raise StatusError(
-            Code.INTERNAL,
-            "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
-            "tensorflow/serving/classify, tensorflow/serving/regress}. Was: "
-            f"{signature.method_name}",
-        )
-    inputs = _inputs(signature, request.inputs)
-    outputs = list(request.output_filter)
-    _check_outputs(signature, outputs)
-    response = predict_pb2.PredictResponse()
-    for alias, array in servable.run(name, inputs, outputs, timeout_ms).items():
-        response.outputs[alias].CopyFrom(to_proto(array))
-    response.model_spec.name = request.model_spec.name
-    response.model_spec.signature_name = name
-    response.model_spec.version.value = servable.version
-    return response
-
-
-def metadata(servable: Servable) -> get_model_metadata_pb2.GetModelMetadataResponse:
-    """The signatures of a model version."""
-    signatures = get_model_metadata_pb2.SignatureDefMap()
-    for name, signature in servable.session.signatures.items():
-        signatures.signature_def[name].CopyFrom(signature)
-    response = get_model_metadata_pb2.GetModelMetadataResponse()
-    response.model_spec.name = servable.name
-    response.model_spec.version.value = servable.version
-    response.metadata["signature_def"].Pack(signatures)
-    return response

@@ -10,7 +10,8 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from serving.model_server import examples
 from serving.model_server.metrics import Metrics
-from serving.model_server.servable import Servable, predict
+from serving.model_server.predict import predict
+from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 
 RECORDS = Path("assets.extra") / "tf_serving_warmup_requests"

@@ -6,10 +6,12 @@ import time
 import grpc
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from serving.model_server.batching import BatchScheduler
 from serving.model_server.config_files import Batching, read_batching
 from serving.model_server.metrics import Metrics
+from serving.model_server.servable import Slots
 from serving.status import Code, StatusError
 from tests.serving.conftest import serving
 from tests.serving.test_versions import request
@@ -257,6 +259,40 @@ def test_a_server_with_batching_answers_many_clients(base, tmp_path, stubs):
         too_many.inputs["text"].tensor_shape.dim[0].size = 5
         with pytest.raises(grpc.RpcError, match="Task size 5 is larger than"):
             client.prediction.Predict(too_many)
+
+
+def test_a_full_queue_is_unavailable_over_the_wire_and_the_server_goes_on(base, tmp_path, stubs):
+    parameters = tmp_path / "batching.config"
+    parameters.write_text(
+        "max_batch_size { value: 20000 } max_enqueued_batches { value: 1 } "
+        "num_batch_threads { value: 1 }"
+    )
+    flags = ["--model_name=upper", f"--model_base_path={base}", "--enable_batching"]
+    with serving(*flags, f"--batching_parameters_file={parameters}") as server:
+        client = stubs(f"localhost:{server.port}")
+        heavy = request()
+        heavy.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 20_000))
+        calls = [client.prediction.Predict.future(heavy, timeout=30) for _ in range(12)]
+        codes = [call.code() for call in calls]
+        assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
+        assert client.prediction.Predict(request(), timeout=30).model_spec.version.value == 1
+
+
+def test_runs_beyond_the_slots_wait_until_their_deadline():
+    slots, gate, started = Slots(1), threading.Event(), threading.Event()
+
+    def hold(left):
+        started.set()
+        gate.wait(10)
+
+    holder = threading.Thread(target=slots.run, args=(hold, 0))
+    holder.start()
+    started.wait(10)
+    with pytest.raises(StatusError, match="Timed out waiting for notification"):
+        slots.run(lambda left: left, 100)
+    threading.Timer(0.2, gate.set).start()
+    assert 0 < slots.run(lambda left: left, 5000) < 4900
+    holder.join()
 
 
 def test_batching_parameters_without_batching_are_refused(base, tmp_path):

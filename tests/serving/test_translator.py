@@ -216,6 +216,17 @@ def test_the_command_draws_an_alignment(target, capsys):
     assert out == "ONE 两个\n     one 两个\nONE  ███\n两个     ████\n\n"
 
 
+def test_the_command_writes_heat_maps(target, capsys, tmp_path):
+    common = ("--target", target, "--model", "upper", "--png", tmp_path / "map.png")
+    assert run(capsys, *common, "--align", "one two")[0] == 0
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+    assert run(capsys, *common, "--align", "one", "two")[0] == 0
+    assert {path.name for path in tmp_path.iterdir()} == {"map.png", "map-1.png", "map-2.png"}
+    with pytest.raises(SystemExit):
+        run(capsys, *common, "one")
+    assert "--png needs --align" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
