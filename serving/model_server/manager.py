@@ -3,21 +3,20 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Generic, Protocol, TypeVar
 
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
-from tensorflow_serving.config import file_system_storage_path_source_pb2 as source_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.model_server import storage
+from serving.model_server.model_list import aspired_versions, check_model_list
 from serving.status import Code, StatusError
 
 State = get_model_status_pb2.ModelVersionStatus.State
-_PLATFORM = "tensorflow"
 
 log = logging.getLogger(__name__)
 
@@ -48,26 +47,12 @@ class _Model(Generic[S]):
     versions: dict[int, _Version[S]] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     unsettled: dict[int, storage.Fingerprint] = field(default_factory=dict)
+    incomplete: dict[int, storage.Fingerprint] = field(default_factory=dict)
     removed: bool = False
     found_empty: bool = False
 
     def available(self) -> list[int]:
         return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
-
-
-def aspired_versions(
-    policy: source_pb2.FileSystemStoragePathSourceConfig.ServableVersionPolicy,
-    present: Iterable[int],
-) -> list[int]:
-    """The versions among `present` that the policy wants served, newest first."""
-    numbers = sorted(present, reverse=True)
-    match policy.WhichOneof("policy_choice"):
-        case "all":
-            return numbers
-        case "specific":
-            return [number for number in numbers if number in policy.specific.versions]
-        case _:
-            return numbers[: policy.latest.num_versions or 1]
 
 
 class ModelManager(Generic[S]):
@@ -108,8 +93,8 @@ class ModelManager(Generic[S]):
         Raises StatusError where the configuration is invalid, a new model fails to load or has no
         version, or a label points at a version that is not available.
         """
-        self._validate(config)
         with self._scan_lock:
+            check_model_list(config, [name for name in self._models if self._is_served(name)])
             with self._lock:
                 self._check_labels(config)
                 wanted = {model.name: model for model in config.config}
@@ -139,41 +124,6 @@ class ModelManager(Generic[S]):
                     labels = wanted[name].version_labels
                     self._check_available(self._models[name], name, labels)
                     self._models[name].labels = dict(labels)
-
-    def _validate(self, config: model_server_config_pb2.ModelConfigList) -> None:
-        seen = set()
-        for model in config.config:
-            if model.name in seen:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    f"Illegal to list model {model.name} multiple times in config list",
-                )
-            seen.add(model.name)
-            if not Path(model.base_path).is_absolute():
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    f"Expected model {model.name} to have an absolute path or URI; got "
-                    f"base_path()={model.base_path}",
-                )
-            if not model.model_platform and not model.model_type:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
-                    "ModelServerConfig::model_platform.",
-                )
-            platform = model.model_platform or _PLATFORM
-            known = self._models.get(model.name)
-            if known and not known.removed and platform != _PLATFORM:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    f"Illegal to change a model's platform. For model {model.name} platform was "
-                    f"{_PLATFORM} and new platform requested is {platform}",
-                )
-            if platform != _PLATFORM:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    f"Model {model.name} requests unsupported platform {platform}",
-                )
 
     def _check_labels(self, config: model_server_config_pb2.ModelConfigList) -> None:
         for model in config.config:
@@ -218,8 +168,11 @@ class ModelManager(Generic[S]):
                 continue
             elif settle and model.unsettled.get(number) != prints[number]:
                 log.info("Version %d of %s is new or changing: looking again", number, name)
+            elif model.incomplete.get(number) == prints[number]:
+                continue
             elif missing := storage.missing_part(path):
                 log.warning("Version %d of %s is not complete: no %s", number, name, missing)
+                model.incomplete[number] = prints[number]
             else:
                 ready.append(number)
         model.unsettled = prints
@@ -250,8 +203,10 @@ class ModelManager(Generic[S]):
         started = time.monotonic()
         try:
             servable = self._load(name, number, path)
-        except StatusError as error:
+        except Exception as error:
             log.error("Loading {name: %s version: %d} failed: %s", name, number, error)
+            if not isinstance(error, StatusError):
+                error = StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}")
             with self._lock:
                 version.state, version.error = State.END, error
             return
@@ -363,8 +318,8 @@ class ModelManager(Generic[S]):
             while not self._stopped.wait(seconds):
                 try:
                     self.scan()
-                except OSError as error:
-                    log.error("Polling the file system failed: %s", error)
+                except Exception:
+                    log.exception("Polling the file system failed")
 
         self._poller = threading.Thread(target=poll, name="file-system-poll", daemon=True)
         self._poller.start()
