@@ -152,6 +152,8 @@ def print_table(wanted: list[tuple[str, str]], translations: list[Translation]) 
 
 def write_heat_map(alignment: Alignment, path: Path) -> None:
     """Draw the attention weights to a PNG."""
+    import training.quiet  # noqa: F401
+
     from keras_attention.plot import plot_attention
 
     plot_attention(
