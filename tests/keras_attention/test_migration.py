@@ -70,4 +70,5 @@ def test_the_decoder_learns_with_its_loss(word):
     first = rng.normal(size=(8, 32, 32, 3)) if "image" in run(word) else target
     before, after = learns(model, [first, target[:, :-1]], target[:, 1:])
     assert after < before
+    model([first, target[:, :-1]])
     assert len(model.losses) == 1
