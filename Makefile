@@ -8,7 +8,7 @@ BIN = .venv/bin
 STAMP = .venv/installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-backends lint format serve serve-docker clean
+.PHONY: help demo test lint format serve serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +37,9 @@ serve: $(STAMP)  ## serve the newest export under models/ on port $(PORT)
 	@base=$$(ls -td models/*/ demo/*/models/*/ 2>/dev/null | head -1); \
 	  [ -n "$$base" ] || { echo "error: nothing is exported under models/ yet: python -m serving.export --help" >&2; exit 1; }; \
 	  exec $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$(basename $$base) --model_base_path=$$PWD/$$base
+
+serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker engine is
+	MODELS=$$PWD/models docker compose -f serving/deploy/compose.yaml up
 
 clean:  ## remove the environment and the demo
 	rm -rf .venv demo build *.egg-info
