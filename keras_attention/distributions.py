@@ -185,26 +185,32 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
 def _recurrence_by_doubling(factors: Tensor, terms: Tensor) -> Tensor:
     """Return the same: after step n, each position has gathered from the `2 ** n` before it."""
     length = factors.shape[-1]
-    positions = ops.arange(ops.shape(factors)[-1])
+    if length is not None:
+        distance = 1
+        while distance < length:
+            terms = terms + factors * _moved(terms, distance)
+            factors = factors * _moved(factors, distance)
+            distance *= 2
+        return terms
+    length = ops.shape(factors)[-1]
+    positions = ops.arange(length)
 
     def double(distance, factors, terms):
         inside = ops.cast(positions >= distance, factors.dtype)
         source = ops.maximum(positions - distance, 0)
         terms = terms + factors * inside * ops.take(terms, source, axis=-1)
-        return 2 * distance, factors * ops.take(factors, source, axis=-1), terms
+        return 2 * distance, factors * inside * ops.take(factors, source, axis=-1), terms
 
-    if length is None:
-        start = (ops.convert_to_tensor(1, "int32"), factors, terms)
-        return ops.while_loop(
-            lambda distance, *_: distance < ops.shape(factors)[-1],
-            double,
-            start,
-            maximum_iterations=32,
-        )[2]
-    distance = 1
-    while distance < length:
-        distance, factors, terms = double(distance, factors, terms)
-    return terms
+    start = (ops.convert_to_tensor(1, "int32"), factors, terms)
+    loop = ops.while_loop(
+        lambda distance, *_: distance < length, double, start, maximum_iterations=32
+    )
+    return loop[2]
+
+
+def _moved(x: Tensor, distance: int) -> Tensor:
+    """Return `x` moved to the right along the last axis, zeros first."""
+    return ops.concatenate([ops.zeros_like(x[..., :distance]), x[..., :-distance]], axis=-1)
 
 
 BY_NAME = {
