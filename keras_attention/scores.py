@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import backend, ops
+from keras import KerasTensor, backend, ops
 
 Tensor = Any
 
@@ -62,14 +62,27 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
 
+    On TensorFlow neither this nor its gradient holds the `(B, Tq, Tv, units)` tensor of the
+    formula, and half precision is computed in float32: see `keras_attention.exponential`.
+
     Args:
         query: projected queries, float tensor `(B, Tq, units)`.
         key: projected keys, float tensor `(B, Tv, units)`.
         scale: `v`, float tensor `(units,)`.
 
     Returns:
-        Scores `(B, Tq, Tv)`.
+        Scores `(B, Tq, Tv)`, on TensorFlow in the dtype of the query.
     """
+    symbolic = any(isinstance(x, KerasTensor) for x in (query, key, scale))
+    if backend.backend() != "tensorflow" or symbolic:
+        return plain_additive(query, key, scale)
+    from keras_attention import exponential
+
+    return exponential.additive(*map(ops.convert_to_tensor, (query, key, scale)))
+
+
+def plain_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+    """The formula of `additive` as it stands; arguments and result as there."""
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
     return ops.matmul(hidden, scale)
 

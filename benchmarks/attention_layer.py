@@ -1,0 +1,244 @@
+"""Speed and memory of attention layers: python benchmarks/attention_layer.py [--backend NAME]
+
+Compares `scores.additive` with its plain formula, and `AdditiveAttention` with
+`keras.layers.AdditiveAttention` and `keras.layers.Attention` behind the same two projections:
+the forward pass, a training step (forward and backward), the peak of its memory, and the first
+call of both, where compilers work. Calls take turns, so that other load meets all alike; medians.
+Peak memory is that of a later call, in a fresh process for each case. Prints a table; the last
+line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import gc
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Name of each case to the case that it is compared with.
+CASES = {
+    "plain formula": "plain formula",
+    "scores.additive": "plain formula",
+    "keras AdditiveAttention": "keras AdditiveAttention",
+    "AdditiveAttention": "keras AdditiveAttention",
+    "keras Attention (dot)": "keras AdditiveAttention",
+}
+MEASURES = {"forward_ms": "forward", "step_ms": "step", "peak_mb": "peak", "first_s": "first"}
+
+
+class Case(NamedTuple):
+    """What is measured: a function of tensors, and the Keras variables that it uses."""
+
+    function: Callable
+    arrays: list[np.ndarray]
+    weights: list
+
+
+def make_case(name: str, options: argparse.Namespace) -> Case:
+    """Build a case with random inputs and weights."""
+    import keras
+
+    from keras_attention import AdditiveAttention, scores
+
+    rng = np.random.default_rng(options.seed)
+    keras.utils.set_random_seed(options.seed)
+
+    def normal(*shape: int) -> np.ndarray:
+        return rng.normal(size=shape).astype("float32")
+
+    units = options.units
+    query = normal(options.batch, options.queries, units)
+    value = normal(options.batch, options.keys, units)
+    if name in ("plain formula", "scores.additive"):
+        function = scores.additive if name == "scores.additive" else scores.plain_additive
+        return Case(function, [query, value, normal(units) / units**0.5], [])
+    if name == "AdditiveAttention":
+        layer = AdditiveAttention(units)
+        layer.build(query.shape, value.shape)
+        return Case(layer, [query, value], layer.weights)
+
+    project_query, project_key = (keras.layers.Dense(units, use_bias=False) for _ in range(2))
+    dot = name == "keras Attention (dot)"
+    attend = keras.layers.Attention() if dot else keras.layers.AdditiveAttention()
+
+    def call(query: Any, value: Any) -> Any:
+        return attend([project_query(query), value, project_key(value)])
+
+    call(query[:1], value[:1])
+    weights = project_query.weights + project_key.weights + attend.weights
+    return Case(call, [query, value], weights)
+
+
+def make_calls(case: Case) -> dict[str, Callable[[], Any]]:
+    """Return calls of the forward pass and of a training step that wait for their results."""
+    import keras
+
+    return {"tensorflow": on_tensorflow, "jax": on_jax, "torch": on_torch}[keras.backend.backend()](
+        case
+    )
+
+
+def on_tensorflow(case: Case) -> dict[str, Callable[[], Any]]:
+    """Calls of `tf.function`s."""
+    import tensorflow as tf
+
+    weights = [w.value for w in case.weights]
+
+    def step(*inputs: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(inputs)
+            loss = tf.reduce_sum(tf.square(case.function(*inputs)))
+        return tape.gradient(loss, [*inputs, *weights])
+
+    inputs = [tf.constant(x) for x in case.arrays]
+    forward, step = tf.function(case.function), tf.function(step)
+    return {"forward": lambda: forward(*inputs).numpy(), "step": lambda: step(*inputs)[0].numpy()}
+
+
+def on_jax(case: Case) -> dict[str, Callable[[], Any]]:
+    """Calls of `jax.jit`ted functions."""
+    import jax
+    import keras
+    from jax import numpy as jnp
+
+    def function(weights: list, inputs: list) -> Any:
+        with keras.StatelessScope(state_mapping=list(zip(case.weights, weights, strict=True))):
+            return case.function(*inputs)
+
+    arguments = [w.value for w in case.weights], [jnp.asarray(x) for x in case.arrays]
+    forward = jax.jit(function)
+    step = jax.jit(jax.grad(lambda *a: jnp.sum(jnp.square(function(*a))), (0, 1)))
+    return {
+        "forward": lambda: jax.block_until_ready(forward(*arguments)),
+        "step": lambda: jax.block_until_ready(step(*arguments)),
+    }
+
+
+def on_torch(case: Case) -> dict[str, Callable[[], Any]]:
+    """Eager calls."""
+    import torch
+
+    inputs = [torch.tensor(x, requires_grad=True) for x in case.arrays]
+    leaves = [*inputs, *(w.value for w in case.weights)]
+
+    def forward() -> Any:
+        with torch.no_grad():
+            return case.function(*inputs)
+
+    def step() -> Any:
+        return torch.autograd.grad(case.function(*inputs).square().sum(), leaves)
+
+    return {"forward": forward, "step": step}
+
+
+def measure_times(options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Medians of all cases, taken in turns."""
+    calls = {name: make_calls(make_case(name, options)) for name in options.cases}
+
+    def seconds(call: Callable) -> float:
+        started = time.perf_counter()
+        call()
+        return time.perf_counter() - started
+
+    rows = {
+        name: {"first_s": round(sum(map(seconds, case.values())), 2)}
+        for name, case in calls.items()
+    }
+    taken: dict[tuple[str, str], list[float]] = {}
+    for _ in range(options.repeat):
+        for name, case in calls.items():
+            for what, call in case.items():
+                taken.setdefault((name, what), []).append(seconds(call))
+    for (name, what), times in taken.items():
+        rows[name][f"{what}_ms"] = round(statistics.median(times) * 1e3, 2)
+    return rows
+
+
+def peak_megabytes(call: Callable[[], Any]) -> float | None:
+    """What a call that is not the first adds to this process's memory at most (Linux)."""
+
+    def status(field: str) -> int:
+        return int(re.search(rf"{field}:\s*(\d+)", Path("/proc/self/status").read_text())[1])
+
+    call()
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from now
+    except (OSError, AttributeError):
+        return None
+    before = status("VmRSS")
+    for _ in range(3):
+        call()
+    return round((status("VmHWM") - before) / 1024, 1)
+
+
+def measure_peak(name: str) -> float | None:
+    """Peak memory of a case's training step, in a process of its own."""
+    command = [sys.executable, *sys.argv, "--peak-of", name]
+    # Large arrays go back to the system when they are freed, in all cases alike.
+    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": str(2**18)}
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def print_table(rows: dict[str, dict[str, Any]]) -> None:
+    """Print the measurements, and how many times less than the compared case each is."""
+    print(f"{'':26}" + "".join(f"{column:>12}" for column in MEASURES) + "   times less than")
+    for name, row in rows.items():
+        line = f"{name:26}" + "".join(f"{row[m] or '-':>12}" for m in MEASURES)
+        if name != CASES[name] and CASES[name] in rows:
+            ratios = (f"{short} {row[f'{short}_ratio']}" for short in ("forward", "step", "peak"))
+            line += f"   {CASES[name]}: {', '.join(ratios)}"
+        print(line)
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow")
+    add("--batch", type=int, default=32, help="sequences")
+    add("--queries", type=int, default=48, help="Tq")
+    add("--keys", type=int, default=48, help="Tv")
+    add("--units", type=int, default=512, help="width of everything")
+    add("--repeat", type=int, default=20, help="calls of each measurement")
+    add("--seed", type=int, default=7, help="of inputs and weights")
+    add("--cases", nargs="+", choices=CASES, default=list(CASES), help="what to measure")
+    add("--peak-of", choices=CASES, help="print the peak memory of one case alone, in MB")
+    options = parser.parse_args()
+    os.environ["KERAS_BACKEND"] = options.backend
+    if options.peak_of:
+        calls = make_calls(make_case(options.peak_of, options))
+        print(json.dumps(peak_megabytes(calls["step"])))
+        return
+    peaks = {name: measure_peak(name) for name in options.cases}
+    rows = measure_times(options)
+    for name, row in rows.items():
+        row["peak_mb"] = peaks[name]
+    for name, row in rows.items():
+        for measure, short in MEASURES.items():
+            pair = rows.get(CASES[name], row)[measure], row[measure]
+            row[f"{short}_ratio"] = round(pair[0] / pair[1], 2) if all(pair) else None
+    print_table(rows)
+    sizes = {name: getattr(options, name) for name in ("batch", "queries", "keys", "units")}
+    print(json.dumps({"rows": rows, **sizes, "backend": options.backend, "cpus": os.cpu_count()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,205 @@
+"""Additive scores without the big tensor: every way to compute them against the formula."""
+
+import numpy as np
+import pytest
+
+from keras_attention import scores
+from tests.keras_attention.helpers import array, assert_close, normal
+
+pytestmark = pytest.mark.tensorflow
+
+B, TQ, TV, UNITS = 3, 11, 7, 13
+DTYPES = {"float16": 2e-3, "bfloat16": 2e-2}
+
+
+@pytest.fixture
+def exponential(monkeypatch):
+    """The module, with blocks so small that every size here has several and the last is ragged."""
+    from keras_attention import exponential
+
+    monkeypatch.setattr(exponential, "BLOCK", 1000)
+    return exponential
+
+
+def reference(query, key, scale, upstream):
+    """Scores and the gradients of their weighted sum, in a loop, float64."""
+    query, key, scale, upstream = (np.asarray(x, "float64") for x in (query, key, scale, upstream))
+    found = np.zeros(upstream.shape)
+    result = [np.zeros_like(query), np.zeros_like(key), np.zeros_like(scale)]
+    for b, i, j in np.ndindex(*upstream.shape):
+        hidden = np.tanh(query[b, i] + key[b, j])
+        slope = upstream[b, i, j] * scale * (1 - hidden**2)
+        found[b, i, j] = scale @ hidden
+        result[0][b, i] += slope
+        result[1][b, j] += slope
+        result[2] += upstream[b, i, j] * hidden
+    return found, result
+
+
+def inputs(rng, batch=B, queries=TQ, keys=TV, units=UNITS, size=1.0):
+    return [
+        size * normal(rng, batch, queries, units),
+        size * normal(rng, batch, keys, units),
+        normal(rng, units),
+        normal(rng, batch, queries, keys),
+    ]
+
+
+def scores_and_gradients(query, key, scale, upstream):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        tape.watch([query, key, scale])
+        found = scores.additive(query, key, scale)
+    return found, tape.gradient(found, [query, key, scale], upstream)
+
+
+def ways():
+    """Functions to TensorFlow functions, by what makes the scores then."""
+    import tensorflow as tf
+
+    return {
+        "eager": lambda f: f,
+        "compiled by itself": tf.function,
+        "compiled as a whole": lambda f: tf.function(f, jit_compile=True),
+        "unknown lengths": lambda f: _unknown(f, False),
+        "unknown lengths, compiled": lambda f: _unknown(f, True),
+    }
+
+
+def _unknown(function, jit_compile):
+    import tensorflow as tf
+
+    vectors = tf.TensorSpec([None, None, UNITS])
+    signature = [vectors, vectors, tf.TensorSpec([UNITS]), tf.TensorSpec([None, None, None])]
+    return tf.function(function, input_signature=signature, jit_compile=jit_compile)
+
+
+def holds(function, arrays, tolerance=1e-5):
+    import tensorflow as tf
+
+    expected, expected_gradients = reference(*arrays)
+    found, found_gradients = function(*map(tf.constant, arrays))
+    assert_close(found, expected, tolerance)
+    assert_close(found_gradients, expected_gradients, tolerance)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        "eager",
+        "compiled by itself",
+        "compiled as a whole",
+        "unknown lengths",
+        "unknown lengths, compiled",
+    ],
+)
+def test_every_way_gives_the_formula_and_its_gradients(rng, exponential, way):
+    function = ways()[way](scores_and_gradients)
+    holds(function, inputs(rng))
+    holds(function, inputs(rng, batch=2, queries=5, keys=17))
+    # Past what the exponentials hold: opposite values that cancel, and huge ones.
+    query, key, scale, upstream = inputs(rng)
+    shift = 25.0 * np.sign(normal(rng, UNITS))
+    holds(function, [query + shift, key - shift, scale, upstream], 2e-5)
+    holds(function, inputs(rng, size=1e4))
+
+
+def test_sizes_that_blocks_and_slices_do_not_divide(rng, exponential):
+    import tensorflow as tf
+
+    function = tf.function(scores_and_gradients)
+    for sizes in [(1, 47, 2, 31), (2, 2, 41, 67), (B, 1, TV, 101), (B, TQ, 1, 101)]:
+        holds(function, inputs(rng, *sizes))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_half_precision_is_computed_in_float32(rng, exponential, dtype):
+    import tensorflow as tf
+
+    arrays = [tf.cast(x, dtype) for x in inputs(rng, units=509)]
+    expected, expected_gradients = reference(*[array(tf.cast(x, "float32")) for x in arrays])
+    for way in ("eager", "compiled by itself"):
+        found, found_gradients = ways()[way](scores_and_gradients)(*arrays)
+        for x, e in zip([found, *found_gradients], [expected, *expected_gradients], strict=True):
+            assert x.dtype == dtype
+            # One rounding of the result, whatever the number of terms.
+            assert_close(tf.cast(x, "float32"), e, DTYPES[dtype])
+
+
+def needs_xla(graph_def):
+    """Whether a function of the graph is to be compiled by XLA."""
+    return any("_XlaMustCompile" in f.attr for f in graph_def.library.function)
+
+
+def traced_by_a_call(function, *shapes):
+    """The graph of a `tf.function` as a call inside another leaves it."""
+    import tensorflow as tf
+
+    @tf.function(input_signature=[tf.TensorSpec(shape) for shape in shapes])
+    def call(*tensors):
+        return function(*tensors)
+
+    with tf.Graph().as_default() as graph:
+        call(*[tf.compat.v1.placeholder("float32", shape) for shape in shapes])
+    return graph.as_graph_def()
+
+
+def test_xla_is_used_where_lengths_are_known_and_not_where_they_change(exponential):
+    def training(*tensors):
+        return scores_and_gradients(*tensors)[1]
+
+    known = [B, TQ, UNITS], [B, TV, UNITS], [UNITS]
+    batch = [None, TQ, UNITS], [None, TV, UNITS], [UNITS]
+    length = [B, None, UNITS], [B, TV, UNITS], [UNITS]
+    assert needs_xla(traced_by_a_call(scores.additive, *known))
+    assert not needs_xla(traced_by_a_call(scores.additive, *batch))
+    assert needs_xla(traced_by_a_call(training, *batch, [None, TQ, TV]))
+    assert not needs_xla(traced_by_a_call(training, *length, [B, None, TV]))
+
+
+def test_no_export_needs_xla(rng, exponential, tmp_path):
+    import keras
+    import tensorflow as tf
+    from tensorflow.python.saved_model.loader_impl import parse_saved_model
+
+    from keras_attention import AdditiveAttention
+
+    query, value = normal(rng, B, TQ, 5), normal(rng, B, TV, 3)
+    layer = AdditiveAttention(UNITS)
+    expected = array(layer(query, value))
+    inputs = [keras.Input(batch_shape=x.shape) for x in (query, value)]
+    model = keras.Model(inputs, layer(*inputs))
+    model.export(tmp_path / "exported", verbose=False)
+
+    module = tf.Module()
+    module.weights = [w.value for w in layer.weights]
+    module.serve = tf.function(lambda q, v: {"context": layer(q, v)})
+    specs = tf.TensorSpec(query.shape, name="q"), tf.TensorSpec(value.shape, name="v")
+    tf.saved_model.save(module, tmp_path / "saved", module.serve.get_concrete_function(*specs))
+    for name in ("exported", "saved"):
+        saved = parse_saved_model(str(tmp_path / name))
+        assert not needs_xla(saved.meta_graphs[0].graph_def)
+    loaded = tf.saved_model.load(tmp_path / "saved")
+    found = loaded.signatures["serving_default"](q=tf.constant(query), v=tf.constant(value))
+    assert_close(found["context"], expected)
+
+
+def test_a_step_of_a_loop_is_the_plain_formula(rng, exponential):
+    import tensorflow as tf
+
+    query, key, scale, upstream = inputs(rng)
+    counts = []
+
+    def step(n, total):
+        found = scores.additive(query, key, scale)
+        operations = tf.compat.v1.get_default_graph().get_operations()
+        counts.append([x.type for x in operations].count("Tanh"))
+        return n + 1, total + found
+
+    @tf.function
+    def loop():
+        return tf.while_loop(lambda n, _: n < 3, step, (0, tf.zeros([B, TQ, TV])))[1]
+
+    assert_close(loop(), 3 * reference(query, key, scale, upstream)[0], 3e-5)
+    assert counts == [1]
