@@ -9,6 +9,7 @@ from keras_attention.hoisted import HoistedRNN
 from keras_attention.local import LocalAttention
 from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
+from keras_attention.normalized import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attention.plot import plot_attention
 from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionRNN
@@ -22,6 +23,8 @@ __all__ = [
     "AttentionRNN",
     "CoverageAttention",
     "HoistedRNN",
+    "LayerNormGRUCell",
+    "LayerNormLSTMCell",
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",

@@ -15,17 +15,21 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops, tree
+from keras import ops
 
-from keras_attention import backend, distributions
+from keras_attention import distributions
+from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
+    batched_mask,
     both,
+    causal_mask,
     check_mask,
     check_shapes,
     flat_length,
     flat_mask,
     flat_memory,
-    keep_where,
+    join_heads,
+    split_heads,
 )
 
 Tensor = Any
@@ -214,15 +218,11 @@ class Attention(keras.layers.Layer):
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
             if attention_mask is not None:
                 attention_mask = ops.expand_dims(attention_mask, -2)
+        attention_mask = batched_mask(attention_mask)
         memory = self.prepare(value, key, both(flat_mask(value_mask), flat_mask(key_mask)))
-        if attention_mask is not None:
-            attention_mask = ops.cast(attention_mask, "bool")
-            if len(attention_mask.shape) == 2:
-                attention_mask = ops.expand_dims(attention_mask, 0)
         if use_causal_mask:
-            rows = ops.expand_dims(ops.arange(ops.shape(query)[1]), 1)
-            columns = ops.expand_dims(ops.arange(ops.shape(memory.value)[-2]), 0)
-            attention_mask = both(attention_mask, ops.expand_dims(rows >= columns, 0))
+            sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
+            attention_mask = both(attention_mask, causal_mask(*sizes))
         context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
@@ -254,37 +254,11 @@ class Attention(keras.layers.Layer):
             query_mask = ops.cast(query_mask, "bool")
             mask = both(mask, ops.expand_dims(query_mask, -1))
         query = self.queries(query)
-        if not self.sequential:
-            noise = self.noise(self.weights_shape(memory, length), training)
-            state = self.states_at_once(memory, query_mask, length)
-            context, weights, _ = self.attend(query, memory, state, mask, noise)
-            return context, weights
-
-        def time_major(x):
-            return ops.moveaxis(x, 1, 0)
-
-        steps = {
-            "query": tree.map_structure(lambda x: ops.expand_dims(time_major(x), 2), query),
-            "noise": self.noise((length, *self.weights_shape(memory, 1)), training),
-        }
-        if mask is not None:
-            batch = ops.shape(memory.value)[0]
-            mask = ops.broadcast_to(mask, (batch, length, ops.shape(mask)[-1]))
-            steps["mask"] = ops.expand_dims(time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
-        if query_mask is not None:
-            steps["valid"] = time_major(query_mask)  # (Tq, B)
-
-        def step(now, state):
-            context, weights, new = self.attend(
-                now["query"], memory, state, now.get("mask"), now["noise"]
-            )
-            if "valid" in now:
-                new = keep_where(now["valid"], new, state)
-            return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
-
-        dtypes = (self.compute_dtype, self.compute_dtype)
-        outputs, _ = backend.scan(step, self.initial_state(memory), steps, dtypes)
-        return tree.map_structure(lambda x: ops.moveaxis(x, 0, 1), outputs)
+        if self.sequential:
+            return attend_in_turn(self, query, memory, query_mask, mask, training)
+        noise = self.noise(self.weights_shape(memory, length), training)
+        state = self.states_at_once(memory, query_mask, length)
+        return self.attend(query, memory, state, mask, noise)[:2]
 
     def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
         """Return the states before each of `Tq` queries, `(B·Tq, ...)`, if not `sequential`."""
@@ -378,18 +352,11 @@ class Attention(keras.layers.Layer):
         weights = ops.cast(weights, self.compute_dtype)
         dropped = weights * noise["dropout"] if "dropout" in noise else weights
         context = ops.matmul(dropped, memory.value)
-        if self.num_heads > 1:
-            heads, length, width = context.shape[1], ops.shape(context)[2], context.shape[3]
-            context = ops.reshape(ops.moveaxis(context, 1, 2), (-1, length, heads * width))
-        return context, weights, state
+        return (context if self.num_heads == 1 else join_heads(context)), weights, state
 
     def split_heads(self, x: Any) -> Any:
         """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
-        if self.num_heads == 1:
-            return x
-        batch, length = ops.shape(x)[:2]
-        width = x.shape[-1] // self.num_heads
-        return ops.moveaxis(ops.reshape(x, (batch, length, self.num_heads, width)), 2, 1)
+        return x if self.num_heads == 1 else split_heads(x, self.num_heads)
 
     def weights_shape(self, memory: Memory, queries: Any) -> tuple:
         """Return the shape of the weights of so many queries, `(B, [heads,] queries, Tv)`."""

@@ -59,12 +59,13 @@ def unfold(
         step: `(t, state) -> (outputs at t, state)`. Dtypes and ranks of the state stay.
         state: structure of tensors.
         done: `state -> ()` boolean tensor.
-        max_length: greatest number of steps; a Python integer on JAX.
+        max_length: greatest number of steps; a Python integer on JAX and for XLA.
         output_dtypes: structure of dtype names, alike to the outputs of `step`.
 
     Returns:
         The outputs stacked to `(T, ...)`, the last state, and the number of steps taken. `T` is the
-        number of steps taken, on JAX `max_length` with zeros after the last step taken.
+        number of steps taken; on JAX, and on TensorFlow where XLA compiles, it is `max_length`
+        with zeros after the last step taken.
     """
     if keras.backend.backend() == "tensorflow":
         return _unfold_tensorflow(step, state, done, max_length, output_dtypes)
@@ -76,6 +77,21 @@ def unfold(
         outputs.append(output)
         t += 1
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
+
+
+def shapes_may_change() -> bool:
+    """Whether the state of `unfold` may change its sizes from step to step."""
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "torch"
+    return not under_xla()
+
+
+def under_xla() -> bool:
+    """Whether XLA compiles the TensorFlow function that is being traced."""
+    import tensorflow as tf
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+    return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
 
 
 def _scan_tensorflow(step, state, inputs, output_dtypes):
@@ -115,8 +131,9 @@ def _unfold_tensorflow(step, state, done, max_length, output_dtypes):
     import tensorflow as tf
 
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
-    # Beams and batches may change size between steps; ranks may not.
-    invariants = [tf.TensorShape([None] * x.shape.rank) for x in flat_state]
+    # Batches may change size between steps, where XLA does not forbid it; the rest may not.
+    free = 0 if under_xla() else 1
+    known = [tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state]
     flat_outputs = [
         tf.TensorArray(dtype, max_length, infer_shape=False)
         for dtype in tree.flatten(output_dtypes)
@@ -128,9 +145,9 @@ def _unfold_tensorflow(step, state, done, max_length, output_dtypes):
         return tree.pack_sequence_as(state, flat)
 
     def body(t, flat_state, flat_outputs):
-        for x, old in zip(flat_state, tree.flatten(state), strict=True):
-            x.set_shape(old.shape)
         output, new = step(t, pack(flat_state))
+        for x, shape in zip(tree.flatten(new), known, strict=True):
+            x.set_shape(shape)
         output = tree.flatten(output)
         shapes[:] = [x.shape for x in output]
         written = [a.write(t, x) for a, x in zip(flat_outputs, output, strict=True)]
@@ -142,16 +159,17 @@ def _unfold_tensorflow(step, state, done, max_length, output_dtypes):
         (tf.constant(0), flat_state, flat_outputs),
         shape_invariants=(
             tf.TensorShape([]),
-            invariants,
+            known,
             [tf.TensorShape(None) for _ in flat_outputs],
         ),
         maximum_iterations=max_length,
     )
-    stacked = [a.gather(tf.range(steps)) for a in outputs]
+    if under_xla():
+        stacked = [a.stack() for a in outputs]
+    else:
+        stacked = [a.gather(tf.range(steps)) for a in outputs]
     for x, shape in zip(stacked, shapes, strict=True):
         x.set_shape([None, *shape])
-    for x, old in zip(last, flat_state, strict=True):
-        x.set_shape(old.shape)
     return tree.pack_sequence_as(output_dtypes, stacked), pack(last), steps
 
 

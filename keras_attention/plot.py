@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+# For characters that matplotlib's own font lacks: the first of these that are installed.
+CJK_FONTS = (
+    "Noto Sans CJK SC",
+    "Noto Sans SC",
+    "Source Han Sans SC",
+    "WenQuanYi Zen Hei",
+    "WenQuanYi Micro Hei",
+    "Droid Sans Fallback",
+    "PingFang SC",
+    "Hiragino Sans GB",
+    "Microsoft YaHei",
+    "SimHei",
+    "Arial Unicode MS",
+)
 
 
 def plot_attention(
@@ -17,6 +34,8 @@ def plot_attention(
     ax: Any = None,
 ) -> Any:
     """Draw attention weights: source tokens across, target tokens down, darker is more.
+
+    Warns where the tokens have characters that no installed font has.
 
     Args:
         source: the S source tokens.
@@ -46,8 +65,11 @@ def plot_attention(
         size = (2.0 + 0.45 * len(source), 1.5 + 0.4 * len(target))
         ax = Figure(figsize=size, layout="constrained").add_subplot()
     ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    ax.set_xticks(range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor")
-    ax.set_yticks(range(len(target)), target)
+    font = {"fontfamily": _font_families()}
+    ax.set_xticks(
+        range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", **font
+    )
+    ax.set_yticks(range(len(target)), target, **font)
     ax.xaxis.tick_top()
     ax.tick_params(length=0)
     for row, column in np.argwhere(weights >= 0.1):
@@ -63,7 +85,36 @@ def plot_attention(
             fontsize=8,
         )
     if title:
-        ax.set_title(title)
+        ax.set_title(title, **font)
     if path is not None:
-        ax.figure.savefig(path, dpi=150)
+        _save(ax.figure, path)
     return ax.figure
+
+
+def _font_families() -> list[str]:
+    from matplotlib import font_manager, rcParams
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return [*rcParams["font.family"], *(name for name in CJK_FONTS if name in installed)]
+
+
+def _save(figure: Any, path: str) -> None:
+    """Write the figure; of matplotlib's warnings for each missing glyph make one."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        figure.savefig(path, dpi=150)
+    missing = []
+    for warning in caught:
+        code = re.match(r"Glyph (\d+) .* missing from", str(warning.message))
+        if code:
+            missing.append(chr(int(code[1])))
+        else:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+    if missing:
+        warnings.warn(
+            f"no installed font has {''.join(dict.fromkeys(missing))}: install one that does, "
+            "such as Noto Sans CJK",
+            stacklevel=3,
+        )

@@ -62,6 +62,21 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return ops.logical_and(a, b)
 
 
+def batched_mask(mask: Tensor | None) -> Tensor | None:
+    """Return an attention mask `(B, Tq, Tv)` or `(Tq, Tv)` as boolean `(B | 1, Tq, Tv)`."""
+    if mask is None:
+        return None
+    mask = ops.cast(mask, "bool")
+    return mask if len(mask.shape) == 3 else ops.expand_dims(mask, 0)
+
+
+def causal_mask(queries: Any, length: Any) -> Tensor:
+    """Return the mask `(1, queries, length)` in which query `i` sees positions up to `i`."""
+    rows = ops.expand_dims(ops.arange(queries), 1)
+    columns = ops.expand_dims(ops.arange(length), 0)
+    return ops.expand_dims(rows >= columns, 0)
+
+
 def flat_length(shape: tuple) -> int | None:
     """Return the number of positions of a memory `(B, Tv, dim)` or grid `(B, H, W, dim)`."""
     sizes = shape[1:-1]
@@ -82,6 +97,18 @@ def flat_mask(mask: Tensor | None) -> Tensor | None:
         return mask
     batch, height, width = ops.shape(mask)
     return ops.reshape(mask, (batch, height * width))
+
+
+def split_heads(x: Tensor, heads: int) -> Tensor:
+    """Split the last axis of `(B, T, heads · width)`: `(B, heads, T, width)`."""
+    batch, length = ops.shape(x)[:2]
+    return ops.moveaxis(ops.reshape(x, (batch, length, heads, x.shape[-1] // heads)), 2, 1)
+
+
+def join_heads(x: Tensor) -> Tensor:
+    """Undo `split_heads`."""
+    heads, length, width = x.shape[1], ops.shape(x)[2], x.shape[3]
+    return ops.reshape(ops.moveaxis(x, 1, 2), (-1, length, heads * width))
 
 
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:

@@ -87,3 +87,16 @@ def weight_gradients(layer, function):
 
     found = gradients(call, [array(v.value) for v in variables])
     return {v.path: g for v, g in zip(variables, found, strict=True)}
+
+
+def compiled(function):
+    """The function, compiled by XLA; on PyTorch, which runs eagerly, as it is."""
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.function(function, jit_compile=True)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.jit(function)
+    return function

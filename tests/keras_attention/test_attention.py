@@ -268,7 +268,7 @@ def test_split_heads_agree_with_keras_multi_head_attention(rng):
     theirs = keras.layers.MultiHeadAttention(HEADS, key_dim=5, value_dim=7)
     query, value, key = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
     allowed = mask(rng, B, TQ, TV)
-    theirs(query, value, key)
+    theirs.build(query.shape, value.shape, key.shape)
     randomize(theirs, rng)
     expected, weights = theirs(
         query, value, key, attention_mask=allowed, return_attention_scores=True

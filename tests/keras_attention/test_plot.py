@@ -37,3 +37,19 @@ def test_the_map_goes_on_given_axes():
 def test_weights_of_another_shape_are_told(weights):
     with pytest.raises(ValueError, match=r"plot_attention expected .*\(2, 3\).*Received: "):
         plot_attention(SOURCE, TARGET, weights)
+
+
+def test_characters_without_a_font_are_told_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("keras_attention.plot.CJK_FONTS", ())
+    with pytest.warns(UserWarning, match="no installed font") as caught:
+        plot_attention(["a", "b"], ["苹", "果", "苹"], np.eye(3, 2), path=str(tmp_path / "m.png"))
+    assert [str(w.message) for w in caught] == [
+        "no installed font has 苹果: install one that does, such as Noto Sans CJK"
+    ]
+
+
+def test_an_installed_font_with_the_characters_is_used(monkeypatch):
+    monkeypatch.setattr("keras_attention.plot.CJK_FONTS", ("No Such Font", "DejaVu Serif"))
+    axes = plot_attention(SOURCE, TARGET, WEIGHTS).axes[0]
+    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+        assert label.get_fontfamily()[-1] == "DejaVu Serif"
