@@ -242,6 +242,47 @@ def test_links_of_the_shown_sentences():
     }
 
 
+def possible_words(p):
+    return {(p.source_words[i], p.target_words[j]) for i, j in p.links - p.sure}
+
+
+def test_links_of_helping_words_are_possible_ones():
+    assert possible_words(find("en-fr", "She is eating a green apple.")) == {("is", "mange")}
+    assert possible_words(find("en-fr", "He doesn't like apples.")) == {
+        ("doesn't", "n'"),
+        ("apples", "les"),
+    }
+    assert possible_words(find("en-zh", "She is eating a green apple.")) == {
+        ("is", "正在"),
+        ("a", "个"),
+        ("green", "的"),
+    }
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_no_word_has_a_sure_link_through_a_helping_word(pair):
+    helping = {
+        "en-fr": {"ne", "n'", "Est-ce", "y"},
+        "en-zh": {"的", "了", "着", "吗", "正在", "很"},
+    }[pair]
+    for p in sample(pair, "test"):
+        assert p.sure <= p.links
+        assert {i for i, _ in p.sure}, p
+        for i, j in p.sure:
+            assert p.target_words[j] not in helping, p
+            assert p.source_words[i] not in {"will", "did", "Did", "Will"}, p
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_content_words_have_sure_links(pair):
+    nouns_and_verbs = set().union(*lemmas())
+    for p in sample(pair, "test")[:2000]:
+        linked = {i for i, _ in p.sure}
+        for i, word in enumerate(p.source_words):
+            if word in nouns_and_verbs - {"do", "does", "did"}:
+                assert i in linked, (p, word)
+
+
 # French
 
 
@@ -461,13 +502,15 @@ def test_command_prints_tab_separated_pairs(capsys):
     for row, p in zip(rows, expected, strict=True):
         links = {tuple(map(int, link.split("-"))) for link in row[2].split()}
         assert links == p.links
+        sure = {tuple(map(int, link.split("-"))) for link in row[3].split()}
+        assert sure == p.sure
 
 
 def test_command_adds_the_words(capsys):
     assert __main__.main(["--pair", "en-zh", "--count", "3", "--words"]) == 0
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     for row, p in zip(rows, generate("en-zh", "test", 3), strict=True):
-        assert row[3:] == [" ".join(p.source_words), " ".join(p.target_words)]
+        assert row[4:] == [" ".join(p.source_words), " ".join(p.target_words)]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Prints pairs of the built-in corpus: source, target and links, separated by tabs."""
+"""Prints pairs of the built-in corpus: source, target, links, sure links, separated by tabs."""
 
 import argparse
 import os
@@ -25,8 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         for pair in pairs:
-            links = " ".join(f"{i}-{j}" for i, j in sorted(pair.links))
-            columns = [pair.source, pair.target, links]
+            links, sure = (
+                " ".join(f"{i}-{j}" for i, j in sorted(links)) for links in (pair.links, pair.sure)
+            )
+            columns = [pair.source, pair.target, links, sure]
             if options.words:
                 columns += [" ".join(pair.source_words), " ".join(pair.target_words)]
             print("\t".join(columns))

@@ -43,26 +43,26 @@ MODALS = {"f": "会", "w": "想", "n": "能"}
 
 def _adjective_words(adjective: Adjective, noun: Noun, tag: str) -> list[Word]:
     words = [(adjective.chinese_by_noun.get(noun.english, adjective.chinese), tag)]
-    return [*words, ("的", tag)] if adjective.linked else words
+    return [*words, ("的", tag + "?")] if adjective.linked else words
 
 
 def _determiner(phrase: NounPhrase, tag: str) -> list[Word]:
     determiner, noun = phrase.determiner, phrase.noun
     if determiner in NUMBERS:
-        return [(NUMBERS[determiner], tag), (noun.measure, tag)]
+        return [(NUMBERS[determiner], tag), (noun.measure, tag + "?")]
     if determiner == "this":
         several = phrase.plural or noun.mass
-        return [("这", tag), ("些" if several else noun.measure, tag)]
+        return [("这", tag), ("些" if several else noun.measure, tag + "?")]
     linked = phrase.adjective is not None and phrase.adjective.linked
     if determiner in POSSESSIVES:
         owner = (POSSESSIVES[determiner], tag)
         kin = "kin" in noun.categories and not phrase.plural and phrase.adjective is None
-        return [owner] if kin or linked else [owner, ("的", tag)]
+        return [owner] if kin or linked else [owner, ("的", tag + "?")]
     if determiner == "some":
         return [("一些", tag)]
     if phrase.owner:
         owner = (phrase.owner.chinese, "o")
-        return [owner] if linked else [owner, ("的", "o")]
+        return [owner] if linked else [owner, ("的", "o?")]
     return []
 
 
@@ -108,13 +108,13 @@ def _verb(clause: Clause) -> tuple[list[Word], list[Word]]:
         modal = (MODALS[tense], "x")
         return ([("不", "n"), modal] if negative else [modal]), [verb]
     if tense == "p":
-        return ([("没", "n")], [verb]) if negative else ([], [verb, ("了", "x")])
+        return ([("没", "n")], [verb]) if negative else ([], [verb, ("了", "x?")])
     if tense == "c" and chinese in DURATIVE:
-        return ([("没", "n")] if negative else []), [verb, ("着", "x")]
+        return ([("没", "n")] if negative else []), [verb, ("着", "x?")]
     if tense == "c" and negative:
-        return [("没", "n"), ("在", "x")], [verb]
+        return [("没", "n"), ("在", "x?")], [verb]
     if tense == "c":
-        return [("正在", "x")], [verb]
+        return [("正在", "x?")], [verb]
     if negative:
         return [("没" if chinese == "有" else "不", "n")], [verb]
     return [], [verb]
@@ -131,7 +131,7 @@ def _clause(clause: Clause) -> list[Word]:
     if clause.place:
         # 正在 and 没在 hold the 在 of the place already.
         if clause.tense != "c":
-            words.append(("在", "p"))
+            words.append(("在", "p?" if clause.place.preposition.chinese else "p"))
         words += _place_words(clause.place)
     words += after
     if clause.recipient:
@@ -143,7 +143,7 @@ def _clause(clause: Clause) -> list[Word]:
     elif clause.object:
         words += noun_phrase(clause.object, "DAS", negated=clause.mode == "negative")
     if clause.mode == "question":
-        words.append(("吗", "q"))
+        words.append(("吗", "q?"))
     question = clause.mode in ("question", "what") or clause.subject is WHO
     words.append(("？" if question else "。", "."))
     return words
@@ -156,7 +156,7 @@ def _recipient(clause: Clause) -> tuple[Word, ...]:
 
 
 def _end(mode: str) -> list[Word]:
-    return [("吗", "q"), ("？", ".")] if mode == "question" else [("。", ".")]
+    return [("吗", "q?"), ("？", ".")] if mode == "question" else [("。", ".")]
 
 
 def _predication(sentence: Predication) -> list[Word]:
@@ -169,13 +169,13 @@ def _predication(sentence: Predication) -> list[Word]:
     if mode == "negative":
         words.append(("没" if chinese.startswith("有") else "不", "n"))
     if adjective.classifying:
-        predicate = [("是", "x"), *predicate, ("的", "j")]
+        predicate = [("是", "x"), *predicate, ("的", "j?")]
     elif sentence.degree:
         predicate = [*sentence.degree.chinese, *predicate]
         if sentence.degree.chinese[0][0] == "太":
-            predicate.append(("了", "g"))
+            predicate.append(("了", "g?"))
     elif mode == "statement":
-        predicate.insert(0, ("很", "x"))
+        predicate.insert(0, ("很", "x?"))
     return [*words, *predicate, *_end(mode)]
 
 

@@ -1,5 +1,6 @@
 """Sentences in English."""
 
+from collections.abc import Sequence
 from functools import cache
 
 from training.phrasebook.sentences import (
@@ -50,7 +51,7 @@ def article(following: str) -> str:
 
 
 @cache
-def noun_phrase(phrase: NounPhrase, roles: str) -> tuple[Word, ...]:
+def noun_phrase(phrase: NounPhrase, roles: Sequence[str]) -> tuple[Word, ...]:
     """Words of a noun phrase; `roles` are the tags of determiner, adjective and noun."""
     noun = phrase.noun.english_plural if phrase.plural else phrase.noun.english
     words = [(noun, roles[2])]
@@ -77,8 +78,7 @@ def _subject_words(subject: Subject) -> tuple[Word, ...]:
 
 
 def _place_words(place: Place) -> list[Word]:
-    words = [(word, "p") for word in place.preposition.english]
-    return [*words, ("the", "e"), (place.noun.english, "P")]
+    return [*place.preposition.english, ("the", "e"), (place.noun.english, "P")]
 
 
 def _be(subject: Subject, mode: str, tags: str) -> list[Word]:
@@ -109,17 +109,17 @@ def _predicate(clause: Clause) -> list[Word]:
     singular = subject.person == THIRD_SINGULAR
     frequency = clause.frequency.english if clause.frequency else ()
     if tense == "c":
-        return [*_be(subject, mode, "x"), (participle(verb.english), "v")]
+        return [*_be(subject, mode, "x?"), (participle(verb.english), "v")]
     if tense == "f":
-        return [*_auxiliary(subject, mode, "will", "won't", "x"), (verb.english, "v")]
+        return [*_auxiliary(subject, mode, "will", "won't", "x?"), (verb.english, "v")]
     if tense == "n":
         return [*_auxiliary(subject, mode, "can", "can't", "x"), (verb.english, "v")]
     if tense == "w" and mode == "statement":
         want = "wants" if singular else "want"
-        return [*_subject_words(subject), (want, "x"), ("to", "v"), (verb.english, "v")]
+        return [*_subject_words(subject), (want, "x"), ("to", "v?"), (verb.english, "v")]
     if tense == "w":
         do = _do(subject, mode, "")
-        return [*do, ("want", "x"), ("to", "v"), (verb.english, "v")]
+        return [*do, ("want", "x"), ("to", "v?"), (verb.english, "v")]
     if mode == "statement":
         if tense == "p":
             form = verb.english_past
@@ -127,7 +127,7 @@ def _predicate(clause: Clause) -> list[Word]:
             form = third_person(verb.english) if singular else verb.english
         return [*_subject_words(subject), *frequency, (form, "vx")]
     if tense == "p":
-        return [*_auxiliary(subject, mode, "did", "didn't", "x"), (verb.english, "v")]
+        return [*_auxiliary(subject, mode, "did", "didn't", "x?"), (verb.english, "v")]
     return [*_do(subject, mode, ""), *frequency, (verb.english, "v")]
 
 
@@ -142,7 +142,7 @@ def _clause(clause: Clause) -> list[Word]:
     if clause.mode == "what":
         words.insert(0, ("what", "w"))
     if clause.verb.particle and (clause.object or clause.mode == "what"):
-        words.append((clause.verb.particle, "v"))
+        words.append((clause.verb.particle, "v?"))
     if isinstance(clause.object, Pronoun):
         words.append((clause.object.english_object, "S"))
     elif clause.object:
@@ -177,17 +177,17 @@ def _identity(sentence: Identity) -> list[Word]:
     words = _be(sentence.subject, sentence.mode, "x")
     plural = sentence.subject.person > THIRD_SINGULAR
     job = NounPhrase(sentence.job, "" if plural else "a", plural)
-    return [*words, *noun_phrase(job, "jjj"), _mark(sentence.mode)]
+    return [*words, *noun_phrase(job, ("j?", "j", "j")), _mark(sentence.mode)]
 
 
 def _existence(sentence: Existence) -> list[Word]:
     be = "are" if sentence.phrase.plural else "is"
     if sentence.mode == "question":
-        words = [(be, "xq"), ("there", "x")]
+        words = [(be, "xq"), ("there", "x?")]
     elif sentence.mode == "negative":
-        words = [("there", "x"), (be + "n't", "xn")]
+        words = [("there", "x?"), (be + "n't", "xn")]
     else:
-        words = [("there", "x"), (be, "x")]
+        words = [("there", "x?"), (be, "x")]
     words += noun_phrase(sentence.phrase, "DAS")
     return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 

@@ -47,6 +47,8 @@ POSSESSIVES = {
     "our": ("notre", "notre", "nos"),
     "their": ("leur", "leur", "leurs"),
 }
+# What turns a statement into a question.
+QUESTION = (("est-ce", "q?"), ("que", "q?"))
 # What stands before a participle or an infinitive; some participles take "être".
 AUXILIARIES = {"p": "avoir", "w": "vouloir", "n": "pouvoir"}
 # What one likes, teaches or protects in general takes the definite article: "aimer les pommes".
@@ -160,10 +162,10 @@ def noun_phrase(
         form = adjective_form(adjective, noun.feminine, phrase.plural)
         words.append((form, roles[1]))
     if phrase.owner:
-        words += [("de", "o"), (phrase.owner.text, "o")]
+        words += [("de", "o?"), (phrase.owner.text, "o")]
     following = words[0][0]
     determiner = _determiner(phrase, following, definite, negated)
-    tag = roles[0] if phrase.determiner else roles[2]
+    tag = roles[0] if phrase.determiner else roles[2] + "?"
     if preposition in ("à", "de"):
         melted = {"àle": "au", "àles": "aux", "dele": "du", "deles": "des"}
         whole = melted.get(preposition + determiner[0])
@@ -171,7 +173,9 @@ def noun_phrase(
             determiner, tag = [whole], tag + preposition_tag
             preposition = ""
     before = [(preposition, preposition_tag)] if preposition else []
-    return (*before, *((word, tag) for word in determiner), *words)
+    *partitive, article = determiner
+    before += [(word, tag.rstrip("?") + "?") for word in partitive]
+    return (*before, (article, tag), *words)
 
 
 def _subject_words(subject: Subject) -> tuple[Word, ...]:
@@ -183,10 +187,10 @@ def _subject_words(subject: Subject) -> tuple[Word, ...]:
 
 
 def _place_words(place: Place) -> tuple[Word, ...]:
-    *before, preposition = place.preposition.french
+    *before, (preposition, tag) = place.preposition.french
     phrase = NounPhrase(place.noun, "the")
-    last = noun_phrase(phrase, "eeP", preposition=preposition, preposition_tag="p")
-    return (*((word, "p") for word in before), *last)
+    last = noun_phrase(phrase, "eeP", preposition=preposition, preposition_tag=tag)
+    return (*before, *last)
 
 
 def _never(clause: Clause) -> bool:
@@ -200,7 +204,7 @@ def _verb(clause: Clause) -> list[Word]:
     person = subject.person
     if tense in AUXILIARIES:
         auxiliary = "être" if tense == "p" and verb.etre else AUXILIARIES[tense]
-        group = [(conjugate(auxiliary).present[person], "x")]
+        group = [(conjugate(auxiliary).present[person], "x?" if tense == "p" else "x")]
         main = [(_participle(clause) if tense == "p" else verb.infinitive, "v")]
     else:
         forms = verb.future if tense == "f" else verb.present
@@ -208,9 +212,9 @@ def _verb(clause: Clause) -> list[Word]:
     if isinstance(clause.object, Pronoun):
         group.insert(0, (clause.object.french_object, "S"))
     if clause.mode == "negative":
-        group = [("ne", "n"), *group, ("pas", "n")]
+        group = [("ne", "n?"), *group, ("pas", "n")]
     elif _never(clause):
-        group.insert(0, ("ne", "f"))
+        group.insert(0, ("ne", "f?"))
     if clause.frequency:
         group += clause.frequency.french
     return group + main
@@ -237,16 +241,16 @@ def _object(clause: Clause) -> tuple[Word, ...]:
         definite=verb in DEFINITE_VERBS or verb.startswith("jouer"),
         negated=clause.mode == "negative" or _never(clause),
         preposition=VERB_PREPOSITIONS.get(verb, ""),
-        preposition_tag="v",
+        preposition_tag="v?",
     )
 
 
 def _clause(clause: Clause) -> list[Word]:
     words: list[Word] = []
     if clause.mode == "question":
-        words = [("est-ce", "q"), ("que", "q")]
+        words = [*QUESTION]
     elif clause.mode == "what":
-        words = [("que", "w"), ("est-ce", "q"), ("que", "q")]
+        words = [("que", "w"), *QUESTION]
     words += _subject_words(clause.subject)
     words += _verb(clause)
     if isinstance(clause.object, NounPhrase):
@@ -266,8 +270,8 @@ def _clause(clause: Clause) -> list[Word]:
 
 def _be(subject: Subject, mode: str) -> list[Word]:
     be = (conjugate("être").present[subject.person], "x")
-    verb = [("ne", "n"), be, ("pas", "n")] if mode == "negative" else [be]
-    asking = [("est-ce", "q"), ("que", "q")] if mode == "question" else []
+    verb = [("ne", "n?"), be, ("pas", "n")] if mode == "negative" else [be]
+    asking = QUESTION if mode == "question" else ()
     return [*asking, *_subject_words(subject), *verb]
 
 
@@ -297,9 +301,9 @@ def _identity(sentence: Identity) -> list[Word]:
 
 def _existence(sentence: Existence) -> list[Word]:
     negative = sentence.mode == "negative"
-    asking = [("est-ce", "q"), ("que", "q")] if sentence.mode == "question" else []
-    ne, pas = ([("ne", "n")], [("pas", "n")]) if negative else ([], [])
-    words = [*asking, ("il", "x"), *ne, ("y", "x"), ("a", "x"), *pas]
+    asking = QUESTION if sentence.mode == "question" else ()
+    ne, pas = ([("ne", "n?")], [("pas", "n")]) if negative else ([], [])
+    words = [*asking, ("il", "x?"), *ne, ("y", "x?"), ("a", "x"), *pas]
     words += noun_phrase(sentence.phrase, "DAS", negated=negative)
     return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 

@@ -1,6 +1,7 @@
 """Pairs of sentences drawn from the grammar, and the split by combination."""
 
 import random
+import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from training.phrasebook import chinese, english, french
 from training.phrasebook.families import Family, Pairing, stable_hash
 from training.phrasebook.sentences import Sentence
 from training.phrasebook.templates import TEMPLATES
+
+Link = tuple[int, int]
 
 PAIRS = ("en-fr", "en-zh")
 SPLITS = ("train", "dev", "test")
@@ -28,6 +31,8 @@ SHOWN = {("eat", "apple"), ("green", "apple"), ("like", "apple")}
 class Pair:
     """A sentence, its translation, their words, and links (source word, target word) from 0.
 
+    `links` are all of them, `sure` those between words that say the same.
+
     The words occur in the text in order; spaces, where the language has any, are between them.
     """
 
@@ -35,7 +40,8 @@ class Pair:
     target: str
     source_words: tuple[str, ...]
     target_words: tuple[str, ...]
-    links: frozenset[tuple[int, int]]
+    links: frozenset[Link]
+    sure: frozenset[Link]
 
 
 @cache
@@ -132,19 +138,25 @@ def _capitalised(words: list[str]) -> list[str]:
     return [words[0][0].upper() + words[0][1:], *words[1:]]
 
 
+@cache
+def _read(tags: str) -> tuple[tuple[str, bool], ...]:
+    """Each tag, and whether its links are sure: "vx?" is v for sure and x possibly."""
+    return tuple((tag, mark != "?") for tag, mark in re.findall(r"([^?])(\??)", tags))
+
+
 def realise(sentence: Sentence, pair: str) -> Pair:
     """The sentence in English and in the other language of the pair."""
     target = TARGETS[pair]
     source_tagged, target_tagged = english.words(sentence), target.words(sentence)
-    places: dict[str, list[int]] = {}
+    places: dict[str, list[tuple[int, bool]]] = {}
     for i, (_, tags) in enumerate(source_tagged):
-        for tag in tags:
-            places.setdefault(tag, []).append(i)
-    links = set()
+        for tag, sure in _read(tags):
+            places.setdefault(tag, []).append((i, sure))
+    links: dict[Link, bool] = {}
     for j, (_, tags) in enumerate(target_tagged):
-        for tag in tags:
-            for i in places.get(tag, ()):
-                links.add((i, j))
+        for tag, target_sure in _read(tags):
+            for i, source_sure in places.get(tag, ()):
+                links[i, j] = links.get((i, j), False) or (source_sure and target_sure)
     source_words = _capitalised([word for word, _ in source_tagged])
     target_words = _capitalised([word for word, _ in target_tagged])
     return Pair(
@@ -153,6 +165,7 @@ def realise(sentence: Sentence, pair: str) -> Pair:
         tuple(source_words),
         tuple(target_words),
         frozenset(links),
+        frozenset(link for link, sure in links.items() if sure),
     )
 
 

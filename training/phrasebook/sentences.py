@@ -1,7 +1,9 @@
 """What a sentence says, before any language says it: the grammar's abstract syntax.
 
 A realised word is a pair (text, tags). Words of two languages are linked where they share a tag,
-one letter for each part of the sentence:
+one letter for each part of the sentence. A link is sure where the words say the same; a tag with a
+"?" after it marks a word that only helps, as "is" in "is eating", "ne" beside "pas" or an article
+that the other language does without: its links are possible ones (Och and Ney 2003, section 5.1).
 
     d a o s   determiner, adjective, owner and noun of the subject
     D A S     determiner, adjective and noun of the object
@@ -84,8 +86,8 @@ Subject = Pronoun | Name | NounPhrase
 class Preposition:
     """A preposition of place; Chinese puts a word after the noun, or nothing ("at")."""
 
-    english: tuple[str, ...]
-    french: tuple[str, ...]
+    english: tuple[Word, ...]
+    french: tuple[Word, ...]
     chinese: str
 
 
@@ -180,37 +182,45 @@ NAMES = (
     Name("Marie", "玛丽", True),
 )
 
+
+def _tagged(text: str, tag: str) -> tuple[Word, ...]:
+    """The words of a text; one that ends in "/" and tags has these, the others have `tag`."""
+    pairs = (word.partition("/") for word in text.split())
+    return tuple((word, tags or tag) for word, _, tags in pairs)
+
+
+def _preposition(english: str, french: str, chinese: str) -> Preposition:
+    return Preposition(_tagged(english, "p"), _tagged(french, "p"), chinese)
+
+
 PREPOSITIONS = {
-    name: Preposition(tuple(name.split()), tuple(french.split()), chinese)
-    for name, french, chinese in (
-        ("in", "dans", "里"),
-        ("on", "sur", "上"),
-        ("at", "à", ""),
-        ("under", "sous", "下面"),
-        ("behind", "derrière", "后面"),
-        ("in front of", "devant", "前面"),
-        ("near", "près de", "附近"),
-    )
+    "in": _preposition("in", "dans", "里"),
+    "on": _preposition("on", "sur", "上"),
+    "at": _preposition("at", "à", ""),
+    "under": _preposition("under", "sous", "下面"),
+    "behind": _preposition("behind", "derrière", "后面"),
+    "in front of": _preposition("in/p? front of/p?", "devant", "前面"),
+    "near": _preposition("near", "près de/p?", "附近"),
 }
 
 # Words of a phrase that is not word for word carry the number of their partner.
 _TIMES = """
 yesterday | hier | 昨天 | p
-last/1 week/2 | la/2 semaine/2 dernière/1 | 上周/12 | p
+last/1 week/2 | la/2? semaine/2 dernière/1 | 上周/12 | p
 last/1 night/2 | hier/1 soir/2 | 昨晚/12 | p
 this/1 morning/2 | ce/1 matin/2 | 今天/1 早上/2 | p
 now | maintenant | 现在 | c
 today | aujourd'hui | 今天 | pf
 tomorrow | demain | 明天 | f
-tonight | ce soir | 今晚 | f
-next/1 week/2 | la/2 semaine/2 prochaine/1 | 下周/12 | f
-next/1 month/2 | le/2 mois/2 prochain/1 | 下个/1 月/2 | f
-on/1 Monday/1 | lundi | 星期一 | f
-on/1 Saturday/1 | samedi | 星期六 | f
-every/1 day/2 | tous/1 les/1 jours/2 | 每天/12 | h
-every/1 morning/2 | tous/1 les/1 matins/2 | 每天/1 早上/2 | h
-every/1 week/2 | toutes/1 les/1 semaines/2 | 每周/12 | h
-on/1 Sundays/1 | le dimanche | 星期天 | h
+tonight | ce/1? soir/1 | 今晚 | f
+next/1 week/2 | la/2? semaine/2 prochaine/1 | 下周/12 | f
+next/1 month/2 | le/2? mois/2 prochain/1 | 下个/1 月/2 | f
+on/1? Monday/1 | lundi | 星期一 | f
+on/1? Saturday/1 | samedi | 星期六 | f
+every/1 day/2 | tous/1 les/1? jours/2 | 每天/12 | h
+every/1 morning/2 | tous/1 les/1? matins/2 | 每天/1 早上/2 | h
+every/1 week/2 | toutes/1 les/1? semaines/2 | 每周/12 | h
+on/1? Sundays/1 | le/1? dimanche/1 | 星期天 | h
 in/1 summer/2 | en/1 été/2 | 夏天/12 | h
 in/1 winter/2 | en/1 hiver/2 | 冬天/12 | h
 """
@@ -228,14 +238,10 @@ too | trop | 太 |
 
 
 def _adverbials(table: str, tag: str) -> dict[str, Adverbial]:
-    def words(text: str) -> tuple[Word, ...]:
-        pairs = (word.partition("/") for word in text.split())
-        return tuple((word, tags or tag) for word, _, tags in pairs)
-
     result = {}
     for line in table.strip().splitlines():
-        english, french, chinese, tenses = line.split("|")
-        adverbial = Adverbial(words(english), words(french), words(chinese), tenses.strip())
+        *phrases, tenses = line.split("|")
+        adverbial = Adverbial(*(_tagged(phrase, tag) for phrase in phrases), tenses.strip())
         result[" ".join(word for word, _ in adverbial.english)] = adverbial
     return result
 
