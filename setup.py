@@ -15,6 +15,7 @@ TRAINING = [
     "tensorboard>=2.20,<3",
     "sentencepiece>=0.2,<0.3",
     "sacrebleu>=2.5,<3",
+    "opencc>=1.4,<2",
 ]
 SERVING = [
     *TRAINING,

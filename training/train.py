@@ -9,30 +9,21 @@ import json
 import os
 import platform
 import sys
-import time
 from pathlib import Path
 
 import keras
-import numpy as np
 import tensorflow as tf
 
-from training import corpus, metrics
+from training import corpus
 from training.cli import main_guard
 from training.config import Config, ConfigError, load_config, load_preset, override, preset_names
-from training.inference import make_translator
-from training.losses import Perplexity, TokenCrossentropy
+from training.history import out_of_patience
+from training.losses import TokenCrossentropy
 from training.model import build_seq2seq
 from training.pipeline import Statistics, make_dataset
-from training.run import (
-    SIDES,
-    Run,
-    RunError,
-    load_tokenizers,
-    restore_checkpoint,
-    save_best,
-    save_checkpoint,
-    write_text,
-)
+from training.recorder import Recorder
+from training.run import SIDES, Run, RunError, load_tokenizers, restore_checkpoint, write_text
+from training.schedule import make_schedule
 from training.text import Tokenizer, train_tokenizer
 
 
@@ -54,8 +45,10 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
     """
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
-    config = _prepare_output(config, output, resume)
+    config = _resumed(config, output) if resume else config
     data, dev = corpus.load_training(config.data, config.train_limit, config.seed)
+    if not resume:
+        _make_output(output)
     config.save(output / "config.toml")
     sources, targets = zip(*data.pairs(), strict=True)
     source_tokenizer, target_tokenizer = _tokenizers(config, output, sources, targets, init)
@@ -68,8 +61,9 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
         "length_multiple": config.length_multiple,
     }
     steps = max(1, len(sources) // config.batch_size)
+    rate = make_schedule(config, steps)
     model.compile(
-        keras.optimizers.Adam(_learning_rate(config, steps), global_clipnorm=config.clip_norm),
+        keras.optimizers.Adam(rate, global_clipnorm=config.clip_norm),
         TokenCrossentropy(config.label_smoothing),
         weighted_metrics=[],
         jit_compile=config.jit_compile,
@@ -103,8 +97,8 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
         **limits,
     )
     _describe(config, output, model, statistics, len(dev_sources))
-    recorder = Recorder(run, dev, dev_set, statistics, history)
-    if len(history) < config.epochs and not recorder.out_of_patience():
+    recorder = Recorder(run, dev, dev_set, statistics, history, rate)
+    if len(history) < config.epochs and not out_of_patience(history, config.patience):
         model.fit(
             dataset,
             epochs=config.epochs,
@@ -118,99 +112,33 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
             shuffle=False,  # the dataset is, anew each epoch
             verbose=1 if sys.stdout.isatty() else 2,
         )
-    if not recorder.history:
+    if not history:
         raise RunError("training stopped before the first epoch was finished")
-    return recorder.history[-1]
+    if config.average_epochs:
+        recorder.try_average()
+    return history[-1]
 
 
-class Recorder(keras.callbacks.Callback):
-    """After each epoch: score the dev set, keep the checkpoint and the best weights.
-
-    Args:
-        run: where to, and what to translate with.
-        dev: the dev set, for translations.
-        dev_set: its batches, for the perplexity.
-        statistics: of the training set.
-        history: the records of the epochs done before.
-    """
-
-    def __init__(
-        self, run: Run, dev: corpus.Split, dev_set: object, statistics: Statistics, history: list
-    ) -> None:
-        super().__init__()
-        self.run, self.dev_set, self.statistics, self.history = run, dev_set, statistics, history
-        limit = run.config.validation_limit or len(dev.sources)
-        chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
-        self.dev = dev.select(sorted(chosen))
-        self.translate = make_translator([run], beam_width=1)
-        self.perplexity = Perplexity()
-
-    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Start the clock."""
-        self.started = time.perf_counter()
-
-    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Score, record and save."""
-        seconds = time.perf_counter() - self.started
-        self.perplexity.reset_state()
-        for inputs, labels in self.dev_set:
-            self._add_to_perplexity(inputs, labels)
-        hypotheses = self.translate(self.dev.sources)
-        scores = metrics.score(self.run.config.metric, hypotheses, self.dev.references)
-        record = {
-            "epoch": epoch + 1,
-            "loss": float(logs["loss"]),
-            "val_perplexity": float(self.perplexity.result()),
-            **{key: value for key, value in scores.items() if isinstance(value, float)},
-            "learning_rate": float(self.model.optimizer.learning_rate),
-            "seconds": round(seconds, 1),
-            "target_tokens_per_second": round(self.statistics.target_tokens / seconds),
-        }
-        logs.update({key: value for key, value in record.items() if key != "epoch"})
-        self.history.append(record)
-        if self._best() is record:
-            save_best(self.run.path, self.model)
-        save_checkpoint(self.run.path, epoch + 1, self.model, self.history)
-        write_text(self.run.path / "history.json", json.dumps(self.history, indent=1) + "\n")
-        if self.out_of_patience():
-            print(f"No better score for {self.run.config.patience} epochs: training stops.")
-            self.model.stop_training = True
-
-    def out_of_patience(self) -> bool:
-        """Whether the best epoch lies too far back."""
-        patience = self.run.config.patience
-        if not patience or not self.history:
-            return False
-        return self.history[-1]["epoch"] - self._best()["epoch"] >= patience
-
-    def _best(self) -> dict:
-        if "wer" in self.history[0]:
-            return min(self.history, key=lambda record: record["wer"])
-        return max(self.history, key=lambda record: record["bleu"])
-
-    @tf.function(reduce_retracing=True, autograph=False)
-    def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:
-        self.perplexity.update_state(labels, self.run.model(inputs, training=False))
-
-
-def _prepare_output(config: Config, output: Path, resume: bool) -> Config:
-    """Make the run directory; when resuming, return the configuration that the run began with."""
+def _resumed(config: Config, output: Path) -> Config:
+    """Return the configuration that the run in `output` began with."""
     there = output / "config.toml"
-    if resume:
-        if not there.is_file():
-            raise RunError(f"nothing to resume: {there} does not exist")
-        saved = load_config(there)
-        if saved != config:
-            print(f"Going on with the configuration in {there}.")
-        return saved
-    if there.exists():
+    if not there.is_file():
+        raise RunError(f"nothing to resume: {there} does not exist")
+    saved = load_config(there)
+    if saved != config:
+        print(f"Going on with the configuration in {there}.")
+    return saved
+
+
+def _make_output(output: Path) -> None:
+    """Make the run directory; a run that is there already may only be resumed."""
+    if (output / "config.toml").exists():
         raise RunError(f"{output} holds a run already: add --resume, or choose another --output")
     try:
         output.mkdir(parents=True, exist_ok=True)
         write_text(output / "history.json", "[]\n")
     except OSError as error:
         raise RunError(f"cannot write to {output}: {error.strerror}") from error
-    return config
 
 
 def _tokenizers(
@@ -244,20 +172,6 @@ def _normalization(config: Config, side: str) -> dict:
         return {}
     # Whatever way a source is typed, it is read alike; a target keeps its own characters.
     return {"normalization": "nmt_nfkc" if side == "source" else "identity"}
-
-
-def _learning_rate(config: Config, steps: int) -> object:
-    if config.schedule == "constant" and not config.warmup_steps:
-        return config.learning_rate
-    total = config.epochs * steps
-    warmup = min(config.warmup_steps, total // 10)
-    return keras.optimizers.schedules.CosineDecay(
-        0.0 if warmup else config.learning_rate,
-        max(1, total - warmup),
-        alpha=1.0 if config.schedule == "constant" else 0.01,
-        warmup_target=config.learning_rate if warmup else None,
-        warmup_steps=warmup,
-    )
 
 
 def _describe(

@@ -6,9 +6,17 @@ from training.config import Config, ConfigError, load_config, load_preset, overr
 
 
 def test_every_preset_loads_and_names_its_data():
-    assert {"phrasebook-en-fr", "phrasebook-en-zh", "tatoeba-en-fr"} <= set(preset_names())
+    assert set(preset_names()) == {
+        *("phrasebook-en-fr", "phrasebook-en-zh"),
+        *("tatoeba-en-fr", "tatoeba-en-de", "tatoeba-en-es", "tatoeba-en-zh"),
+        *("multi30k-en-de", "multi30k-en-fr"),
+        *("cmudict", "sigmorphon2021-fre", "sigmorphon2021-eng"),
+    }
     for name in preset_names():
-        assert load_preset(name).data == name
+        config = load_preset(name)
+        assert config.data == name
+        assert (config.metric == "bleu-zh") == name.endswith("zh")
+        assert (config.metric == "phones") == (config.target_tokenizer == "symbols")
 
 
 def test_a_configuration_reads_back_as_it_was_written(tmp_path):
@@ -46,6 +54,10 @@ def test_settings_take_the_type_of_their_key():
         ("epochs=1.5", "epochs expected a value of type int"),
         ("epochs=0", "epochs expected at least 1. Received: 0"),
         ("dropout=1", "dropout expected 0 <= value < 1. Received: 1.0"),
+        ("variational_dropout=-0.1", "variational_dropout expected 0 <= value < 1"),
+        ("plateau_factor=1", "plateau_factor expected 0 < value < 1. Received: 1.0"),
+        ("schedule=step", "schedule expected one of cosine, constant, plateau"),
+        ("decoder=layer_norm", "decoder expected one of simple_rnn, gru, lstm, layer_norm_gru"),
         ("attention=nome", "attention expected one of none, additive"),
         ("bidirectional=perhaps", "bidirectional expected a value of type bool"),
         ("tie_embeddings=true", "tie_embeddings expected readout_units = embedding_size"),

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from training import corpus, download
-from training.corpus import NAMES, CorpusError, load
+from training.config import load_preset
+from training.corpus import NAMES, CorpusError, load, written_like
 
 REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
 
@@ -157,6 +158,30 @@ def test_the_data_folder_comes_before_the_cache(folders, monkeypatch):
     assert load("tatoeba-en-es", "train").sources == ["Bye."]
 
 
+def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
+    # 後 becomes 后, which stands in Traditional text too; 著 is 着 as a particle, not in 著名.
+    rows = [
+        ("The day after tomorrow.", "後天。", "后天。"),
+        ("The empress is famous.", "皇后很著名。", "皇后很著名。"),
+        ("He is looking at me.", "他看著我。", "他看着我。"),
+        ("Do we know you?", "我们认识你么？", "我们认识你么？"),
+        ("Tom is a DJ.", "汤姆是一个 DJ 。", "汤姆是一个 DJ 。"),
+    ]
+    text = "".join(f"{english}\t{mixed}\tCC-BY someone\n" for english, mixed, _ in rows)
+    file = write(folders / "data/tatoeba-en-zh/train.tsv.gz", text)
+    write(folders / "data/tatoeba-en-zh/dev.tsv.gz", text + "Tom is a DJ.\t湯姆是一個 DJ 。\n")
+    one_script = [simple for _, _, simple in rows]
+    assert [pair[1] for pair in load("tatoeba-en-zh", "train").pairs()] == one_script
+    # The two spellings of one sentence are one reference.
+    assert load("tatoeba-en-zh", "dev").references == [[text] for text in one_script]
+
+    as_it_stands = load(f"tsv:{file}", "dev")
+    assert [pair[1] for pair in as_it_stands.pairs()] == [mixed for _, mixed, _ in rows]
+    for_its_model = written_like("tatoeba-en-zh", as_it_stands)
+    assert for_its_model.references == [[text] for text in one_script]
+    assert written_like("tatoeba-en-fr", as_it_stands) == as_it_stands
+
+
 def test_what_cannot_be_downloaded_says_what_to_put_where(folders):
     for name in NAMES:
         if name.startswith("phrasebook"):
@@ -287,7 +312,8 @@ def test_phrasebook_pairs_bring_gold_words_and_links(monkeypatch):
                 target=f"{seed} {i}",
                 source_words=(split, str(i % 499)),
                 target_words=(str(seed), str(i)),
-                links=frozenset({(0, 1)}),
+                links=frozenset({(0, 1), (1, 1)}),
+                sure=frozenset({(0, 1)}),
             )
             for i in range(count)
         ]
@@ -300,7 +326,8 @@ def test_phrasebook_pairs_bring_gold_words_and_links(monkeypatch):
     assert dev.references[:2] == [["3 0", "3 499"], ["3 1"]]
     assert dev.source_words[1] == ["dev", "1"]
     assert dev.target_words[1] == ["3", "1"]
-    assert dev.sure[1] == dev.possible[1] == {(0, 1)}
+    assert dev.sure[1] == {(0, 1)}
+    assert dev.possible[1] == {(0, 1), (1, 1)}
     assert len(load("phrasebook-en-fr", "train").pairs()) == 40_000
     assert len(load("phrasebook-en-fr", "test").pairs()) == 1_000
     assert len(load("phrasebook-en-fr", "train", limit=17).pairs()) == 17
@@ -351,6 +378,18 @@ def test_the_real_corpora_have_the_sizes_of_their_description(name, split, sourc
     assert pairs is None or len(loaded.pairs()) == pairs
     for text in loaded.sources[:100]:
         assert unicodedata.is_normalized("NFC", text)
+
+
+@real
+@pytest.mark.parametrize("name", ["cmudict", "sigmorphon2021-fre", "sigmorphon2021-eng"])
+def test_the_presets_hold_the_whole_alphabets_of_the_real_pronunciations(name):
+    config, pairs = load_preset(name), load(name, "train").pairs()
+    letters = {letter for word, _ in pairs for letter in word}
+    phones = {phone for _, pronunciation in pairs for phone in pronunciation.split()}
+    assert len(letters) + 4 <= config.source_vocab_size
+    assert len(phones) + 4 <= config.target_vocab_size
+    assert max(len(word) for word, _ in pairs) <= config.max_source_length
+    assert max(len(said.split()) for _, said in pairs) <= config.max_target_length
 
 
 @real

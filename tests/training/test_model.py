@@ -38,6 +38,7 @@ VARIANTS = [
     {"encoder": "simple_rnn", "decoder": "simple_rnn", "bidirectional": False},
     {"attention": "general", "order": "luong", "input_feeding": True, "tie_embeddings": True},
     {"attention": "additive", "order": "luong", "decoder": "lstm"},
+    {"encoder": "layer_norm_lstm", "decoder": "layer_norm_gru", "variational_dropout": 0.3},
 ]
 
 
@@ -108,6 +109,19 @@ def test_dropout_is_active_in_training_alone():
     still = np.array(model(batch, training=False))
     assert_allclose(still, model(batch, training=False))
     assert abs(still - np.array(model(batch, training=True))).max() > 1e-3
+
+
+@pytest.mark.parametrize("cell", ["gru", "layer_norm_lstm"])
+def test_variational_dropout_is_active_in_training_alone_and_adds_no_weight(cell, tmp_path):
+    cells = {"encoder": cell, "decoder": cell, "dropout": 0.0}
+    model, plain = build(variational_dropout=0.5, **cells), build(seed=1, **cells)
+    rng = np.random.default_rng(7)
+    batch = {"source": ids(rng, 2, 5, SOURCE_VOCAB), "target": ids(rng, 2, 3, TARGET_VOCAB)}
+    still = np.array(model(batch, training=False))
+    assert abs(still - np.array(model(batch, training=True))).max() > 1e-3
+    model.save_weights(tmp_path / "a.weights.h5")
+    plain.load_weights(tmp_path / "a.weights.h5")
+    assert_allclose(plain(batch, training=True), still, atol=1e-5)
 
 
 def test_tied_embeddings_have_no_output_layer():

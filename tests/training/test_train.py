@@ -13,6 +13,7 @@ from training import train as script
 from training.corpus import CorpusError
 from training.errors import UserError
 from training.inference import make_translator
+from training.recorder import Recorder
 from training.run import RunError, load_ensemble, load_run
 from training.train import train
 
@@ -95,6 +96,41 @@ def test_training_stops_when_the_score_no_longer_gets_better(tmp_path):
     config = tiny_config("epochs=9", "patience=1", "learning_rate=1e-12", "train_limit=100")
     record = train(config, tmp_path / "run")
     assert record["epoch"] == 2
+
+
+def test_a_resumed_run_goes_on_with_its_rate_and_its_average(tmp_path, monkeypatch):
+    """Epochs score 5, 4 and 3, the average of 1 and 2 scores 4, that of 2 and 3 scores 9."""
+    scores = iter([5.0, 4.0, 4.0, 3.0, 9.0])
+    monkeypatch.setattr(Recorder, "score", lambda self: {"bleu": next(scores)})
+    output = tmp_path / "run"
+    settings = ["train_limit=100", "schedule=plateau", "plateau_patience=1", "warmup_steps=0"]
+    config = tiny_config(*settings, "learning_rate=0.02", "average_epochs=2")
+    train(config, output)
+    history = json.loads((output / "history.json").read_text())
+    average = json.loads((output / "average.json").read_text())
+    assert average == {"epochs": [1, 2], "bleu": 4.0, "kept": False}
+    best = load_run(output).model.get_weights()
+
+    text = (output / "config.toml").read_text()
+    (output / "config.toml").write_text(text.replace("epochs = 2\n", "epochs = 3\n", 1))
+    record = train(config, output, resume=True)
+    assert json.loads((output / "history.json").read_text()) == [*history, record]
+    rates = [record["learning_rate"] for record in [*history, record]]
+    assert rates == pytest.approx([0.02, 0.02, 0.01])
+    average = json.loads((output / "average.json").read_text())
+    assert average == {"epochs": [2, 3], "bleu": 9.0, "kept": True}
+    run = load_run(output)
+    kept = run.model.get_weights()
+    epochs = []
+    for file in sorted((output / "recent").iterdir()):
+        run.model.load_weights(file)
+        epochs.append(run.model.get_weights())
+    assert len(epochs) == 2
+    for mean, second, third in zip(kept, *epochs, strict=True):
+        np.testing.assert_allclose(mean, (second + third) / 2, atol=1e-6)
+    assert any(abs(a - b).max() > 1e-3 for a, b in zip(best, kept, strict=True))
+
+    train(config, output, resume=True)  # all is done: nothing is scored again
 
 
 def test_files_are_trained_on_and_a_dev_set_is_held_out(tmp_path):
