@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -156,9 +157,13 @@ def write_heat_map(alignment: Alignment, path: Path) -> None:
 
     from keras_attention.plot import plot_attention
 
-    plot_attention(
-        alignment.source_tokens, alignment.target_tokens, alignment.attention_weights, path=path
-    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        plot_attention(
+            alignment.source_tokens, alignment.target_tokens, alignment.attention_weights, path=path
+        )
+    for warning in caught:
+        print(f"\n      Warning: {warning.message}")
 
 
 def indent(text: str) -> str:

@@ -15,9 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import keras
+import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
+from serving.weights import DTYPES, Weights
+from training import corpus
 from training.cli import main_guard, positive_int
 from training.decoding import search
 from training.errors import UserError
@@ -25,6 +28,8 @@ from training.inference import dense_ids
 from training.run import Run, load_ensemble
 from training.text import END_ID, PAD_ID
 
+MANIFEST = "assets.extra/manifest.json"
+AGREEMENT_TEXTS = 200  # compared when weights are rounded
 WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
 
 
@@ -40,6 +45,7 @@ class Exported(tf.Module):
         num_results: translations that `nbest` returns, at most `beam_width`.
         max_source_length: tokens after which a text is cut.
         length_penalty: see `keras_attention.beam_search`.
+        weights: what they are stored as, "float32", "float16" or "bfloat16".
     """
 
     def __init__(
@@ -50,14 +56,16 @@ class Exported(tf.Module):
         num_results: int = 5,
         max_source_length: int = 256,
         length_penalty: float = 1.0,
+        weights: str = "float32",
     ) -> None:
         super().__init__()
-        self._models = _Untracked([run.model for run in runs])
+        models = [run.model for run in runs]
+        self._models = _Untracked(models)
         self._settings = _Untracked({"beam_width": beam_width, "length_penalty": length_penalty})
         self._num_results, self._max_source_length = num_results, max_source_length
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
-        self.weights = [weight.value for run in runs for weight in run.model.weights]
+        self.weights = Weights(models, weights)
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
@@ -116,7 +124,8 @@ class Exported(tf.Module):
         return ids, tf.equal(lengths, 0), tf.greater(lengths, self._max_source_length)
 
     def _search(self, ids: tf.Tensor, **options: object) -> object:
-        return search(self._models.value, ids, **self._settings.value, **options)
+        with self.weights.in_use():
+            return search(self._models.value, ids, **self._settings.value, **options)
 
     def _text(self, ids: tf.Tensor, empty: tf.Tensor) -> tf.Tensor:
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids))
@@ -129,7 +138,7 @@ class _Untracked:
     value: object
 
 
-def export(runs: Sequence[Run], output: Path, **settings: int | float) -> Path:
+def export(runs: Sequence[Run], output: Path, **settings: int | float | str) -> Path:
     """Write a new version of a servable model.
 
     Args:
@@ -148,12 +157,39 @@ def export(runs: Sequence[Run], output: Path, **settings: int | float) -> Path:
         tf.saved_model.save(module, str(aside), signatures=module.signatures())
         extra = aside / "assets.extra"
         extra.mkdir()
-        (extra / "manifest.json").write_text(json.dumps(_manifest(runs, settings), indent=1))
+        manifest = _manifest(runs, settings)
+        if settings.get("weights", "float32") != "float32":
+            manifest["agreement"] = agreement(runs, module, settings)
+        (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
         _write_warmup(extra / "tf_serving_warmup_requests", output.name, module.attends)
         version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
         return aside.rename(output / str(version))
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def agreement(runs: Sequence[Run], module: Exported, settings: dict) -> dict[str, float]:
+    """How the translations differ from those with float32 weights.
+
+    Returns:
+        The number of `texts` (of the dev split, where it can be found), how many have the `same`
+        translation, and the largest `score_difference` among those.
+    """
+    try:
+        texts = corpus.load(runs[0].config.data, "dev", limit=AGREEMENT_TEXTS).sources
+    except corpus.CorpusError:
+        texts = [text for batch in WARMUP_TEXTS for text in batch]
+    plain = Exported(runs, **{**settings, "weights": "float32"})
+    expected, found = (
+        tf.function(m.translate, autograph=False)(tf.constant(texts)) for m in (plain, module)
+    )
+    same = (expected["translation"] == found["translation"]).numpy()
+    difference = np.abs(expected["score"] - found["score"])[same]
+    return {
+        "texts": len(texts),
+        "same": int(same.sum()),
+        "score_difference": float(difference.max(initial=0)),
+    }
 
 
 def _manifest(runs: Sequence[Run], settings: dict) -> dict:
@@ -208,6 +244,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--num-results", type=positive_int, default=5, metavar="N")
     parser.add_argument("--max-source-length", type=positive_int, default=256, metavar="TOKENS")
     parser.add_argument("--length-penalty", type=float, default=1.0, metavar="X")
+    parser.add_argument(
+        "--weights", choices=DTYPES, default="float32", help="half precision halves the size"
+    )
     options = parser.parse_args(arguments)
     if options.num_results > options.beam_width:
         raise UserError(
@@ -221,8 +260,16 @@ def main(arguments: list[str] | None = None) -> None:
         num_results=options.num_results,
         max_source_length=options.max_source_length,
         length_penalty=options.length_penalty,
+        weights=options.weights,
     )
     print(f"Exported {version}")
+    if options.weights != "float32":
+        found = json.loads((version / MANIFEST).read_text())["agreement"]
+        print(
+            f"With weights as {options.weights}, {found['same']} of {found['texts']} translations "
+            f"are the same as with float32; scores differ by at most "
+            f"{found['score_difference']:.2g}"
+        )
 
 
 if __name__ == "__main__":

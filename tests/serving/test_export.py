@@ -113,6 +113,47 @@ def test_versions_are_numbered_and_nothing_half_written_is_left(tiny_run, tmp_pa
     assert check(output / "4") == []
 
 
+def bytes_of_weights(version):
+    return sum(path.stat().st_size for path in (version / "variables").iterdir())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_halves_the_size_and_keeps_the_translations(
+    version,
+    tiny_run,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    capsys,
+    dtype,
+):
+    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
+    arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2", "--weights", dtype]
+    script.main([*arguments, "--output", str(tmp_path / "half")])
+    half = tmp_path / "half" / "1"
+    assert bytes_of_weights(half) < 0.55 * bytes_of_weights(version)
+    assert check(half) == []
+    told = json.loads((half / script.MANIFEST).read_text())["agreement"]
+    assert told["texts"] == 200
+    assert f"{told['same']} of 200" in capsys.readouterr().out
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+    assert told["same"] > 100  # of a model that has hardly learnt anything, and is rarely sure
+    assert 0 < told["score_difference"] < 30 * rounding
+    weights = [weight.numpy().copy() for weight in tiny_run.model.weights]
+    try:
+        # Independent of the export: the run itself, with weights that NumPy and TensorFlow rounded.
+        for weight in tiny_run.model.weights:
+            weight.assign(tf.cast(tf.cast(weight.value, dtype), weight.dtype))
+        expected = make_translator([tiny_run], beam_width=3)(TEXTS)
+    finally:
+        for weight, value in zip(tiny_run.model.weights, weights, strict=True):
+            weight.assign(value)
+    with ModelSession(half) as session:
+        proto = tf.make_tensor_proto(TEXTS, tf.string, [len(TEXTS)])
+        found = session.run(session.signatures["translate"], {"text": proto})
+    expected[1] = ""
+    assert [text.decode() for text in found["translation"]] == expected
+
+
 def test_a_model_without_attention_has_no_alignments(tmp_path):
     train(tiny_config("attention=none", "epochs=1", "train_limit=100"), tmp_path / "run")
     run = load_run(tmp_path / "run")

@@ -1,0 +1,44 @@
+"""The weights of an export: as they were trained, or stored in half the size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import tensorflow as tf
+
+DTYPES = ("float32", "float16", "bfloat16")
+
+
+class Weights(tf.Module):
+    """Variables for a SavedModel, with the values of models' weights.
+
+    A SavedModel that holds a Keras model cannot be loaded by TensorFlow Serving, one that holds
+    plain variables can.
+
+    Args:
+        models: whose weights.
+        dtype: "float32", or "float16" or "bfloat16" for weights that are rounded to it. Nothing is
+            computed in half precision: each call widens them again.
+    """
+
+    def __init__(self, models: Sequence[keras.Model], dtype: str = "float32") -> None:
+        super().__init__()
+        if dtype not in DTYPES:
+            raise ValueError(f"dtype expected one of {', '.join(DTYPES)}. Received: {dtype}")
+        weights = [weight for model in models for weight in model.weights]
+        halved = [dtype != "float32" and weight.dtype == "float32" for weight in weights]
+        self.stored = [
+            tf.Variable(tf.cast(weight.value, dtype), trainable=False) if half else weight.value
+            for weight, half in zip(weights, halved, strict=True)
+        ]
+        # A function: what a module holds otherwise is saved with it.
+        self._widened = lambda: [
+            (weight, tf.cast(stored, "float32"))
+            for weight, stored, half in zip(weights, self.stored, halved, strict=True)
+            if half
+        ]
+
+    def in_use(self) -> keras.StatelessScope:
+        """Within this, the models compute with the stored weights."""
+        return keras.StatelessScope(state_mapping=self._widened())
