@@ -2,8 +2,9 @@
 
 Sends one text a request to the signature `translate` of an exported translator, closed loop (each
 client sends its next request when it has its answer) and open loop (requests arrive at random
-times, whether or not the earlier ones are answered), without and with batching, and compares with
-calls of the same SavedModel's session in this process. Prints a table; the last line is JSON.
+times, whether or not the earlier ones are answered), and beside a client that sends texts of 10,000
+words, without and with batching, and compares with calls of the same SavedModel's session in this
+process. Prints a table; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ max_enqueued_batches { value: 100 }
 num_batch_threads { value: %d }
 """
 TIMEOUT = 120.0
+LONG = " ".join(["The green apple is on the table."] * 1429)  # 10,003 words
 
 
 def bare(version: Path, texts: Sequence[str]) -> tuple[list[Translation], list[float]]:
@@ -159,6 +161,26 @@ def open_loop(load: Load, target: str, rate: float, requests: int, seed: int) ->
     return run(load, target, work)
 
 
+def beside_long(load: Load, target: str, requests: int) -> Load:
+    """One client that sends `requests`, while another sends long texts, one after the other."""
+
+    async def work(translator: AsyncTranslator) -> None:
+        async def send_long() -> None:
+            while True:
+                await translator.translate([LONG])
+
+        other = asyncio.create_task(send_long())
+        try:
+            for number in range(requests):
+                await load.send(translator, number, time.perf_counter())
+                if other.done():  # only an error ends it
+                    other.result()
+        finally:
+            other.cancel()
+
+    return run(load, target, work)
+
+
 def resident_megabytes(process: int) -> float:
     """Resident memory of a process."""
     status = Path(f"/proc/{process}/status").read_text()
@@ -184,6 +206,8 @@ def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
             with server(options.model.resolve(), *flags) as (target, process):
                 single = closed(Load(texts, expected), target, 1, options.requests)
                 report(f"{name}, 1 client", single)
+                beside = beside_long(Load(texts, expected), target, options.requests)
+                report(f"{name}, 1 client, long texts beside", beside)
                 many = closed(Load(texts, expected), target, options.clients, options.requests)
                 report(f"{name}, {options.clients} clients", many)
                 rate = 0.7 * len(many.seconds) / many.took
@@ -204,11 +228,11 @@ def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
 def print_table(rows: Sequence[dict]) -> None:
     """Print the measurements."""
     columns = ["requests", "errors", "different", "p50_ms", "p95_ms", "p99_ms", "per_second"]
-    print(f"{'':34}" + "".join(f"{column:>11}" for column in columns))
+    print(f"{'':44}" + "".join(f"{column:>11}" for column in columns))
     for row in rows:
-        print(f"{row['load']:34}" + "".join(f"{row[column]:>11}" for column in columns))
+        print(f"{row['load']:44}" + "".join(f"{row[column]:>11}" for column in columns))
         if "rss_start_mb" in row:
-            print(f"{'':34}  resident {row['rss_start_mb']} MB before, {row['rss_end_mb']} after")
+            print(f"{'':44}  resident {row['rss_start_mb']} MB before, {row['rss_end_mb']} after")
 
 
 def main() -> None:

@@ -41,6 +41,15 @@ def randomize(layer, rng, deviation=0.5):
             w.assign(rng.normal(size=w.shape, scale=deviation).astype("float32"))
 
 
+def saved_and_loaded(model, inputs, rng, path):
+    """The model as loaded without custom objects, held to the saved one with random weights."""
+    randomize(model, rng)
+    model.save(path / "model.keras")
+    again = keras.models.load_model(path / "model.keras")
+    assert_close(keras.tree.flatten(again(inputs)), keras.tree.flatten(array(model(inputs))), 1e-6)
+    return again
+
+
 def weighted_sum(x, factors):
     """A scalar to take gradients of."""
     return ops.sum(ops.multiply(x, ops.convert_to_tensor(factors)))

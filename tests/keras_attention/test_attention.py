@@ -21,6 +21,7 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
+    saved_and_loaded,
     weight_gradients,
     weighted_sum,
     weights_of,
@@ -211,86 +212,6 @@ def test_the_distribution_can_be_chosen(rng, name):
     assert_close(result, expected)
 
 
-HEADS = 3
-MULTI_HEAD = {
-    "dot": lambda: MultiplicativeAttention("dot", num_heads=HEADS),
-    "scaled_dot": lambda: MultiplicativeAttention("scaled_dot", num_heads=HEADS),
-    "general": lambda: MultiplicativeAttention("general", num_heads=HEADS),
-    "additive": lambda: AdditiveAttention(12, num_heads=HEADS),
-    "normalised additive": lambda: AdditiveAttention(12, normalize=True, num_heads=HEADS),
-}
-
-
-@pytest.mark.parametrize("name", MULTI_HEAD)
-def test_each_head_attends_with_its_part_and_the_contexts_are_joined(rng, name):
-    layer, width, key_width = MULTI_HEAD[name](), 6, 15
-    query_width = key_width if name in ("dot", "scaled_dot") else width
-    layer.build((B, TQ, query_width), (B, TV, 21), (B, TV, key_width))
-    randomize(layer, rng)
-    query, key = normal(rng, B, TQ, query_width), normal(rng, B, TV, key_width)
-    value, allowed = normal(rng, B, TV, 21), mask(rng, B, TQ, TV)
-    w = weights_of(layer)
-
-    def parts(x):
-        return np.split(x, HEADS, axis=-1)
-
-    contexts, weights = [], []
-    for h in range(HEADS):
-        q, k = query, key
-        if name in ("dot", "scaled_dot"):
-            q, k, score = parts(query)[h], parts(key)[h], getattr(reference, name)
-        elif name == "general":
-            kernel = np.split(w["kernel"], HEADS, axis=0)[h]
-            q, score = parts(query)[h], lambda q, k, kernel=kernel: reference.general(q, k, kernel)
-        else:
-            kernels = parts(w["query_kernel"])[h], parts(w["key_kernel"])[h]
-            scale, bias = parts(w["scale"])[h], 0.0
-            if layer.normalize:
-                scale, bias = w["gain"] * scale / np.sqrt((scale**2).sum()), parts(w["bias"])[h]
-            rest = (*kernels, scale, bias)
-            score = lambda q, k, rest=rest: reference.additive(q, k, *rest)  # noqa: E731
-        context, weight = reference.attend(score, q, parts(value)[h], k, allowed)
-        contexts.append(context)
-        weights.append(weight)
-    expected = np.concatenate(contexts, -1), np.stack(weights, 1)
-    result = layer(query, value, key, attention_mask=allowed, return_attention_scores=True)
-    assert_close(result, expected)
-
-    memory = layer.prepare(ops.convert_to_tensor(value), ops.convert_to_tensor(key))
-    expected = array(layer(query, value, key, return_attention_scores=True))
-    beams = query.reshape(B * TQ, -1)  # all queries at once, as beams that share a memory row
-    context, weight, _ = layer.step(ops.convert_to_tensor(beams), memory, ())
-    assert_close(context, expected[0].reshape(B * TQ, -1))
-    assert_close(weight, expected[1].swapaxes(1, 2).reshape(B * TQ, HEADS, TV))
-
-
-def test_split_heads_agree_with_keras_multi_head_attention(rng):
-    theirs = keras.layers.MultiHeadAttention(HEADS, key_dim=5, value_dim=7)
-    query, value, key = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
-    allowed = mask(rng, B, TQ, TV)
-    theirs.build(query.shape, value.shape, key.shape)
-    randomize(theirs, rng)
-    expected, weights = theirs(
-        query, value, key, attention_mask=allowed, return_attention_scores=True
-    )
-
-    def project(name, x):
-        dense = getattr(theirs, name)
-        kernel, bias = array(dense.kernel.value), array(dense.bias.value)
-        return x @ kernel.reshape(x.shape[-1], -1) + bias.reshape(-1)
-
-    context, ours = MultiplicativeAttention("scaled_dot", num_heads=HEADS)(
-        project("query_dense", query),
-        project("value_dense", value),
-        project("key_dense", key),
-        attention_mask=allowed,
-        return_attention_scores=True,
-    )
-    assert_close(ours, array(weights))
-    kernel = array(theirs.output_dense.kernel.value).reshape(-1, DQ)
-    assert_close(array(context) @ kernel + array(theirs.output_dense.bias.value), array(expected))
-
-
 @pytest.mark.parametrize("scale", [False, True])
 def test_dot_agrees_with_keras_attention(rng, scale):
     theirs = keras.layers.Attention(use_scale=scale)
@@ -418,11 +339,8 @@ def test_a_saved_model_loads_without_custom_objects(rng, tmp_path, name):
     layer = LAYERS[name](dropout=0.25, seed=3, name="attend")
     outputs = layer(query, value, return_attention_scores=True)
     model = keras.Model([query, value], outputs)
-    randomize(model, rng)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
     arrays = normal(rng, B, TQ, DV), normal(rng, B, TV, DV)
-    assert_close(again(arrays), array(model(arrays)))
+    again = saved_and_loaded(model, arrays, rng, tmp_path)
     assert again.get_layer("attend").get_config() == layer.get_config()
 
 

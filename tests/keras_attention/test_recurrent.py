@@ -7,7 +7,15 @@ from keras import ops
 
 from keras_attention import AdditiveAttention, AttentionRNN, MultiplicativeAttention
 from tests.keras_attention import reference
-from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    mask,
+    normal,
+    randomize,
+    saved_and_loaded,
+    weights_of,
+)
 
 B, T, S, DIM, DV, UNITS, OUT = 2, 5, 3, 7, 11, 13, 17
 
@@ -175,11 +183,8 @@ def test_a_saved_model_loads_without_custom_objects(rng, tmp_path):
         name="decoder",
     )
     model = keras.Model([inputs, memory], layer(inputs, memory))
-    randomize(model, rng)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
     arrays = normal(rng, B, T, DIM), normal(rng, B, S, DV)
-    assert_close(again(arrays), array(model(arrays)))
+    again = saved_and_loaded(model, arrays, rng, tmp_path)
     for name in ("order", "units", "input_feeding", "return_state", "return_attention_scores"):
         assert getattr(again.get_layer("decoder"), name) == getattr(layer, name)
     assert again.get_layer("decoder").attention.get_config() == layer.attention.get_config()

@@ -25,6 +25,7 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
+    saved_and_loaded,
     weight_gradients,
     weighted_sum,
     weights_of,
@@ -122,11 +123,8 @@ def test_several_memories_save_and_load(rng, tmp_path):
         keras.layers.LSTMCell(UNITS), [AdditiveAttention(8), CoverageAttention(8)], gate=True
     )
     model = keras.Model([inputs, *memories], layer(inputs, memories))
-    randomize(model, rng)
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
     arrays = [normal(rng, B, T, DIM), normal(rng, B, S, DV), normal(rng, B, 2, 4, 5)]
-    assert_close(again(arrays), array(model(arrays)))
+    saved_and_loaded(model, arrays, rng, tmp_path)
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])

@@ -1,7 +1,5 @@
 """The searches against plain Python searches over a random decoder."""
 
-import itertools
-
 import keras
 import numpy as np
 import pytest
@@ -15,77 +13,19 @@ from keras_attention import (
     greedy_search,
 )
 from keras_attention import search as search_module
+from tests.keras_attention.decoders import (
+    END,
+    LENGTH,
+    PAD,
+    START,
+    VOCABULARY,
+    B,
+    Decoder,
+    S,
+    every_hypothesis,
+    naive_beam_search,
+)
 from tests.keras_attention.helpers import array, assert_close, compiled, normal
-
-B, VOCABULARY, LENGTH, S = 3, 5, 7, 2
-START, END, PAD = 1, 2, 4
-
-
-class Decoder:
-    """A random decoder: what comes next depends on the sentence, the step and the last token.
-
-    Its state remembers all that was read, so that a search that mixes up the states of its
-    hypotheses is found out.
-    """
-
-    def __init__(self, rng, length=LENGTH, end_bias=0.0):
-        logits = rng.normal(size=(B, length, VOCABULARY, VOCABULARY), scale=2.0)
-        logits[..., END] += end_bias
-        # float32, so that NumPy and the backend add up the same numbers
-        self.log_probs = (logits - np.log(np.exp(logits).sum(-1, keepdims=True))).astype("float32")
-        self.weights = rng.random((B, length, VOCABULARY, S)).astype("float32")
-
-    def state(self):
-        zeros = ops.zeros((B,), "int32")
-        return {"row": ops.arange(B, dtype="int32"), "t": zeros, "read": zeros}
-
-    def step(self, tokens, state):
-        # `read` is the sum of all tokens read: it shifts what comes next.
-        read = state["read"] + tokens
-        length = self.log_probs.shape[1]
-        index = (state["row"] * length + state["t"]) * VOCABULARY + read % VOCABULARY
-        log_probs = ops.take(self.log_probs.reshape(-1, VOCABULARY), index, axis=0)
-        weights = ops.take(self.weights.reshape(-1, S), index, axis=0)
-        t = ops.minimum(state["t"] + 1, length - 1)
-        return log_probs, weights, {"row": state["row"], "t": t, "read": read}
-
-    def row(self, b, prefix):
-        """Log-probabilities and weights after the prefix, for a search in Python."""
-        at = b, len(prefix), (START + sum(prefix)) % VOCABULARY
-        return self.log_probs[at].astype("float64"), self.weights[at]
-
-    def score(self, b, ids, penalty):
-        total = sum(self.row(b, ids[:t])[0][ids[t]] for t in range(len(ids)))
-        return total / ((5 + len(ids)) / 6) ** penalty
-
-    def attention(self, b, ids):
-        return np.stack([self.row(b, ids[:t])[1] for t in range(len(ids))])
-
-
-def every_hypothesis(length):
-    """All id sequences that end, or that reach the greatest length without an end."""
-    for n in range(1, length + 1):
-        for ids in itertools.product(range(VOCABULARY), repeat=n):
-            if END not in ids[:-1] and (ids[-1] == END or n == length):
-                yield ids
-
-
-def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
-    """Beam search as in the books: a finished hypothesis stays in the beam as it is."""
-
-    def order(beam):
-        return sorted(beam, key=lambda ids: -decoder.score(b, ids, penalty))
-
-    beam = [()]
-    for _ in range(length):
-        grown = []
-        for ids in beam:
-            if ids and ids[-1] == END:
-                grown.append(ids)
-            else:
-                grown.extend((*ids, token) for token in range(VOCABULARY))
-        beam = order(grown)[:width]
-    return beam
 
 
 def search(decoder, **options):

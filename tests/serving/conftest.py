@@ -190,6 +190,32 @@ def stubs():
         yield make
 
 
+@pytest.fixture(scope="session")
+def protocol_server(saved, tmp_path_factory):
+    """A server of half (version 3) and upper (version 1), both labelled stable."""
+    root = tmp_path_factory.mktemp("protocol")
+    add_version(saved / "half", root / "half", 3)
+    add_version(saved / "upper", root / "upper", 1)
+    config = root / "models.config"
+    config.write_text(
+        "model_config_list {"
+        + "".join(
+            f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" '
+            f'version_labels {{ key: "stable" value: {version} }} }}'
+            for name, version in (("half", 3), ("upper", 1))
+        )
+        + "}"
+    )
+    with serving(f"--model_config_file={config}") as server:
+        yield server
+
+
+@pytest.fixture
+def client(protocol_server, stubs):
+    """The stubs of `protocol_server`."""
+    return stubs(f"localhost:{protocol_server.port}")
+
+
 def tensor(values, dtype=None):
     return tf.make_tensor_proto(values, dtype)
 

@@ -4,44 +4,15 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.example import example_pb2
 from tensorflow_serving.apis import (
-    classification_pb2,
     get_model_metadata_pb2,
     get_model_status_pb2,
-    inference_pb2,
-    input_pb2,
     predict_pb2,
-    regression_pb2,
 )
 
-from tests.serving.conftest import CLASSIFY, REGRESS, add_version, arrays, error_of, serving
+from tests.serving.conftest import arrays, error_of
 
 Code = grpc.StatusCode
-
-
-@pytest.fixture(scope="module")
-def server(saved, tmp_path_factory):
-    root = tmp_path_factory.mktemp("protocol")
-    add_version(saved / "half", root / "half", 3)
-    add_version(saved / "upper", root / "upper", 1)
-    config = root / "models.config"
-    config.write_text(
-        "model_config_list {"
-        + "".join(
-            f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" '
-            f'version_labels {{ key: "stable" value: {version} }} }}'
-            for name, version in (("half", 3), ("upper", 1))
-        )
-        + "}"
-    )
-    with serving(f"--model_config_file={config}") as server:
-        yield server
-
-
-@pytest.fixture
-def client(server, stubs):
-    return stubs(f"localhost:{server.port}")
 
 
 def request(model="half", signature="", version=None, label=None, output_filter=(), **inputs):
@@ -55,14 +26,6 @@ def request(model="half", signature="", version=None, label=None, output_filter=
     for alias, value in inputs.items():
         made.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
     return made
-
-
-def examples(*values):
-    found = input_pb2.Input()
-    for value in values:
-        example = found.example_list.examples.add()
-        example.features.feature["x"].float_list.value.append(value)
-    return found
 
 
 def test_predict_answers_with_values_and_the_version(client):
@@ -253,128 +216,6 @@ def test_bad_status_requests(client, made, code, message):
     assert error_of(client.model.GetModelStatus, made) == (code, message)
 
 
-def classification(signature="classify", values=(1.0, 6.0)):
-    made = classification_pb2.ClassificationRequest(input=examples(*values))
-    made.model_spec.name, made.model_spec.signature_name = "half", signature
-    return made
-
-
-def regression(signature="regress", values=(1.0, 6.0)):
-    made = regression_pb2.RegressionRequest(input=examples(*values))
-    made.model_spec.name, made.model_spec.signature_name = "half", signature
-    return made
-
-
-def test_classify_gives_each_example_its_classes(client):
-    response = client.prediction.Classify(classification())
-    found = [[(c.label, c.score) for c in row.classes] for row in response.result.classifications]
-    assert found == [[("low", 2.5)], [("high", 5.0)]]
-    assert response.model_spec.signature_name == "classify"
-    response = client.prediction.Classify(classification("scores"))
-    assert response.result.classifications[1].classes[0].label == ""
-
-
-def test_regress_gives_each_example_a_value(client):
-    response = client.prediction.Regress(regression())
-    assert [one.value for one in response.result.regressions] == [2.5, 5.0]
-    assert response.model_spec.version.value == 3
-
-
-def test_a_context_is_put_before_each_example(client):
-    made = regression()
-    shared = made.input.example_list_with_context
-    shared.context.features.feature["x"].float_list.value.append(8.0)
-    shared.examples.add()
-    shared.examples.add()
-    response = client.prediction.Regress(made)
-    assert [one.value for one in response.result.regressions] == [6.0, 6.0]
-
-
-@pytest.mark.parametrize(
-    ("made", "code", "message"),
-    [
-        (
-            classification("x"),
-            Code.INVALID_ARGUMENT,
-            "No signature was found with the name: x",
-        ),
-        (
-            classification("regress"),
-            Code.INVALID_ARGUMENT,
-            f"Expected classification signature method_name to be {CLASSIFY}. Was: {REGRESS}",
-        ),
-        (classification(values=()), Code.INVALID_ARGUMENT, "Input is empty."),
-        (regression("x"), Code.INVALID_ARGUMENT, "No signature was found with the name: x"),
-        (
-            regression("classify"),
-            Code.INVALID_ARGUMENT,
-            f"Expected regression signature method_name to be {REGRESS}. Was: {CLASSIFY}",
-        ),
-    ],
-)
-def test_bad_classify_and_regress_requests(client, made, code, message):
-    call = (
-        client.prediction.Classify
-        if isinstance(made, classification_pb2.ClassificationRequest)
-        else client.prediction.Regress
-    )
-    assert error_of(call, made) == (code, message)
-
-
-def multi(*tasks, values=(1.0, 6.0)):
-    made = inference_pb2.MultiInferenceRequest(input=examples(*values))
-    for method, signature, name in tasks:
-        task = made.tasks.add(method_name=method)
-        task.model_spec.name, task.model_spec.signature_name = name, signature
-    return made
-
-
-def test_multi_inference_answers_each_task(client):
-    response = client.prediction.MultiInference(
-        multi((CLASSIFY, "classify", "half"), (REGRESS, "regress2", "half"))
-    )
-    first, second = response.results
-    assert first.classification_result.classifications[1].classes[0].label == "high"
-    assert [one.value for one in second.regression_result.regressions] == [3.5, 6.0]
-    assert second.model_spec.signature_name == "regress2"
-    assert second.model_spec.version.value == 3
-
-
-@pytest.mark.parametrize(
-    ("made", "code", "message"),
-    [
-        (multi(), Code.INVALID_ARGUMENT, "Inference request contains no tasks."),
-        (
-            multi((REGRESS, "regress", "half"), (REGRESS, "regress", "upper")),
-            Code.INVALID_ARGUMENT,
-            "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
-        ),
-        (
-            multi((REGRESS, "regress", "half"), (REGRESS, "regress", "half")),
-            Code.INVALID_ARGUMENT,
-            "Duplicate evaluation of signature: regress",
-        ),
-        (
-            multi((REGRESS, "x", "half")),
-            Code.INVALID_ARGUMENT,
-            "Requested signature not found in model graph: x",
-        ),
-        (
-            multi(("x", "regress", "half")),
-            Code.UNIMPLEMENTED,
-            "Unsupported signature method_name: x",
-        ),
-        (
-            multi((REGRESS, "regress", "half"), values=()),
-            Code.INVALID_ARGUMENT,
-            "Input is empty.",
-        ),
-    ],
-)
-def test_bad_multi_inference_requests(client, made, code, message):
-    assert error_of(client.prediction.MultiInference, made) == (code, message)
-
-
 def test_a_64_megabyte_message_goes_through_both_ways(client):
     text = b"x" * (64 * 2**20)
     response = client.prediction.Predict(request("upper", text=[text]), timeout=60)
@@ -392,12 +233,3 @@ def test_any_texts_are_answered_and_the_next_request_too(client, texts):
     response = client.prediction.Predict(made)
     assert len(response.outputs["translation"].string_val) == len(texts)
     assert client.prediction.Predict(request("upper", text=["one"])).outputs["translation"]
-
-
-def test_an_example_is_what_it_says(client):
-    example = example_pb2.Example()
-    made = regression(values=())
-    made.input.example_list.examples.append(example)
-    code, message = error_of(client.prediction.Regress, made)
-    assert code == Code.INVALID_ARGUMENT
-    assert "x" in message

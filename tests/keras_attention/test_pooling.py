@@ -1,0 +1,57 @@
+"""Attention pooling against a NumPy loop."""
+
+import numpy as np
+import pytest
+
+from keras_attention import AttentionPooling
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
+
+B, TV, DV, UNITS = 2, 7, 11, 13
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_pooling_follows_the_formula(rng, masked):
+    layer = AttentionPooling(UNITS)
+    value, allowed = normal(rng, B, TV, DV), mask(rng, B, TV) if masked else None
+    layer.build(value.shape)
+    randomize(layer, rng)
+    w = weights_of(layer)
+    pooled, weights = array(layer(value, mask=allowed, return_attention_scores=True))
+    for b in range(B):
+        scores = [w["scale"] @ np.tanh(h @ w["kernel"] + w["bias"]) for h in value[b]]
+        expected = reference.softmax(scores, None if allowed is None else allowed[b])
+        assert_close((weights[b], pooled[b]), (expected, expected @ value[b]))
+
+
+def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
+    layer = AttentionPooling(UNITS)
+    grid = normal(rng, B, 2, 3, DV)
+    expected = array(layer(grid.reshape(B, 6, DV)))
+    assert_close(layer(grid), expected)
+    pooled = array(layer(grid, mask=np.array([np.ones((2, 3), bool), np.zeros((2, 3), bool)])))
+    assert_close(pooled[0], expected[0])
+    assert not pooled[1].any()
+
+
+BAD = {
+    "units": (lambda: AttentionPooling(0), "units >= 1", "units=0"),
+    "distribution": (lambda: AttentionPooling(3, "max"), "softmax", "'max'"),
+    "dropout": (lambda: AttentionPooling(3, dropout=1.0), "dropout < 1", "dropout=1.0"),
+    "shape": (lambda: AttentionPooling(3)(np.ones((2, 3))), "(B, T, dim)", "(2, 3)"),
+    "mask": (
+        lambda: AttentionPooling(3)(np.ones((2, 3, 5)), mask=np.ones((2, 5))),
+        "mask (2, 3)",
+        "(2, 5)",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_arguments_are_told_with_layer_expected_and_received(case):
+    make, expected, received = BAD[case]
+    with pytest.raises(ValueError, match="AttentionPooling expected ") as error:
+        make()
+    message = str(error.value)
+    assert expected in message.split("Received: ")[0]
+    assert received in message.split("Received: ")[1]

@@ -1,0 +1,149 @@
+"""Classify, Regress and MultiInference, asked with the official stubs over the wire."""
+
+import grpc
+import pytest
+from tensorflow.core.example import example_pb2
+from tensorflow_serving.apis import classification_pb2, inference_pb2, input_pb2, regression_pb2
+
+from tests.serving.conftest import CLASSIFY, REGRESS, error_of
+
+Code = grpc.StatusCode
+
+
+def examples(*values):
+    found = input_pb2.Input()
+    for value in values:
+        example = found.example_list.examples.add()
+        example.features.feature["x"].float_list.value.append(value)
+    return found
+
+
+def classification(signature="classify", values=(1.0, 6.0)):
+    made = classification_pb2.ClassificationRequest(input=examples(*values))
+    made.model_spec.name, made.model_spec.signature_name = "half", signature
+    return made
+
+
+def regression(signature="regress", values=(1.0, 6.0)):
+    made = regression_pb2.RegressionRequest(input=examples(*values))
+    made.model_spec.name, made.model_spec.signature_name = "half", signature
+    return made
+
+
+def test_classify_gives_each_example_its_classes(client):
+    response = client.prediction.Classify(classification())
+    found = [[(c.label, c.score) for c in row.classes] for row in response.result.classifications]
+    assert found == [[("low", 2.5)], [("high", 5.0)]]
+    assert response.model_spec.signature_name == "classify"
+    response = client.prediction.Classify(classification("scores"))
+    assert response.result.classifications[1].classes[0].label == ""
+
+
+def test_regress_gives_each_example_a_value(client):
+    response = client.prediction.Regress(regression())
+    assert [one.value for one in response.result.regressions] == [2.5, 5.0]
+    assert response.model_spec.version.value == 3
+
+
+def test_a_context_is_put_before_each_example(client):
+    made = regression()
+    shared = made.input.example_list_with_context
+    shared.context.features.feature["x"].float_list.value.append(8.0)
+    shared.examples.add()
+    shared.examples.add()
+    response = client.prediction.Regress(made)
+    assert [one.value for one in response.result.regressions] == [6.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "message"),
+    [
+        (
+            classification("x"),
+            Code.INVALID_ARGUMENT,
+            "No signature was found with the name: x",
+        ),
+        (
+            classification("regress"),
+            Code.INVALID_ARGUMENT,
+            f"Expected classification signature method_name to be {CLASSIFY}. Was: {REGRESS}",
+        ),
+        (classification(values=()), Code.INVALID_ARGUMENT, "Input is empty."),
+        (regression("x"), Code.INVALID_ARGUMENT, "No signature was found with the name: x"),
+        (
+            regression("classify"),
+            Code.INVALID_ARGUMENT,
+            f"Expected regression signature method_name to be {REGRESS}. Was: {CLASSIFY}",
+        ),
+    ],
+)
+def test_bad_classify_and_regress_requests(client, made, code, message):
+    call = (
+        client.prediction.Classify
+        if isinstance(made, classification_pb2.ClassificationRequest)
+        else client.prediction.Regress
+    )
+    assert error_of(call, made) == (code, message)
+
+
+def multi(*tasks, values=(1.0, 6.0)):
+    made = inference_pb2.MultiInferenceRequest(input=examples(*values))
+    for method, signature, name in tasks:
+        task = made.tasks.add(method_name=method)
+        task.model_spec.name, task.model_spec.signature_name = name, signature
+    return made
+
+
+def test_multi_inference_answers_each_task(client):
+    response = client.prediction.MultiInference(
+        multi((CLASSIFY, "classify", "half"), (REGRESS, "regress2", "half"))
+    )
+    first, second = response.results
+    assert first.classification_result.classifications[1].classes[0].label == "high"
+    assert [one.value for one in second.regression_result.regressions] == [3.5, 6.0]
+    assert second.model_spec.signature_name == "regress2"
+    assert second.model_spec.version.value == 3
+
+
+@pytest.mark.parametrize(
+    ("made", "code", "message"),
+    [
+        (multi(), Code.INVALID_ARGUMENT, "Inference request contains no tasks."),
+        (
+            multi((REGRESS, "regress", "half"), (REGRESS, "regress", "upper")),
+            Code.INVALID_ARGUMENT,
+            "All ModelSpecs in a MultiInferenceRequest must access the same model name.",
+        ),
+        (
+            multi((REGRESS, "regress", "half"), (REGRESS, "regress", "half")),
+            Code.INVALID_ARGUMENT,
+            "Duplicate evaluation of signature: regress",
+        ),
+        (
+            multi((REGRESS, "x", "half")),
+            Code.INVALID_ARGUMENT,
+            "Requested signature not found in model graph: x",
+        ),
+        (
+            multi(("x", "regress", "half")),
+            Code.UNIMPLEMENTED,
+            "Unsupported signature method_name: x",
+        ),
+        (
+            multi((REGRESS, "regress", "half"), values=()),
+            Code.INVALID_ARGUMENT,
+            "Input is empty.",
+        ),
+    ],
+)
+def test_bad_multi_inference_requests(client, made, code, message):
+    assert error_of(client.prediction.MultiInference, made) == (code, message)
+
+
+def test_an_example_is_what_it_says(client):
+    example = example_pb2.Example()
+    made = regression(values=())
+    made.input.example_list.examples.append(example)
+    code, message = error_of(client.prediction.Regress, made)
+    assert code == Code.INVALID_ARGUMENT
+    assert "x" in message
