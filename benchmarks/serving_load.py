@@ -35,7 +35,7 @@ from serving.session import ModelSession
 from training import phrasebook
 
 BATCHING = """
-max_batch_size { value: 32 }
+max_batch_size { value: %d }
 batch_timeout_micros { value: %d }
 max_enqueued_batches { value: 100 }
 num_batch_threads { value: %d }
@@ -199,7 +199,8 @@ def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
         rows.append({**load.report(name), **more})
 
     with tempfile.NamedTemporaryFile("w", suffix=".config") as parameters:
-        parameters.write(BATCHING % (options.batch_timeout_micros, options.batch_threads))
+        values = options.max_batch_size, options.batch_timeout_micros, options.batch_threads
+        parameters.write(BATCHING % values)
         parameters.flush()
         batching = ["--enable_batching=true", f"--batching_parameters_file={parameters.name}"]
         for name, flags in (("no batching", []), ("batching", batching)):
@@ -245,7 +246,8 @@ def main() -> None:
     add("--texts", type=Path, help="file of texts, one a line; default: English of the phrasebook")
     add("--requests", type=int, default=1000, help="requests of each measurement")
     add("--clients", type=int, default=32, help="concurrent clients")
-    add("--batch-timeout-micros", type=int, default=2000, help="how long a batch waits to fill")
+    add("--max-batch-size", type=int, default=16, help="requests in a batch: clients / threads")
+    add("--batch-timeout-micros", type=int, default=20000, help="how long a batch waits to fill")
     add("--batch-threads", type=int, default=os.cpu_count(), help="batches that run at once")
     add("--memory-requests", type=int, default=0, help="requests between two looks at memory")
     add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")

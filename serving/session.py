@@ -200,6 +200,7 @@ class ModelSession:
         inputs: Mapping[str, tensor_pb2.TensorProto],
         outputs: Sequence[str] = (),
         timeout_ms: int = 0,
+        own_thread: bool = False,
     ) -> dict[str, np.ndarray]:
         """Run a signature of this model once.
 
@@ -208,6 +209,7 @@ class ModelSession:
             inputs: a value for every input of the signature, by alias.
             outputs: the aliases to return; none means all.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
+            own_thread: run the ops in the calling thread, not in the pool that all runs share.
 
         Returns the outputs by alias. Raises StatusError with TensorFlow's status.
         """
@@ -229,8 +231,10 @@ class ModelSession:
                     raise StatusError(
                         Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}"
                     ) from error
-            if timeout_ms:
-                options = config_pb2.RunOptions(timeout_in_ms=timeout_ms).SerializeToString()
+            if timeout_ms or own_thread:
+                options = config_pb2.RunOptions(
+                    timeout_in_ms=timeout_ms, inter_op_thread_pool=-1 if own_thread else 0
+                ).SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
             with _Status() as status:
                 _tf.TF_SessionRun(

@@ -18,9 +18,6 @@ from serving.model_server.config_files import Batching
 from serving.model_server.metrics import Metrics
 from serving.status import Code, StatusError
 
-# Strings beyond this wait apart, so that one long text does not hold up a batch of short ones.
-_LONG_BYTES = 1000
-
 Arrays = dict[str, np.ndarray]
 Run = Callable[[Arrays, float | None], Arrays]
 
@@ -102,11 +99,11 @@ class BatchScheduler:
             raise _deadline_exceeded() from None
 
     def _kind(self, inputs: Arrays) -> Hashable:
-        """Requests of one kind can share a batch, and do not spoil it or slow it for each other."""
+        """Requests of one kind can share a batch."""
         padded = self._parameters.pad_variable_length_inputs
         shapes = (array.ndim if padded else array.shape[1:] for array in inputs.values())
         dtypes = (array.dtype.str for array in inputs.values())
-        return (*dtypes, *shapes, _is_long(inputs))
+        return (*dtypes, *shapes)
 
     def _enqueue(self, key: Hashable, run: Run, task: _Task) -> None:
         limit = self._parameters.max_batch_size
@@ -217,15 +214,6 @@ def _rows(inputs: Arrays) -> int:
             "Batching Run() input tensors must have equal 0th-dimension size",
         )
     return sizes.pop()[0]
-
-
-def _is_long(inputs: Arrays) -> bool:
-    return any(
-        isinstance(value, bytes) and len(value) > _LONG_BYTES
-        for array in inputs.values()
-        if array.dtype == object
-        for value in array.flat
-    )
 
 
 def _merge(requests: Sequence[Arrays], parameters: Batching) -> Arrays:

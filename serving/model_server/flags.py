@@ -42,9 +42,10 @@ def build_parser() -> argparse.ArgumentParser:
     add("saved_model_tags", "serve", "comma-separated tags of the meta graph to load")
     add(
         "tensorflow_inter_op_parallelism",
-        None,
+        0,
         "threads that the ops of all requests share, 0 is automatic; -1 runs each request's in its "
-        "own; default: 0 with batching, else -1",
+        "own, as are those of texts beyond 1,000 bytes, and, without batching, of requests beside "
+        "as many others as there are cores",
         int,
     )
     add("tensorflow_intra_op_parallelism", 0, "threads that an op may use; 0 is automatic", int)

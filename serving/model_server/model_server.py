@@ -105,13 +105,8 @@ class ModelServer:
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
         tags = self._arguments.saved_model_tags.split(",")
-        threads = self._arguments.tensorflow_inter_op_parallelism
-        if threads is None:
-            # In a shared pool the many ops of a long text would keep those of short ones waiting.
-            # Batches are few, long texts have batches of their own, and batches gain from it.
-            threads = 0 if self._arguments.enable_batching else -1
         config = config_pb2.ConfigProto(
-            inter_op_parallelism_threads=threads,
+            inter_op_parallelism_threads=self._arguments.tensorflow_inter_op_parallelism,
             intra_op_parallelism_threads=self._arguments.tensorflow_intra_op_parallelism,
         )
         servable = Servable(name, version, path, self._metrics, self._runner, tags, config)

@@ -103,23 +103,6 @@ def test_requests_of_another_kind_are_not_mixed(scheduler, run):
     assert run.batches == [1, 1, 1, 1]
 
 
-def test_a_long_text_does_not_hold_up_short_ones(scheduler, run):
-    made = scheduler(max_batch_size=100, batch_timeout_micros=50_000, num_batch_threads=2)
-    short, long = np.array([b"short"], object), np.array([b"x" * 50_000], object)
-    finished = []
-
-    def echo(inputs, seconds):
-        if len(inputs["x"][0]) > 1000:
-            time.sleep(0.5)
-        return {"y": inputs["x"]}
-
-    def call(name, value):
-        return lambda: finished.append((made.run("k", echo, {"x": value}, 5000), name)[1])
-
-    together(call("long", long), call("a", short), call("b", short))
-    assert finished[-1] == "long"
-
-
 def test_batches_are_filled_up_to_an_allowed_size(scheduler, run):
     made = scheduler(
         max_batch_size=8, allowed_batch_sizes=(2, 8), batch_timeout_micros=0, num_batch_threads=1
