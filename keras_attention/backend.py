@@ -1,4 +1,4 @@
-"""The one file that knows backends: loops over time steps.
+"""The one file that knows backends: loops over time steps, and what XLA compiles.
 
 `keras.ops.scan` on TensorFlow copies the carry through TensorArrays and wants every output to look
 like the carry, so each backend gets the loop that it does well.
@@ -6,6 +6,7 @@ like the carry, so each backend gets the loop that it does well.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -81,17 +82,67 @@ def unfold(
 
 def shapes_may_change() -> bool:
     """Whether the state of `unfold` may change its sizes from step to step."""
-    if keras.backend.backend() != "tensorflow":
-        return keras.backend.backend() == "torch"
     return not under_xla()
 
 
 def under_xla() -> bool:
-    """Whether XLA compiles the TensorFlow function that is being traced."""
+    """Whether XLA compiles what is being computed: always on JAX, if asked for on TensorFlow."""
+    if keras.backend.backend() != "tensorflow":
+        return keras.backend.backend() == "jax"
     import tensorflow as tf
     from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
 
     return GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
+
+
+def in_loop() -> bool:
+    """Whether a step of a loop is being traced on TensorFlow."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+    from tensorflow.python.ops.control_flow_util_v2 import in_while_loop_defun
+
+    graph = tf.compat.v1.get_default_graph()
+    while graph is not None and not in_while_loop_defun(graph):
+        graph = getattr(graph, "outer_graph", None)
+    return graph is not None
+
+
+def compiles(tensors: list[Tensor]) -> bool:
+    """Whether to compile a function of `(B, T, dim)` tensors by XLA where the whole is not.
+
+    On TensorFlow alone. Each new shape is compiled anew, which takes seconds: only for known
+    lengths, and never eagerly. The batch may be unknown where a gradient is recorded; in training
+    it rarely changes. What is exported must not need XLA: a function that is traced for its own
+    sake, without a call, does not get it. One that was called before with the shapes of its
+    signature has it already.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+    from tensorflow.python.eager import record
+
+    sequences = [x for x in tensors if len(x.shape) == 3]
+    if tf.executing_eagerly() or any(x.shape[1] is None for x in sequences):
+        return False
+    recorded = record.could_possibly_record() and record.should_record_backprop(tensors)
+    batch_known = all(x.shape[0] is not None for x in sequences)
+    return (batch_known or recorded) and not _traced_for_export()
+
+
+def _traced_for_export() -> bool:
+    """Whether `get_concrete_function`, on which every way to export rests, asks for the trace."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "get_concrete_function":
+        frame = frame.f_back
+    return frame is not None
+
+
+def compiled(function: Callable) -> Callable:
+    """The function, compiled by XLA on TensorFlow."""
+    import tensorflow as tf
+
+    return tf.function(function, jit_compile=True, autograph=False)
 
 
 def _scan_tensorflow(step, state, inputs, output_dtypes):

@@ -10,6 +10,8 @@ from typing import Any
 
 from keras import KerasTensor, backend, ops
 
+from keras_attention import exponential
+
 Tensor = Any
 
 
@@ -62,8 +64,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
 
-    On TensorFlow neither this nor its gradient holds the `(B, Tq, Tv, units)` tensor of the
-    formula, and half precision is computed in float32: see `keras_attention.exponential`.
+    Neither this nor its gradient holds the `(B, Tq, Tv, units)` tensor of the formula, and half
+    precision is computed in float32: see `keras_attention.exponential`.
 
     Args:
         query: projected queries, float tensor `(B, Tq, units)`.
@@ -71,14 +73,15 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
         scale: `v`, float tensor `(units,)`.
 
     Returns:
-        Scores `(B, Tq, Tv)`, on TensorFlow in the dtype of the query.
+        Scores `(B, Tq, Tv)` in the dtype of the query.
     """
-    symbolic = any(isinstance(x, KerasTensor) for x in (query, key, scale))
-    if backend.backend() != "tensorflow" or symbolic:
+    if any(isinstance(x, KerasTensor) for x in (query, key, scale)):
         return plain_additive(query, key, scale)
-    from keras_attention import exponential
-
-    return exponential.additive(*map(ops.convert_to_tensor, (query, key, scale)))
+    dtype = backend.standardize_dtype(query.dtype)
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    tensors = [ops.cast(x, wide) for x in (query, key, scale)]
+    function = exponential.additive if exponential.pays(*tensors) else plain_additive
+    return ops.cast(function(*tensors), dtype)
 
 
 def plain_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
+from keras import ops
 
 from keras_attention import scores
-from tests.keras_attention.helpers import array, assert_close, normal
-
-pytestmark = pytest.mark.tensorflow
+from tests.keras_attention.helpers import array, assert_close, gradients, normal, weighted_sum
 
 B, TQ, TV, UNITS = 3, 11, 7, 13
 DTYPES = {"float16": 2e-3, "bfloat16": 2e-2}
@@ -54,6 +53,42 @@ def scores_and_gradients(query, key, scale, upstream):
     return found, tape.gradient(found, [query, key, scale], upstream)
 
 
+def test_scores_and_gradients_follow_the_formula(rng, exponential):
+    shift = 25.0 * np.sign(normal(rng, UNITS))
+    query, key, scale, upstream = inputs(rng)
+    for arrays in (
+        [query, key, scale, upstream],
+        [query + shift, key - shift, scale, upstream],  # past what the exponentials hold
+        inputs(rng, size=1e4),
+        inputs(rng, 1, 47, 2, 31),
+        inputs(rng, 2, 2, 41, 67),
+        inputs(rng, B, TQ, 1, 101),
+    ):
+        expected, expected_gradients = reference(*arrays)
+        assert_close(scores.additive(*map(ops.convert_to_tensor, arrays[:3])), expected, 2e-5)
+        found = gradients(
+            lambda tensors, u=arrays[3]: weighted_sum(scores.additive(*tensors), u), arrays[:3]
+        )
+        assert_close(found, expected_gradients, 2e-5)
+
+
+def test_what_is_large_is_never_whole(rng, exponential, monkeypatch):
+    largest, tanh, exp = [], ops.tanh, ops.exp
+
+    def watched(function):
+        def call(x):
+            largest.append(int(np.prod(x.shape)))
+            return function(x)
+
+        return call
+
+    monkeypatch.setattr(ops, "tanh", watched(tanh))
+    monkeypatch.setattr(ops, "exp", watched(exp))
+    arrays = inputs(rng, 2, 29, 23, 31)
+    gradients(lambda tensors: weighted_sum(scores.additive(*tensors), arrays[3]), arrays[:3])
+    assert 0 < max(largest) <= 2 * 29 * 31 < 2 * 29 * 23 * 31 / 20
+
+
 def ways():
     """Functions to TensorFlow functions, by what makes the scores then."""
     import tensorflow as tf
@@ -84,6 +119,7 @@ def holds(function, arrays, tolerance=1e-5):
     assert_close(found_gradients, expected_gradients, tolerance)
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize(
     "way",
     [
@@ -105,6 +141,7 @@ def test_every_way_gives_the_formula_and_its_gradients(rng, exponential, way):
     holds(function, inputs(rng, size=1e4))
 
 
+@pytest.mark.tensorflow
 def test_sizes_that_blocks_and_slices_do_not_divide(rng, exponential):
     import tensorflow as tf
 
@@ -113,6 +150,7 @@ def test_sizes_that_blocks_and_slices_do_not_divide(rng, exponential):
         holds(function, inputs(rng, *sizes))
 
 
+@pytest.mark.tensorflow
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_half_precision_is_computed_in_float32(rng, exponential, dtype):
     import tensorflow as tf
@@ -145,6 +183,7 @@ def traced_by_a_call(function, *shapes):
     return graph.as_graph_def()
 
 
+@pytest.mark.tensorflow
 def test_xla_is_used_where_lengths_are_known_and_not_where_they_change(exponential):
     def training(*tensors):
         return scores_and_gradients(*tensors)[1]
@@ -158,6 +197,7 @@ def test_xla_is_used_where_lengths_are_known_and_not_where_they_change(exponenti
     assert not needs_xla(traced_by_a_call(training, *length, [B, None, TV]))
 
 
+@pytest.mark.tensorflow
 def test_no_export_needs_xla(rng, exponential, tmp_path):
     import keras
     import tensorflow as tf
@@ -185,6 +225,7 @@ def test_no_export_needs_xla(rng, exponential, tmp_path):
     assert_close(found["context"], expected)
 
 
+@pytest.mark.tensorflow
 def test_a_step_of_a_loop_is_the_plain_formula(rng, exponential):
     import tensorflow as tf
 
