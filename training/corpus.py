@@ -74,7 +74,9 @@ class Split:
         )
 
 
-def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
+def load(
+    spec: str, split: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
+) -> Split:
     """Read one split of a corpus.
 
     In every split but `train`, lines with the same source are one sentence with several
@@ -85,6 +87,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
         split: `train`, `dev`, `test`, or another that the corpus has.
         limit: most sentences; a random sample is taken.
         seed: seed of the sample, and of generated sentences.
+        merge: False keeps every line a sentence of its own.
 
     Raises:
         CorpusError: the corpus or the split is not there, or a file cannot be read as one.
@@ -106,12 +109,16 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
             f"Unknown corpus {spec!r}; expected tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET "
             f"or one of {', '.join(NAMES)}"
         )
-    if split != "train":
+    if merge and split != "train":
         loaded = _merge_sources(loaded)
-    if limit is not None and limit < len(loaded.sources):
-        chosen = random.Random(seed).sample(range(len(loaded.sources)), limit)
-        loaded = loaded.select(sorted(chosen))
-    return loaded
+    return sample(loaded, limit, seed)
+
+
+def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
+    """At most so many sentences, chosen at random, in their order; all of them for None."""
+    if limit is None or limit >= len(split.sources):
+        return split
+    return split.select(sorted(random.Random(seed).sample(range(len(split.sources)), limit)))
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:

@@ -15,16 +15,13 @@ from pathlib import Path
 
 import keras
 
-from training import corpus, metrics
+from training import corpus, links, metrics
 from training.baselines import most_similar
 from training.cli import main_guard, positive_int
 from training.errors import UserError
-from training.inference import forced_attention, make_translator
+from training.inference import make_translator
+from training.links import Reading
 from training.run import Run, load_ensemble, write_text
-from training.text import word_of_piece
-
-# Read from the decoder's weights as they are; nothing in training looks at links.
-LINK_THRESHOLD = 0.45
 
 
 def evaluate(
@@ -38,6 +35,7 @@ def evaluate(
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
     by_length: bool = False,
+    reading: Reading | None = None,
 ) -> dict:
     """Translate a split and score it.
 
@@ -49,13 +47,15 @@ def evaluate(
         batch_size: sentences translated together.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
-        bootstrap: whether to add 95 % confidence intervals.
+        bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
         by_length: whether to add BLEU by number of source words.
+        reading: how links are read from the weights, `Reading()` by default.
 
     Returns:
         `bleu`, `bleu_signature`, `chrf`, `chrf_signature`, or `per` and `wer` in percent; `aer`
-        (0 to 1) with `aer_method` where there are gold links and the runs attend; `sentences`,
-        `seconds`, `sentences_per_second`, `beam_width`.
+        (0 to 1) with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are
+        gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
+        `beam_width`.
     """
     config = runs[0].config
     translate = make_translator(
@@ -78,15 +78,14 @@ def evaluate(
         if by_length:
             lengths = [len(source.split()) for source in split.sources]
             result["bleu_by_length"] = metrics.by_length(
-                hypotheses, split.references, lengths, **options
+                hypotheses, split.references, lengths, bootstrap=bootstrap, **options
             )
+    elif bootstrap:
+        for key, errors in (("per", metrics.phone_errors), ("wer", metrics.word_errors)):
+            statistics = errors(hypotheses, split.references) * (100, 1)  # percent
+            result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
     if split.sure is not None and all(run.config.attention != "none" for run in runs):
-        links = found_links(runs, split)
-        result["aer"] = metrics.alignment_error_rate(links, split.sure, split.possible)
-        result["aer_method"] = (
-            f"force-decoded; subwords joined to words; each target word is linked to the source "
-            f"words of weight >= {LINK_THRESHOLD}"
-        )
+        result |= aer(runs, split, reading or Reading(), bootstrap)
     return {
         **result,
         "beam_width": beam_width,
@@ -96,25 +95,20 @@ def evaluate(
     }
 
 
-def found_links(runs: Sequence[Run], split: corpus.Split) -> list[set[tuple[int, int]]]:
-    """Read word links `(source word, target word)` from the weights of the first references."""
-    targets = [references[0] for references in split.references]
-    links = []
-    for attended, source, target, source_words, target_words in zip(
-        forced_attention(runs, split.sources, targets),
-        split.sources,
-        targets,
-        split.source_words,
-        split.target_words,
-        strict=True,
-    ):
-        word_of_source = word_of_piece(source, source_words, attended.source_tokens)
-        word_of_target = word_of_piece(target, target_words, attended.target_tokens)
-        found = (attended.weights, word_of_source, word_of_target)
-        links.append(
-            metrics.links_from_weights(*found, method="threshold", threshold=LINK_THRESHOLD)
-        )
-    return links
+def aer(
+    runs: Sequence[Run], split: corpus.Split, reading: Reading, bootstrap: bool = False
+) -> dict:
+    """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
+    gold = split.sure, split.possible
+    errors = metrics.alignment_errors(links.read(links.attend(runs, split), reading), *gold)
+    result = {
+        "aer": metrics.ratio(errors.sum(axis=0)),
+        "aer_method": reading.describe(),
+        "aer_diagonal": metrics.alignment_error_rate(links.diagonal(split), *gold),
+    }
+    if bootstrap:
+        result["aer_interval"] = metrics.bootstrap_interval(errors, metrics.ratio)
+    return result
 
 
 def with_gold_links(split: corpus.Split, path: Path) -> corpus.Split:
@@ -126,28 +120,94 @@ def with_gold_links(split: corpus.Split, path: Path) -> corpus.Split:
             word j, `ipj` for a possible one, counted from 0.
 
     Raises:
-        UserError: if the file is not like that, or has another number of lines.
+        UserError: if the file is not like that, has another number of lines, or links words that
+            are not there.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     if len(lines) != len(split.sources):
         raise UserError(f"{path} expected {len(split.sources)} lines. Received: {len(lines)}")
+    source_words = [source.split() for source in split.sources]
+    target_words = [references[0].split() for references in split.references]
     sure, possible = [], []
     for number, line in enumerate(lines, 1):
-        links = {"-": set(), "p": set()}
+        sizes = len(source_words[number - 1]), len(target_words[number - 1])
+        found = {"-": set(), "p": set()}
         for link in line.split():
             match = re.fullmatch(r"(\d+)([-p])(\d+)", link)
             if not match:
                 raise UserError(f"{path}, line {number}: expected i-j or ipj. Received: {link}")
-            links[match[2]].add((int(match[1]), int(match[3])))
-        sure.append(frozenset(links["-"]))
-        possible.append(frozenset(links["-"] | links["p"]))
+            pair = int(match[1]), int(match[3])
+            if pair[0] >= sizes[0] or pair[1] >= sizes[1]:
+                raise UserError(
+                    f"{path}, line {number}: expected links between {sizes[0]} source and "
+                    f"{sizes[1]} target words. Received: {link}"
+                )
+            found[match[2]].add(pair)
+        sure.append(frozenset(found["-"]))
+        possible.append(frozenset(found["-"] | found["p"]))
     return dataclasses.replace(
         split,
-        source_words=[source.split() for source in split.sources],
-        target_words=[references[0].split() for references in split.references],
+        source_words=source_words,
+        target_words=target_words,
         sure=sure,
         possible=possible,
     )
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that decide how links are read from attention weights."""
+    default = Reading()
+    group = parser.add_argument_group("how links are read from the attention weights, for the AER")
+    group.add_argument(
+        "--links",
+        choices=metrics.LINK_METHODS,
+        default=default.method,
+        help="a target word's links: all source words of enough weight, or the one with most; "
+        f"default: {default.method}",
+    )
+    group.add_argument(
+        "--link-threshold",
+        type=float,
+        default=default.threshold,
+        metavar="X",
+        help=f"enough weight; default: {default.threshold}",
+    )
+    group.add_argument(
+        "--link-shift",
+        type=int,
+        default=default.shift,
+        metavar="N",
+        help="the weights of step i + N belong to target token i: 1 or -1 for a model whose "
+        "attention is one step off; default: 0",
+    )
+    group.add_argument(
+        "--symmetrize",
+        choices=metrics.SYMMETRIZATIONS,
+        default=default.symmetrize,
+        help="what is done with the links read from source to target words; default: none",
+    )
+
+
+def _load_split(options: argparse.Namespace, spec: str) -> corpus.Split:
+    """Read what is to be scored; gold links belong to the lines as they stand in the files."""
+    limit = options.limit
+    if not options.alignments and not options.max_words:
+        return corpus.load(spec, options.split, limit=limit, seed=options.seed)
+    generated = spec.startswith("phrasebook-")  # as many sentences as are asked for
+    split = corpus.load(
+        spec,
+        options.split,
+        limit=limit if generated else None,
+        seed=options.seed,
+        merge=not options.alignments,
+    )
+    if options.alignments:
+        split = with_gold_links(split, options.alignments)
+    if options.max_words:
+        split = links.at_most(split, options.max_words)
+        if not split.sources:
+            raise UserError(f"{spec} has no pair of at most {options.max_words} words a side")
+    return corpus.sample(split, limit, options.seed)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -168,8 +228,16 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of --limit")
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
     parser.add_argument(
-        "--alignments", type=Path, metavar="FILE", help="gold links, `i-j` or `ipj`, for the AER"
+        "--alignments",
+        type=Path,
+        metavar="FILE",
+        help="gold links for the AER, a line for each of the data's: `i-j` (sure) or `ipj` "
+        "(possible), source word and target word, from 0",
     )
+    parser.add_argument(
+        "--max-words", type=positive_int, metavar="N", help="only pairs of at most N words a side"
+    )
+    add_reading_arguments(parser)
     parser.add_argument("--hypotheses", type=Path, metavar="FILE", help="write the translations")
     parser.add_argument("--bootstrap", action="store_true", help="95 %% confidence intervals")
     parser.add_argument(
@@ -184,10 +252,8 @@ def main(arguments: list[str] | None = None) -> None:
     spec = options.data or runs[0].config.data
     if ":" in spec and not options.data:
         raise UserError(f"{spec} has no splits: say what to score with --data")
-    split = corpus.load(spec, options.split, limit=options.limit, seed=options.seed)
+    split = _load_split(options, spec)
     split = corpus.written_like(runs[0].config.data, split)
-    if options.alignments:
-        split = with_gold_links(split, options.alignments)
     result = evaluate(
         runs,
         split,
@@ -198,11 +264,15 @@ def main(arguments: list[str] | None = None) -> None:
         hypotheses_file=options.hypotheses,
         bootstrap=options.bootstrap,
         by_length=options.by_length,
+        reading=Reading(
+            options.links, options.link_threshold, options.link_shift, options.symmetrize
+        ),
     )
     result = {
         "runs": [str(path) for path in options.runs],
         "data": spec,
         "split": options.split,
+        **({"max_words": options.max_words} if options.max_words else {}),
         **result,
     }
     if options.baseline:

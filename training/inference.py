@@ -71,11 +71,13 @@ class Attended:
         source_tokens: the S source tokens.
         target_tokens: the T target tokens, without the end token.
         weights: float32 `(T, S)`.
+        end_weights: float32 `(S,)`, while it said the end token.
     """
 
     source_tokens: list[str]
     target_tokens: list[str]
     weights: np.ndarray
+    end_weights: np.ndarray
 
 
 def forced_attention(
@@ -89,11 +91,18 @@ def forced_attention(
         targets: target texts, as many.
         batch_size: pairs decoded together.
     """
+    return make_attender(runs, batch_size)(sources, targets)
+
+
+def make_attender(
+    runs: Sequence[Run], batch_size: int = 64
+) -> Callable[[Sequence[str], Sequence[str]], list[Attended]]:
+    """Return `forced_attention` of these runs, compiled once for all calls."""
     models = [run.model for run in runs]
     source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
-    def attend(sources, targets):
+    def attend_batch(sources, targets):
         source = source_tokenizer.tokenize(sources)
         target = target_tokenizer.tokenize(targets)
         source_ids, target_ids = dense_ids(source), target.to_tensor()
@@ -107,14 +116,17 @@ def forced_attention(
             weights,
         )
 
-    result = []
-    for first in range(0, len(sources), batch_size):
-        batch = slice(first, first + batch_size)
-        found = attend(tf.constant(sources[batch]), tf.constant(targets[batch]))
-        for source, s, target, t, weights in zip(*(x.numpy() for x in found), strict=True):
-            tokens = [
-                [token.decode("utf-8", errors="replace") for token in row]
-                for row in (source[:s], target[:t])
-            ]
-            result.append(Attended(*tokens, weights[:t, :s]))
-    return result
+    def attend(sources: Sequence[str], targets: Sequence[str]) -> list[Attended]:
+        result = []
+        for first in range(0, len(sources), batch_size):
+            batch = slice(first, first + batch_size)
+            found = attend_batch(tf.constant(sources[batch]), tf.constant(targets[batch]))
+            for source, s, target, t, weights in zip(*(x.numpy() for x in found), strict=True):
+                tokens = [
+                    [token.decode("utf-8", errors="replace") for token in row]
+                    for row in (source[:s], target[:t])
+                ]
+                result.append(Attended(*tokens, weights[:t, :s], weights[t, :s]))
+        return result
+
+    return attend

@@ -6,12 +6,15 @@ from which `bootstrap_interval` draws samples.
 
 from collections.abc import Callable, Sequence, Set
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 Link = tuple[int, int]
 
+LINK_METHODS = ("argmax", "threshold")
+SYMMETRIZATIONS = ("none", "intersection", "union", "grow-diag")
 LENGTH_BUCKETS = ((1, 5), (6, 10), (11, 15), (16, 20), (21, 30), (31, 40))
 
 
@@ -119,7 +122,8 @@ def by_length(
     *,
     lowercase: bool = False,
     tokenize: str | None = None,
-) -> list[dict[str, float | int | str]]:
+    bootstrap: bool = False,
+) -> list[dict[str, Any]]:
     """BLEU of the sentences in each of LENGTH_BUCKETS, empty ones left out.
 
     Args:
@@ -128,22 +132,22 @@ def by_length(
         lengths: words in each source.
         lowercase: as for `bleu`.
         tokenize: as for `bleu`.
+        bootstrap: whether to add `interval`, of 95 % confidence.
 
     Returns:
         For each bucket `words` (such as "6-10"), `sentences` and `bleu`.
     """
     _check_lengths(hypotheses, lengths)
+    options = {"lowercase": lowercase, "tokenize": tokenize}
     rows = []
     for low, high in LENGTH_BUCKETS:
         chosen = [i for i, length in enumerate(lengths) if low <= length <= high]
         if chosen:
-            score = bleu(
-                [hypotheses[i] for i in chosen],
-                [references[i] for i in chosen],
-                lowercase=lowercase,
-                tokenize=tokenize,
-            )
+            texts = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
+            score = bleu(*texts, **options)
             row = {"words": f"{low}-{high}", "sentences": len(chosen), "bleu": score["bleu"]}
+            if bootstrap:
+                row["interval"] = bootstrap_interval(bleu_statistics(*texts, **options), bleu_of)
             rows.append(row)
     return rows
 
@@ -228,6 +232,7 @@ def links_from_weights(
     *,
     method: str = "argmax",
     threshold: float = 0.5,
+    symmetrize: str = "none",
 ) -> set[Link]:
     """Word links read from the attention weights of one sentence.
 
@@ -241,12 +246,17 @@ def links_from_weights(
         method: "argmax" links each target word to the source word with the largest weight,
             "threshold" to all with at least `threshold`.
         threshold: smallest weight of a link, for "threshold".
+        symmetrize: what is done with the links read the other way round, from each source word to
+            target words, by the same method on the shares of the weight that each target word
+            gives it: "none", their "intersection" or "union" with the others, or "grow-diag": the
+            intersection, to which neighbours in the union are added whose source or target word
+            has no link yet (Koehn et al. 2003).
 
     Returns:
         Links `(source word, target word)`.
 
     Raises:
-        ValueError: unknown method, or weights of another shape.
+        ValueError: unknown method or symmetrisation, or weights of another shape.
     """
     source = np.asarray(source_word_of_piece, int)
     target = np.asarray(target_word_of_piece, int)
@@ -254,17 +264,46 @@ def links_from_weights(
         raise ValueError(
             f"Expected weights of shape {(target.size, source.size)}, received {np.shape(weights)}"
         )
-    if method not in ("argmax", "threshold"):
+    if method not in LINK_METHODS:
         raise ValueError(f"method must be argmax or threshold; received {method!r}")
+    if symmetrize not in SYMMETRIZATIONS:
+        raise ValueError(
+            f"symmetrize must be one of {', '.join(SYMMETRIZATIONS)}; received {symmetrize!r}"
+        )
     source_words, target_words = (np.unique(words[words >= 0]) for words in (source, target))
-    if not source_words.size:
+    if not source_words.size or not target_words.size:
         return set()
-    links = set()
-    for word in target_words.tolist():
-        row = np.asarray(weights)[target == word].mean(axis=0)
-        joined = np.array([row[source == other].sum() for other in source_words])
-        chosen = [joined.argmax()] if method == "argmax" else np.flatnonzero(joined >= threshold)
-        links.update((int(source_words[i]), word) for i in chosen)
+    rows = np.array([np.asarray(weights)[target == word].mean(axis=0) for word in target_words])
+    joined = np.stack([rows[:, source == word].sum(axis=1) for word in source_words], axis=1)
+    links = _choose(joined, method, threshold)
+    if symmetrize != "none":
+        shares = joined.T / np.maximum(joined.T.sum(axis=1, keepdims=True), 1e-9)
+        backwards = {(s, t) for t, s in _choose(shares, method, threshold)}
+        links = _symmetrized(links, backwards, symmetrize)
+    return {(int(source_words[s]), int(target_words[t])) for s, t in links}
+
+
+def _choose(weights: np.ndarray, method: str, threshold: float) -> set[Link]:
+    """Pairs `(column, row)` of the largest weight of each row, or of all that are large enough."""
+    if method == "argmax":
+        return {(int(column), row) for row, column in enumerate(weights.argmax(axis=1))}
+    return {(int(column), int(row)) for row, column in np.argwhere(weights >= threshold)}
+
+
+def _symmetrized(forwards: set[Link], backwards: set[Link], method: str) -> set[Link]:
+    both, either = forwards & backwards, forwards | backwards
+    if method != "grow-diag":
+        return both if method == "intersection" else either
+    links, grown = both, True
+    while grown:
+        linked = [{link[side] for link in links} for side in (0, 1)]
+        near = {
+            (s, t)
+            for s, t in either - links
+            if (s not in linked[0] or t not in linked[1])
+            and any(max(abs(s - a), abs(t - b)) == 1 for a, b in links)
+        }
+        links, grown = links | near, bool(near)
     return links
 
 

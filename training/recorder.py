@@ -36,6 +36,7 @@ class Recorder(keras.callbacks.Callback):
         statistics: of the training set.
         history: the records of the epochs done before.
         rate: the optimizer's learning rate; a `Plateau` is told the history before each epoch.
+        gradient_norm: a metric that the optimizer updates at each step.
     """
 
     def __init__(
@@ -46,10 +47,11 @@ class Recorder(keras.callbacks.Callback):
         statistics: Statistics,
         history: list,
         rate: Any,
+        gradient_norm: keras.metrics.Metric,
     ) -> None:
         super().__init__()
         self.run, self.dev_set, self.statistics = run, dev_set, statistics
-        self.history, self.rate = history, rate
+        self.history, self.rate, self.gradient_norm = history, rate, gradient_norm
         limit = run.config.validation_limit or len(dev.sources)
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.dev = dev.select(sorted(chosen))
@@ -57,9 +59,10 @@ class Recorder(keras.callbacks.Callback):
         self.perplexity = Perplexity()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Set the learning rate and start the clock."""
+        """Set the learning rate, start the clock and the mean of the gradient's norm."""
         if isinstance(self.rate, Plateau):
             self.rate.follow(self.history)
+        self.gradient_norm.reset_state()
         self.started = time.perf_counter()
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
@@ -70,6 +73,7 @@ class Recorder(keras.callbacks.Callback):
             "epoch": epoch + 1,
             "loss": float(logs["loss"]),
             **self.score(),
+            "gradient_norm": float(self.gradient_norm.result()),
             "learning_rate": float(self.model.optimizer.learning_rate),
             "seconds": round(seconds, 1),
             "target_tokens_per_second": round(self.statistics.target_tokens / seconds),

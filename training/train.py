@@ -16,7 +16,9 @@ import tensorflow as tf
 
 from training import corpus
 from training.cli import main_guard
+from training.clipping import ClippedAdam
 from training.config import Config, ConfigError, load_config, load_preset, override, preset_names
+from training.heat_maps import HeatMaps
 from training.history import out_of_patience
 from training.losses import TokenCrossentropy
 from training.model import build_seq2seq
@@ -62,8 +64,9 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
     }
     steps = max(1, len(sources) // config.batch_size)
     rate = make_schedule(config, steps)
+    gradient_norm = keras.metrics.Mean()
     model.compile(
-        keras.optimizers.Adam(rate, global_clipnorm=config.clip_norm),
+        ClippedAdam(rate, config.clip_norm, gradient_norm.update_state),
         TokenCrossentropy(config.label_smoothing),
         weighted_metrics=[],
         jit_compile=config.jit_compile,
@@ -97,7 +100,7 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
         **limits,
     )
     _describe(config, output, model, statistics, len(dev_sources))
-    recorder = Recorder(run, dev, dev_set, statistics, history, rate)
+    recorder = Recorder(run, dev, dev_set, statistics, history, rate, gradient_norm)
     if len(history) < config.epochs and not out_of_patience(history, config.patience):
         model.fit(
             dataset,
@@ -108,6 +111,7 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
                 recorder,
                 keras.callbacks.TerminateOnNaN(),
                 keras.callbacks.TensorBoard(output / "tensorboard", write_graph=False),
+                *([HeatMaps(run, recorder.dev)] if config.attention != "none" else []),
             ],
             shuffle=False,  # the dataset is, anew each epoch
             verbose=1 if sys.stdout.isatty() else 2,
