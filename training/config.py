@@ -16,7 +16,7 @@ PRESETS = Path(__file__).with_name("presets")
 
 TOKENIZERS = ("sentencepiece", "words", "characters", "symbols")
 CELLS = ("simple_rnn", "gru", "lstm", "layer_norm_gru", "layer_norm_lstm")
-ATTENTIONS = ("none", "additive", "dot", "scaled_dot", "general")
+ATTENTIONS = ("none", "additive", "normalized_additive", "dot", "scaled_dot", "general")
 
 
 class ConfigError(UserError):

@@ -149,8 +149,9 @@ def build_attention(config: Config) -> Attention:
     """Build the attention layer."""
     if config.attention == "none":
         return FixedContext()
-    if config.attention == "additive":
-        return AdditiveAttention(config.attention_units)
+    if config.attention.endswith("additive"):
+        normalize = config.attention.startswith("normalized")
+        return AdditiveAttention(config.attention_units, normalize=normalize)
     return MultiplicativeAttention(config.attention)
 
 

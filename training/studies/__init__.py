@@ -1,0 +1,1 @@
+"""The repeatable experiments of `python -m training.study`, one a file."""

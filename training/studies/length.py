@@ -1,0 +1,223 @@
+"""BLEU by source length: what a fixed context vector loses on long sentences.
+
+After Bahdanau et al. 2014 (arXiv 1409.0473, figure 2) and Luong et al. 2015 (arXiv 1508.04025,
+figure 6). Models trained on single sentences translate three sets: `single`, the dev sentences of
+their corpus; `real`, Multi30k's test sentences, longer and of another kind; and `joined`, dev
+sentences one after another, so that length alone changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from training import corpus, metrics
+from training.cli import positive_int
+from training.errors import UserError
+from training.inference import make_translator
+from training.run import Run
+from training.studies import shared
+
+ATTENTIONS = ("none", "additive", "general")
+ENOUGH = 50  # sentences; buckets with fewer are marked
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_model_arguments(parser, "tatoeba-en-fr")
+    parser.add_argument(
+        "--real",
+        metavar="SPEC",
+        help="real sentences, of which the split `test` is taken; default: Multi30k in the "
+        "models' languages",
+    )
+    parser.add_argument(
+        "--joined", metavar="SPEC", help="dev sentences to join; default: of the models' corpus"
+    )
+    parser.add_argument(
+        "--per-bucket",
+        type=positive_int,
+        default=300,
+        metavar="N",
+        help="joined sentences of each length; default: 300",
+    )
+    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
+    parser.add_argument("--seed", type=int, default=0, help="of the joined sentences; default: 0")
+
+
+def run(options: argparse.Namespace) -> dict:
+    """Do the study; return what its last line says."""
+    runs = shared.collect(options, {name: [f"attention={name}"] for name in ATTENTIONS})
+    config = runs["none"].config
+    others = {run.config.data for run in runs.values()}
+    if len(others) > 1:
+        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(others))}")
+    if config.metric == "phones":
+        raise UserError(f"length expected translation models. Received: {config.data}")
+    sets = load_sets(options, config.data)
+    rows = []
+    for name, found in runs.items():
+        for set_name, split in sets.items():
+            hypotheses = translations(options, name, found, set_name, split)
+            rows += table_rows(set_name, name, hypotheses, split, config.metric, options.lowercase)
+    shared.write_table(options.output / "length.csv", rows)
+    draw(rows, options.output / "length.png")
+    return {"losses": losses(rows)}
+
+
+def load_sets(options: argparse.Namespace, data: str) -> dict[str, corpus.Split]:
+    """Load and make the sets to translate."""
+    single_spec = options.joined or data
+    if ":" in data and not options.joined:
+        raise UserError(f"{data} has no splits: say what to join with --joined")
+    single = corpus.written_like(data, corpus.load(single_spec, "dev"))
+    sets = {"single": single}
+    pair = re.search(r"en-\w+$", data)
+    real = options.real or (f"multi30k-{pair[0]}" if pair else "")
+    if options.real or real in corpus.NAMES:
+        sets["real"] = corpus.written_like(data, corpus.load(real, "test"))
+    else:
+        print(f"No real sentences are known for {data}; --real SPEC names some.")
+    sets["joined"] = join(single, options.per_bucket, options.seed)
+    return sets
+
+
+def join(split: corpus.Split, per_bucket: int, seed: int = 0) -> corpus.Split:
+    """Sentences one after another, `per_bucket` of each bucket's lengths.
+
+    A length is drawn evenly from the bucket, then sentences at random, no one twice, until they
+    have as many words; one that would make it more is passed over. The k-th reference is that of
+    the k-th references; where a sentence has fewer, its first ones come again.
+
+    Raises:
+        UserError: if a length cannot be made of these sentences.
+    """
+    rng = np.random.default_rng(seed)
+    words = [len(source.split()) for source in split.sources]
+    sources, references = [], []
+    for low, high in metrics.LENGTH_BUCKETS:
+        made = 0
+        for _ in range(100 * per_bucket):
+            chosen = _draw(words, int(rng.integers(low, high + 1)), rng)
+            if chosen is None:
+                continue
+            sources.append(" ".join(split.sources[i] for i in chosen))
+            parts = [split.references[i] for i in chosen]
+            count = max(map(len, parts))
+            texts = [" ".join(part[k % len(part)] for part in parts) for k in range(count)]
+            references.append(list(dict.fromkeys(texts)))
+            made += 1
+            if made == per_bucket:
+                break
+        else:
+            raise UserError(f"these sentences cannot be joined to {low} to {high} words")
+    return corpus.Split(sources, references)
+
+
+def _draw(words: Sequence[int], length: int, rng: np.random.Generator) -> list[int] | None:
+    """Positions of sentences with `length` words together, or None after too many tries."""
+    chosen: list[int] = []
+    for i in rng.integers(len(words), size=50 + 10 * length).tolist():
+        if 0 < words[i] <= length and i not in chosen:
+            chosen.append(i)
+            length -= words[i]
+        if not length:
+            return chosen
+    return None
+
+
+def translations(
+    options: argparse.Namespace, name: str, run: Run, set_name: str, split: corpus.Split
+) -> list[str]:
+    """Translate a set, or take the translations made before."""
+
+    def translate() -> list[str]:
+        print(f"{name}: translating {len(split.sources)} sentences of {set_name}", flush=True)
+        done = shared.progress(len(split.sources), "sentence")
+        return make_translator([run], beam_width=options.beam_width)(split.sources, done)
+
+    file = options.output / "translations" / f"{set_name}-{name}.json"
+    return shared.kept(file, run, [options.beam_width, split.sources], translate)
+
+
+def table_rows(
+    set_name: str,
+    name: str,
+    hypotheses: Sequence[str],
+    split: corpus.Split,
+    metric: str,
+    lowercase: bool,
+) -> list[dict]:
+    """Rows of the table: a set translated by a model."""
+    found = metrics.by_length(
+        hypotheses,
+        split.references,
+        [len(source.split()) for source in split.sources],
+        lowercase=lowercase,
+        tokenize=metrics.bleu_tokenization(metric),
+        bootstrap=True,
+    )
+    return [
+        {
+            "set": set_name,
+            "attention": name,
+            "words": row["words"],
+            "sentences": row["sentences"],
+            "few": "yes" if row["sentences"] < ENOUGH else "no",
+            "bleu": row["bleu"],
+            "low": row["interval"][0],
+            "high": row["interval"][1],
+        }
+        for row in found
+    ]
+
+
+def losses(rows: Sequence[dict]) -> dict[str, dict[str, dict]]:
+    """How much BLEU each model loses from the first to the last bucket with enough sentences.
+
+    Returns:
+        By set and model `from`, `to` (words) and `lost`, in percent of the first bucket's BLEU.
+    """
+    result: dict[str, dict[str, dict]] = {}
+    for row in rows:
+        if row["few"] == "yes":
+            continue
+        models = result.setdefault(row["set"], {})
+        first = models.setdefault(row["attention"], {"from": row["words"], "first": row["bleu"]})
+        lost = 100 * (1 - row["bleu"] / first["first"]) if first["first"] else 0.0
+        first |= {"to": row["words"], "last": row["bleu"], "lost": round(lost, 1)}
+    return result
+
+
+def draw(rows: Sequence[dict], path: Path) -> None:
+    """Draw BLEU over length, a panel for each set; hollow where there are few sentences."""
+    sets = list(dict.fromkeys(row["set"] for row in rows))
+    names = [f"{low}-{high}" for low, high in metrics.LENGTH_BUCKETS]
+    figure, (panels,) = shared.new_figure(1, len(sets))
+    for axes, set_name in zip(panels, sets, strict=True):
+        counts = {row["words"]: row["sentences"] for row in rows if row["set"] == set_name}
+        for number, name in enumerate(dict.fromkeys(row["attention"] for row in rows)):
+            own = [row for row in rows if (row["set"], row["attention"]) == (set_name, name)]
+            at = [names.index(row["words"]) for row in own]
+            bleu = np.array([row["bleu"] for row in own])
+            ends = np.array([[row["low"], row["high"]] for row in own]).T
+            bars = np.abs(ends - bleu)
+            color = f"C{number}"
+            axes.errorbar(at, bleu, bars, color=color, capsize=3, label=f"attention: {name}")
+            full = [color if row["few"] == "no" else "white" for row in own]
+            axes.scatter(at, bleu, c=full, edgecolors=color, zorder=3)
+        axes.set_xticks(
+            range(len(names)), [f"{name}\n({counts.get(name, 0)})" for name in names], fontsize=8
+        )
+        axes.set_title(set_name)
+        axes.set_xlabel("source words (sentences)")
+        axes.set_ylim(bottom=0)
+        axes.grid(alpha=0.3)
+    panels[0].set_ylabel("BLEU, 95 % interval")
+    panels[0].legend()
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,186 @@
+"""What the studies share: trained models, results that are kept, tables."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from training.config import Config, load_config, load_preset, override
+from training.errors import UserError
+from training.history import out_of_patience
+from training.run import Run, load_run, write_text
+from training.train import train
+
+
+def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
+    """Add the options that say which models there are and how the others are trained."""
+    parser.add_argument(
+        "--run",
+        dest="runs",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="a trained model; may be given several times",
+    )
+    parser.add_argument(
+        "--preset",
+        default=preset,
+        metavar="NAME",
+        help=f"what the missing models are trained with; default: {preset}",
+    )
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one key of the preset; may be given several times",
+    )
+
+
+def given_runs(options: argparse.Namespace) -> dict[str, Path]:
+    """Read the `--run NAME=DIR` options."""
+    runs = {}
+    for text in options.runs:
+        name, separator, path = text.partition("=")
+        if not separator or not name or not path:
+            raise UserError(f"--run expected NAME=DIR. Received: {text}")
+        if name in runs:
+            raise UserError(f"--run {name} is given twice")
+        runs[name] = Path(path)
+    return runs
+
+
+def collect(options: argparse.Namespace, models: Mapping[str, Sequence[str]]) -> dict[str, Run]:
+    """Load the model of each name, trained if it is not given and not there yet.
+
+    Args:
+        options: with what `add_model_arguments` adds, and `output`.
+        models: settings, `KEY=VALUE`, that make each model out of the preset. Of a given run the
+            same must hold.
+
+    Raises:
+        UserError: a name that is none of `models`, a run that does not fit its name, or one in
+            the output that was trained with other settings.
+    """
+    given = given_runs(options)
+    for name, path in given.items():
+        if name not in models:
+            raise UserError(f"--run expected one of {', '.join(models)}. Received: {name}")
+        config = load_run(path).config
+        if override(config, models[name]) != config:
+            raise UserError(f"--run {name} expected {', '.join(models[name])}: {path} has not")
+    configs = {}
+    for name, settings in models.items():
+        if name not in given:
+            configs[name] = override(load_preset(options.preset), [*options.settings, *settings])
+            check(name, configs[name])
+    paths = {name: options.output / "runs" / name for name in configs}
+    for name, config in configs.items():
+        train_missing(name, config, paths[name])
+    return {name: load_run((given | paths)[name]) for name in models}
+
+
+def check(name: str, config: Config) -> None:
+    """Refuse a model that cannot be built, before another one is trained for hours."""
+    from training.model import build_seq2seq
+
+    try:
+        build_seq2seq(config, 5, 5)
+    except ValueError as error:
+        raise UserError(f"{name} cannot be built: {str(error).splitlines()[0]}") from error
+
+
+def train_missing(name: str, config: Config, path: Path) -> None:
+    """Train a model unless it is there; go on with one that was stopped."""
+    begun = (path / "config.toml").is_file()
+    if begun:
+        saved = asdict(load_config(path / "config.toml"))
+        other = [key for key, value in asdict(config).items() if saved[key] != value]
+        if other:
+            raise UserError(
+                f"{path} was trained with another {', '.join(other)}: choose another --output"
+            )
+    if begun and is_finished(path, config):
+        print(f"{name}: trained already, {path}", flush=True)
+        return
+    print(f"{name}: {'training goes on' if begun else 'training'}, {path}", flush=True)
+    keras.backend.clear_session()
+    train(config, path, resume=begun)
+
+
+def is_finished(path: Path, config: Config) -> bool:
+    """Whether a run needs no more training."""
+    file = path / "history.json"
+    history = json.loads(file.read_text()) if file.is_file() else []
+    if len(history) < config.epochs and not out_of_patience(history, config.patience):
+        return False
+    if not config.average_epochs:
+        return True
+    average = path / "average.json"
+    return (
+        average.is_file() and json.loads(average.read_text())["epochs"][-1] == history[-1]["epoch"]
+    )
+
+
+def kept(file: Path, run: Run, what: Any, make: Callable[[], Any]) -> Any:
+    """Return what was made of a run before, or make it and keep it.
+
+    Args:
+        file: JSON, where it is kept.
+        run: the run; other weights make it anew.
+        what: all else that it depends on, as JSON.
+        make: makes it, as JSON.
+    """
+    digest = hashlib.sha1((run.path / "best.weights.h5").read_bytes())
+    digest.update(json.dumps(what).encode())
+    key = digest.hexdigest()
+    if file.is_file():
+        found = json.loads(file.read_text(encoding="utf-8"))
+        if found["key"] == key:
+            return found["value"]
+    value = make()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_text(file, json.dumps({"key": key, "value": value}, indent=1) + "\n")
+    return value
+
+
+def write_table(path: Path, rows: Sequence[Mapping[str, Any]], printed: bool = True) -> None:
+    """Write rows of the same keys as CSV, and print them."""
+    columns = list(rows[0])
+    lines = [columns, *([_written(row[key]) for key in columns] for row in rows)]
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, lineterminator="\n").writerows(lines)
+    if not printed:
+        return
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    for line in lines:
+        print("  ".join(f"{text:<{width}}" for text, width in zip(line, widths, strict=True)))
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def progress(total: int, unit: str) -> Callable[[int], None] | None:
+    """Return what `Progbar.add` is, on a terminal."""
+    return keras.utils.Progbar(total, unit_name=unit).add if sys.stderr.isatty() else None
+
+
+def new_figure(rows: int, columns: int, width: float = 5.0, height: float = 4.0) -> tuple:
+    """Return a figure and its axes `(rows, columns)`."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width * columns, height * rows), layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)

@@ -1,0 +1,54 @@
+"""Repeat an experiment: python -m training.study NAME."""
+
+from __future__ import annotations
+
+import training.quiet  # noqa: F401
+
+import argparse
+import json
+from pathlib import Path
+
+from training.cli import main_guard
+from training.studies import alignment, gradients, length, scores
+
+STUDIES = {
+    "length": (length, "BLEU by source length, without attention and with"),
+    "scores": (scores, "score functions at equal size and training"),
+    "gradients": (gradients, "the gradient's norm over the distance to the loss"),
+    "alignment": (alignment, "alignment error rate by mechanism, and heat-maps"),
+}
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m training.study",
+        description="Repeat an experiment. It ends in a table (CSV) and a figure (PNG) in the "
+        "output directory. What is there of an earlier try, models and translations, is used "
+        "again. The last line is a JSON object.",
+    )
+    names = parser.add_subparsers(dest="study", required=True, metavar="NAME")
+    for name, (study, about) in STUDIES.items():
+        found = names.add_parser(name, help=about, description=study.__doc__.partition("\n\n")[2])
+        found.add_argument(
+            "--output",
+            type=Path,
+            default=Path("studies", name),
+            metavar="DIR",
+            help=f"default: studies/{name}",
+        )
+        study.add_arguments(found)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    options = parse_arguments(arguments)
+    options.output.mkdir(parents=True, exist_ok=True)
+    result = STUDIES[options.study][0].run(options)
+    files = sorted(str(file) for file in options.output.glob("*.*") if file.is_file())
+    print(json.dumps({"study": options.study, "files": files, **result}))
+
+
+if __name__ == "__main__":
+    main_guard(main)
