@@ -1,3 +1,4 @@
+import dataclasses
 import io
 import json
 import sys
@@ -46,12 +47,74 @@ def test_gold_links_can_come_from_a_file(tiny_run, tmp_path):
     links.write_text("0-0 1p1\n" * len(split.sources))
     result = run_command(tiny_run, tmp_path, "--alignments", str(links))
     assert 0 < result["aer"] <= 1
-    links.write_text("0-0\n")
-    with pytest.raises(UserError, match=r"expected 23 lines. Received: 1"):
-        run_command(tiny_run, tmp_path, "--alignments", str(links))
-    links.write_text("0-0 1=1\n" * len(split.sources))
-    with pytest.raises(UserError, match=r"line 1: expected i-j or ipj. Received: 1=1"):
-        run_command(tiny_run, tmp_path, "--alignments", str(links))
+    for content, said in (
+        ("0-0\n", "expected 23 lines. Received: 1"),
+        ("0-0 1=1\n" * 23, "line 1: expected i-j or ipj. Received: 1=1"),
+        ("0-0\n" * 22 + "0-0 0-99\n", r"line 23: expected links between .* words. Received: 0-99"),
+    ):
+        links.write_text(content)
+        with pytest.raises(UserError, match=said):
+            run_command(tiny_run, tmp_path, "--alignments", str(links))
+
+
+def test_gold_links_belong_to_the_lines_of_the_files(tiny_run, tmp_path):
+    """A source that comes twice, a pair that is too long, and a sample of the others."""
+    lines = {"source": "He sleeps .\nShe eats a green apple .\nHe sleeps .\n"}
+    lines["target"] = "Il dort .\nElle mange une pomme verte .\nIl dort bien .\n"
+    lines["links"] = "0-0 1-1 2-2\n0-0 5p5\n0-0 1-1 1p2 2-3\n"
+    for name, text in lines.items():
+        (tmp_path / name).write_text(text)
+    files = f"parallel:{tmp_path / 'source'},{tmp_path / 'target'}"
+    arguments = ["--data", files, "--alignments", str(tmp_path / "links")]
+    assert run_command(tiny_run, tmp_path, *arguments)["sentences"] == 3
+    result = run_command(tiny_run, tmp_path, *arguments, "--max-words", "4", "--bootstrap")
+    assert result["sentences"] == 2
+    assert result["max_words"] == 4
+    # The diagonal links 0-0 1-1 2-2, and 0-0 1-1 1-2 2-3: all that is sure, nothing else.
+    assert result["aer_diagonal"] == 0
+    low, high = result["aer_interval"]
+    assert low <= result["aer"] <= high
+    with pytest.raises(UserError, match="no pair of at most 2 words"):
+        run_command(tiny_run, tmp_path, *arguments, "--max-words", "2")
+
+
+def test_how_links_are_read_is_said_and_matters(tiny_run, tmp_path):
+    results = [
+        run_command(tiny_run, tmp_path, *arguments)
+        for arguments in (
+            [],
+            ["--links", "argmax"],
+            ["--links", "argmax", "--link-shift", "1"],
+            ["--links", "argmax", "--symmetrize", "union"],
+        )
+    ]
+    assert len({result["aer_method"] for result in results}) == 4
+    assert len({result["aer"] for result in results}) == 4
+
+
+def test_scores_in_lower_case_say_so(tiny_run, tmp_path):
+    hypotheses = tmp_path / "hypotheses.txt"
+    result = run_command(tiny_run, tmp_path, "--hypotheses", str(hypotheses), "--lowercase")
+    texts = hypotheses.read_text(encoding="utf-8").splitlines()
+    split = corpus.load("phrasebook-en-fr", "test", limit=23)
+    references = [[references[0] for references in split.references]]
+    expected = sacrebleu.corpus_bleu(texts, references, lowercase=True).score
+    assert result["bleu"] == pytest.approx(expected)
+    assert "case:lc" in result["bleu_signature"]
+    assert "case:lc" in result["chrf_signature"]
+
+
+def test_pronunciations_have_intervals_too(tiny_run):
+    run = dataclasses.replace(
+        tiny_run, config=dataclasses.replace(tiny_run.config, metric="phones")
+    )
+    split = corpus.load("phrasebook-en-fr", "test", limit=23)
+    split = corpus.Split(split.sources, [[*texts, "x y"] for texts in split.references])
+    result = evaluate.evaluate([run], split, beam_width=1, bootstrap=True)
+    for key in ("per", "wer"):
+        low, high = result[f"{key}_interval"]
+        assert low <= result[key] <= high
+    assert result["per"] > 5
 
 
 def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):

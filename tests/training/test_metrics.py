@@ -89,6 +89,13 @@ def test_bleu_by_length_scores_each_bucket_alone():
         expected = sacrebleu.corpus_bleu([HYPOTHESES[i] for i in chosen], streams)
         assert row["bleu"] == pytest.approx(expected.score)
     assert by_length(["a"], [["a"]], [41]) == []
+    for row, sure in zip(
+        by_length(HYPOTHESES, REFERENCES, lengths, bootstrap=True), rows, strict=True
+    ):
+        low, high = row.pop("interval")
+        assert low <= sure["bleu"] + 1e-9
+        assert sure["bleu"] <= high + 1e-9
+        assert row == sure
 
 
 @functools.cache

@@ -7,6 +7,7 @@ import time
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.training.conftest import TINY, tiny_config
 from training import train as script
@@ -36,10 +37,40 @@ def test_a_run_holds_what_is_needed_to_use_it(tiny_run):
     history = json.loads((tiny_run.path / "history.json").read_text())
     assert [record["epoch"] for record in history] == [1, 2]
     assert history[1]["val_perplexity"] < history[0]["val_perplexity"] < 300
-    assert {"loss", "bleu", "learning_rate", "seconds", "target_tokens_per_second"} <= set(
-        history[0]
-    )
+    assert {
+        "loss",
+        "bleu",
+        "learning_rate",
+        "seconds",
+        "target_tokens_per_second",
+        "gradient_norm",
+    } <= set(history[0])
     assert [p.name for p in (tiny_run.path / "checkpoints").iterdir()] == ["epoch-002"]
+
+
+def test_tensorboard_shows_the_curves_and_a_heat_map_an_epoch(tiny_run):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    steps = {}
+    for folder in ("train", "validation", "alignments"):
+        events = EventAccumulator(str(tiny_run.path / "tensorboard" / folder), {"tensors": 0})
+        events.Reload()
+        for tag in events.Tags()["tensors"]:
+            steps[folder, tag] = [(e.step, e.tensor_proto) for e in events.Tensors(tag)]
+    history = json.loads((tiny_run.path / "history.json").read_text())
+    for key in ("loss", "bleu", "gradient_norm", "target_tokens_per_second"):
+        found = steps["train", f"epoch_{key}"]
+        assert [float(tf.make_ndarray(value)) for _, value in found] == pytest.approx(
+            [record[key] for record in history], rel=1e-5
+        )
+    assert len(steps["validation", "epoch_perplexity"]) == 2
+    for number in range(3):
+        (first, before), (second, after) = steps["alignments", f"alignment/{number}"]
+        assert (first, second) == (0, 1)
+        width, height, *_ = tf.make_ndarray(before)
+        assert min(int(width), int(height)) > 100
+        assert before != after
+    assert 0 < history[1]["gradient_norm"] < history[0]["gradient_norm"] < 100
 
 
 def test_training_killed_in_mid_epoch_goes_on_where_the_last_epoch_ended(tmp_path):

@@ -1,0 +1,276 @@
+import csv
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from tests.training.conftest import TINY, tiny_config
+from training import corpus, evaluate, metrics, study
+from training.errors import UserError
+from training.links import Reading
+from training.model import build_seq2seq
+from training.studies import alignment, gradients, length, scores, shared
+
+
+def make_run(path, run, **keys):
+    """A run directory like `run`'s, with another configuration and weights as initialised."""
+    config = dataclasses.replace(run.config, **keys)
+    shutil.copytree(run.path, path)
+    config.save(path / "config.toml")
+    model = build_seq2seq(config, run.source_tokenizer.vocab_size, run.target_tokenizer.vocab_size)
+    model.save_weights(path / "best.weights.h5")
+    return path
+
+
+def read_table(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Sentences of 2 to 9 words with one or two references."""
+    rng = np.random.default_rng(5)
+    sources = [f"{' '.join(rng.choice(list('abcdefg'), 2 + i % 8))} {i}" for i in range(60)]
+    references = [[f"<{s}>", f"({s})"][: 1 + i % 2] for i, s in enumerate(sources)]
+    return corpus.Split(sources, references)
+
+
+def test_joined_sentences_have_the_bucket_lengths_and_the_references_of_their_parts(pairs):
+    joined = length.join(pairs, 11, seed=3)
+    assert len(joined.sources) == 11 * len(metrics.LENGTH_BUCKETS)
+    buckets = [bucket for bucket in metrics.LENGTH_BUCKETS for _ in range(11)]
+    by_source = dict(zip(pairs.sources, pairs.references, strict=True))
+    parts_of = {text: source for source, texts in by_source.items() for text in texts}
+    several = 0
+    for source, references, (low, high) in zip(
+        joined.sources, joined.references, buckets, strict=True
+    ):
+        assert low <= len(source.split()) <= high
+        for reference in references:
+            opened = reference.replace(") (", ")|(").replace("> <", ">|<")
+            opened = opened.replace("> (", ">|(").replace(") <", ")|<").split("|")
+            parts = [parts_of[text] for text in opened]
+            assert " ".join(parts) == source
+            assert len(set(parts)) == len(parts)
+        several += len(references) > 1
+    assert several > 30
+    assert length.join(pairs, 11, seed=3) == joined
+    assert length.join(pairs, 11, seed=4) != joined
+    long = corpus.Split(["a b c d e f g h i j k"], [["x"]])
+    with pytest.raises(UserError, match="cannot be joined to 1 to 5 words"):
+        length.join(long, 1)
+
+
+def test_what_is_lost_is_read_from_buckets_with_enough_sentences():
+    row = {"set": "real", "attention": "none"}
+    rows = [
+        {**row, "words": "1-5", "bleu": 9.0, "few": "yes"},
+        {**row, "words": "6-10", "bleu": 40.0, "few": "no"},
+        {**row, "words": "11-15", "bleu": 30.0, "few": "no"},
+        {**row, "words": "16-20", "bleu": 1.0, "few": "yes"},
+    ]
+    assert length.losses(rows) == {
+        "real": {"none": {"from": "6-10", "to": "11-15", "first": 40, "last": 30, "lost": 25}}
+    }
+
+
+def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
+    tiny_run, tmp_path, monkeypatch, capsys
+):
+    sentences = corpus.load("phrasebook-en-fr", "dev", limit=60)
+    lines = [f"{s}\t{texts[0]}" for s, texts in zip(*vars_of(sentences), strict=True)]
+    (tmp_path / "dev.tsv").write_text("\n".join(lines), encoding="utf-8")
+    paths = {n: make_run(tmp_path / n, tiny_run, attention=n) for n in ("none", "general")}
+    paths["additive"] = tiny_run.path
+    output = tmp_path / "study"
+    command = ["length", "--output", str(output), "--per-bucket", "3", "--beam-width", "1"]
+    command += ["--real", f"tsv:{tmp_path / 'dev.tsv'}", "--joined", f"tsv:{tmp_path / 'dev.tsv'}"]
+    command += [word for name, path in paths.items() for word in ("--run", f"{name}={path}")]
+    study.main(command)
+    rows = read_table(output / "length.csv")
+    assert {(row["set"], row["attention"]) for row in rows} == {
+        (s, a) for s in ("single", "real", "joined") for a in ("none", "additive", "general")
+    }
+    joined = [row for row in rows if row["set"] == "joined"]
+    assert [row["sentences"] for row in joined] == ["3"] * 6 * 3
+    assert {row["few"] for row in joined} == {"yes"}
+    words = [len(source.split()) for source in sentences.sources]
+    for row in rows:
+        if (row["set"], row["attention"]) != ("single", "additive"):
+            continue
+        low, high = map(int, row["words"].split("-"))
+        chosen = [i for i, count in enumerate(words) if low <= count <= high]
+        kept = json.loads((output / "translations" / "single-additive.json").read_text())["value"]
+        references = [[sentences.references[i][0] for i in chosen]]
+        expected = sacrebleu.corpus_bleu([kept[i] for i in chosen], references).score
+        assert float(row["bleu"]) == pytest.approx(expected, rel=1e-4)
+        assert row["few"] == ("yes" if len(chosen) < 50 else "no")
+    assert (output / "length.png").stat().st_size > 10_000
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert str(output / "length.csv") in last["files"]
+
+    before = (output / "length.csv").read_bytes()
+    monkeypatch.setattr(length, "make_translator", None)  # nothing is translated again
+    study.main(command)
+    assert (output / "length.csv").read_bytes() == before
+
+
+def vars_of(split):
+    return split.sources, split.references
+
+
+def test_missing_models_are_trained_with_the_preset_and_only_once(tiny_run, tmp_path, monkeypatch):
+    trained = []
+
+    def train(config, path, resume=False):
+        trained.append((path.name, config, resume))
+        shutil.rmtree(path, ignore_errors=True)
+        make_run(path, tiny_run, attention=config.attention)
+        config.save(path / "config.toml")
+
+    monkeypatch.setattr(shared, "train", train)
+    settings = [word for setting in TINY for word in ("--set", setting)]
+    command = ["length", "--preset", "phrasebook-en-fr", *settings, "--output", str(tmp_path)]
+    options = study.parse_arguments([*command, "--run", f"additive={tiny_run.path}"])
+    models = {name: [f"attention={name}"] for name in ("none", "additive", "general")}
+    runs = shared.collect(options, models)
+    assert [name for name, *_ in trained] == ["none", "general"]
+    assert trained[1][1] == tiny_config("attention=general")
+    assert {name: run.config.attention for name, run in runs.items()} == {n: n for n in models}
+    assert runs["additive"].path == tiny_run.path
+    shared.collect(options, models)
+    assert len(trained) == 2
+
+    (tmp_path / "runs" / "none" / "history.json").write_text("[]")  # stopped in its first epoch
+    shared.collect(options, models)
+    assert [(name, resume) for name, _, resume in trained[2:]] == [("none", True)]
+
+    options.settings.append("epochs=3")
+    with pytest.raises(UserError, match="none was trained with another epochs"):
+        shared.collect(options, models)
+
+
+def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path, monkeypatch):
+    monkeypatch.setattr(shared, "train", None)
+    command = ["scores", "--preset", "phrasebook-en-fr", "--output", str(tmp_path)]
+    with pytest.raises(UserError, match=r"dot cannot be built: .*same width"):
+        study.main([*command, "--set", "decoder_units=7"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["length", "--run", "additive"], "expected NAME=DIR. Received: additive"),
+        (["length", "--run", "magic=TINY"], "expected one of none, additive, general"),
+        (["length", "--run", "none=TINY"], "--run none expected attention=none"),
+        (["scores", "--run", "dot=/nowhere"], "/nowhere is not a run"),
+        (["scores", "--preset", "nothing"], "unknown preset 'nothing'"),
+        (["alignment", "--run", "a=TINY", "--run", "a=TINY"], "--run a is given twice"),
+        (["gradients", "--gain", "0"], "expected numbers above 0"),
+    ],
+)
+def test_bad_input_is_one_clear_line(arguments, said, tiny_run, tmp_path):
+    arguments = [word.replace("TINY", str(tiny_run.path)) for word in arguments]
+    with pytest.raises(UserError) as caught:
+        study.main([*arguments, "--output", str(tmp_path)])
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monkeypatch):
+    monkeypatch.setattr(scores, "SCORES", ("additive", "general"))
+    general = make_run(tmp_path / "general", tiny_run, attention="general")
+    split = corpus.load("phrasebook-en-fr", "dev", limit=13)
+    monkeypatch.setattr(corpus, "load", lambda *_, **__: split)
+    output = tmp_path / "study"
+    command = ["scores", "--output", str(output), "--beam-width", "1"]
+    command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
+    study.main(command)
+    first, second = read_table(output / "scores.csv")
+    expected = evaluate.evaluate([tiny_run], split, beam_width=1)
+    assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
+    assert float(first["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
+    assert int(first["weights"]) == tiny_run.model.count_params()
+    # dq·dk of general for dq·units + dk·units + units of additive attention
+    encoder, decoder, units = 2 * 11, 13, 5
+    difference = encoder * decoder - units * (encoder + decoder + 1)
+    assert int(second["weights"]) - int(first["weights"]) == difference
+    assert (output / "scores.png").stat().st_size > 10_000
+
+    before = (output / "scores.csv").read_bytes()
+    monkeypatch.setattr(scores, "evaluate", None)  # nothing is scored again
+    study.main(command)
+    assert (output / "scores.csv").read_bytes() == before
+
+
+def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monkeypatch):
+    readings = (Reading(), Reading("argmax", 0.0, 1, "union"), Reading("argmax", 0.0))
+    monkeypatch.setattr(alignment, "READINGS", readings)
+    monkeypatch.setattr(alignment, "DEV_SENTENCES", 11)
+    split = corpus.load("phrasebook-en-fr", "test", limit=17)
+    monkeypatch.setattr(alignment, "gold_sets", lambda *_: iter([("some", split)]))
+    output = tmp_path / "study"
+    study.main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
+    rows = read_table(output / "readings.csv")
+    assert len(rows) == 3
+    for row, reading in zip(rows, readings, strict=True):
+        expected = evaluate.aer([tiny_run], split, reading)
+        assert float(row["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
+        assert float(row["diagonal"]) == pytest.approx(expected["aer_diagonal"], rel=1e-4)
+    dev = corpus.load("phrasebook-en-fr", "dev", limit=11)
+    on_dev = [evaluate.aer([tiny_run], dev, reading)["aer"] for reading in readings]
+    assert [row["chosen"] for row in rows].index("yes") == int(np.argmin(on_dev))
+    (best,) = read_table(output / "alignment.csv")
+    assert best["chosen"] == "yes"
+    assert float(best["low"]) <= float(best["aer"]) <= float(best["high"])
+    for name in ("alignment.png", "heat-maps.png"):
+        assert (output / name).stat().st_size > 5_000
+
+
+def test_a_model_without_attention_has_no_alignment(tiny_run, tmp_path):
+    path = make_run(tmp_path / "none", tiny_run, attention="none")
+    with pytest.raises(UserError, match="expected a model that attends"):
+        study.main(["alignment", "--run", f"none={path}", "--output", str(tmp_path / "study")])
+
+
+@pytest.mark.parametrize("gain", [0.7, 1.0, 1.3])
+def test_a_recurrent_kernel_of_a_gain_multiplies_the_gradient_by_it_at_each_step(gain, rng):
+    """Near 0 tanh is the identity, so that each step is a rotation times the gain."""
+    inputs = 1e-7 * rng.normal(size=(3, 11, 5)).astype("float32")
+    norms = gradients.gradient_norms("simple_rnn", False, gain, inputs, rng)
+    assert norms.shape == (11, 3, 2)
+    np.testing.assert_allclose(norms[:-1] / norms[1:], gain, rtol=1e-3)
+    np.testing.assert_array_equal(norms[..., 0], norms[..., 1])
+
+
+@pytest.mark.parametrize("cell", gradients.CELLS)
+def test_attention_reaches_states_that_the_recurrence_does_not(cell, rng):
+    inputs = rng.normal(size=(2, 17, 7)).astype("float32")
+    without, with_attention = (
+        gradients.gradient_norms(cell, attention, 0.1, inputs, rng) for attention in (False, True)
+    )
+    assert with_attention[0].min() > 100 * without[0].max()
+    for norms in (without, with_attention):
+        assert (norms[..., 0] >= norms[..., 1]).all()
+    assert (without[..., 0] > without[..., 1]).all() == (cell == "lstm")
+
+
+def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path):
+    options = ["--length", "5", "--units", "3", "--batch-size", "2", "--seeds", "1"]
+    command = ["gradients", "--output", str(tmp_path), *options, "--gain", "0.5", "--gain", "2"]
+    study.main(command)
+    rows = read_table(tmp_path / "gradients.csv")
+    assert len(rows) == 3 * 2 * 2 * 5
+    assert {row["distance"] for row in rows} == set("12345")
+    for row in read_table(tmp_path / "summary.csv"):
+        key = {name: row[name] for name in ("cell", "attention", "gain")}
+        own = [float(r["norm_state"]) for r in rows if key.items() <= r.items()]
+        assert float(row["far_by_near"]) == pytest.approx(own[-1] / own[0], rel=1e-4)
+    assert (tmp_path / "gradients.png").stat().st_size > 10_000
+    before = (tmp_path / "gradients.csv").read_bytes()
+    study.main(command)
+    assert (tmp_path / "gradients.csv").read_bytes() == before
