@@ -112,7 +112,8 @@ def bleu_statistics(
 def bleu_of(statistics: np.ndarray) -> float:
     """BLEU in percent of summed `bleu_statistics`, `(10,)`."""
     numbers = [int(number) for number in statistics]
-    return BLEU.compute_bleu(numbers[:4], numbers[4:8], *numbers[8:]).score
+    parts = numbers[:4], numbers[4:8], *numbers[8:]
+    return BLEU.compute_bleu(*parts, smooth_method="exp").score  # as `bleu` smooths
 
 
 def by_length(
