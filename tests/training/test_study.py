@@ -249,7 +249,7 @@ def test_a_recurrent_kernel_of_a_gain_multiplies_the_gradient_by_it_at_each_step
 
 @pytest.mark.parametrize("cell", gradients.CELLS)
 def test_attention_reaches_states_that_the_recurrence_does_not(cell, rng):
-    inputs = rng.normal(size=(2, 17, 7)).astype("float32")
+    inputs = rng.normal(size=(2, 31, 7)).astype("float32")
     without, with_attention = (
         gradients.gradient_norms(cell, attention, 0.1, inputs, rng) for attention in (False, True)
     )

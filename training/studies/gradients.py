@@ -192,7 +192,7 @@ def draw(rows: Sequence[dict], path: Path) -> None:
             axes.set_xlabel("steps from the state to the loss")
         panels[line, 0].set_ylabel("norm of ∂loss/∂state")
     for axes in panels.flat:
-        axes.set_ylim(1e-12, 1e4)
+        axes.set_ylim(1e-12, 1e6)
     panels[0, 0].legend()
     panels[0, 2].plot([], [], color="black", linestyle=":", label="h alone")
     panels[0, 2].legend()
