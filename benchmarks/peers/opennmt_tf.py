@@ -1,0 +1,82 @@
+"""OpenNMT-tf as a worker of the benchmarks, run by its own environment's Python.
+
+python opennmt_tf.py train BATCHES VOCABULARY UNITS
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+import numpy as np
+import opennmt
+import tensorflow as tf
+import tensorflow_addons as tfa
+from turns import serve
+
+START = 1
+
+
+def make_model(vocabulary: int, units: int, **params: object) -> opennmt.models.SequenceToSequence:
+    """The benchmarks' encoder-decoder: its decoder feeds the attentional vector back."""
+    model = opennmt.models.SequenceToSequence(
+        source_inputter=opennmt.inputters.WordEmbedder(embedding_size=units // 2),
+        target_inputter=opennmt.inputters.WordEmbedder(embedding_size=units // 2),
+        encoder=opennmt.encoders.RNNEncoder(
+            1, units // 2, bidirectional=True, dropout=0.0, cell_class=tf.keras.layers.LSTMCell
+        ),
+        decoder=opennmt.decoders.AttentionalRNNDecoder(
+            1,
+            units,
+            bridge_class=opennmt.layers.DenseBridge,
+            attention_mechanism_class=tfa.seq2seq.BahdanauAttention,
+            cell_class=tf.keras.layers.LSTMCell,
+            dropout=0.0,
+        ),
+    )
+    special = ["<blank>", "<s>", "</s>"]
+    words = [f"w{number}" for number in range(vocabulary - len(special) - 1)]  # and <unk>
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/vocabulary"
+        Path(path).write_text("\n".join(special + words) + "\n")
+        model.initialize({"source_vocabulary": path, "target_vocabulary": path}, params=params)
+        model.create_variables()
+    return model
+
+
+def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+    """A function that trains on every batch once."""
+    model = make_model(vocabulary, units)
+    optimizer = tf.keras.optimizers.legacy.Adam()
+    loaded, batches = np.load(path), []
+    for number in range(len(loaded.files) // 2):
+        source, labels = loaded[f"source_{number:03d}"], loaded[f"labels_{number:03d}"]
+        inputs = np.roll(labels, 1, axis=1)
+        inputs[:, 0] = START
+        lengths = [(x > 0).sum(1).astype("int32") for x in (source, labels)]
+        features = {"ids": source, "length": lengths[0]}
+        target = {"ids": inputs, "ids_out": labels, "length": lengths[1]}
+        batches.append(tf.nest.map_structure(tf.constant, (features, target)))
+
+    @tf.function(reduce_retracing=True)
+    def step(features: dict, target: dict) -> tf.Tensor:
+        loss, gradients = model.compute_gradients(features, target, optimizer)
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        return loss
+
+    def round_() -> None:
+        for features, target in batches:
+            step(features, target).numpy()
+
+    return round_
+
+
+if __name__ == "__main__":
+    _, task, data, *sizes = sys.argv
+    serve({"train": training_round}[task](data, *map(int, sizes)))

@@ -1,0 +1,225 @@
+"""Training speed of whole models: python benchmarks/training_speed.py [--backend NAME]
+
+Target tokens a second, padding left out and the end of each sentence counted, of training steps of
+an encoder-decoder: bidirectional LSTM 256 x 2, decoder LSTM 512, embeddings 256, additive
+attention of 512 units, vocabulary 8,000, 64 sentences of 9 to 15 tokens a batch, Adam, without
+dropout and without clipping. Beside this project's own models: stock Keras layers, which run the
+decoder first and attend with all its outputs at once, an easier computation (no context enters the
+recurrence); and peers, each in its own environment `$KERAS_ATTENTION_PEERS/NAME`. All are
+processes that take turns over the same batches; medians, and medians of the ratios of each turn.
+Prints a table; the last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from turns import Worker, median, median_ratio, peer_environment, peer_python, serve, take_turns
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Settings of `training.config.Config` by case.
+OURS = {
+    "LSTM additive": {},
+    "LSTM additive, mixed_bfloat16": {"precision": "mixed_bfloat16"},
+    "GRU additive": {"encoder": "gru", "decoder": "gru"},
+    "LSTM general, Luong, input feeding": {
+        "attention": "general",
+        "order": "luong",
+        "input_feeding": True,
+    },
+    "LSTM general, Luong": {"attention": "general", "order": "luong"},
+}
+STOCK = "stock Keras layers (easier)"
+PEERS = {
+    "opennmt-tf": "python3.11 -m venv $KERAS_ATTENTION_PEERS/opennmt-tf && "
+    "$KERAS_ATTENTION_PEERS/opennmt-tf/bin/pip install "
+    "tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0",
+}
+CASES = [*OURS, STOCK, *PEERS]
+REFERENCES = (STOCK, *PEERS)
+START, FIRST_WORD = 1, 4
+
+
+def make_batches(options: argparse.Namespace) -> dict[str, np.ndarray]:
+    """Sources and labels of all batches, ids padded with 0, in the order they are taken."""
+    rng = np.random.default_rng(options.seed)
+    count = options.batch * options.batches
+    shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
+    targets = rng.integers(shortest, longest + 1, count)
+    sources = np.maximum(1, targets + rng.integers(-2, 3, count))
+    rows = np.lexsort((sources, targets)).reshape(options.batches, options.batch)
+
+    def ids(lengths: np.ndarray) -> np.ndarray:
+        width = -(-lengths.max() // options.length_multiple) * options.length_multiple
+        words = rng.integers(FIRST_WORD, options.vocabulary, (len(lengths), width))
+        return np.where(np.arange(width) < lengths[:, None], words, 0).astype("int32")
+
+    batches = {}
+    for number, chosen in enumerate(rng.permutation(rows)):
+        batches[f"source_{number:03d}"] = ids(sources[chosen])
+        batches[f"labels_{number:03d}"] = ids(targets[chosen])
+    return batches
+
+
+def load_batches(path: str) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
+    """Inputs and labels of each batch for Keras models."""
+    loaded, batches = np.load(path), []
+    for number in range(len(loaded.files) // 2):
+        labels = loaded[f"labels_{number:03d}"]
+        target = np.roll(labels, 1, axis=1)
+        target[:, 0] = START
+        batches.append(({"source": loaded[f"source_{number:03d}"], "target": target}, labels))
+    return batches
+
+
+def our_model(case: str, options: argparse.Namespace) -> object:
+    """A compiled model of this project."""
+    import keras
+
+    from training.config import Config
+    from training.losses import TokenCrossentropy
+    from training.model import build_seq2seq
+
+    sizes = {
+        "encoder_units": options.units // 2,
+        "decoder_units": options.units,
+        "embedding_size": options.units // 2,
+        "attention_units": options.units,
+        "readout_units": options.units,
+    }
+    settings = {"encoder": "lstm", "decoder": "lstm", **OURS[case]}
+    config = Config(dropout=0.0, **sizes, **settings)
+    keras.config.set_dtype_policy(config.precision)
+    model = build_seq2seq(config, options.vocabulary, options.vocabulary)
+    model.compile(keras.optimizers.Adam(), TokenCrossentropy(), jit_compile=options.jit_compile)
+    return model
+
+
+def stock_model(options: argparse.Namespace) -> object:
+    """The nearest that stock Keras layers have, compiled."""
+    import keras
+    from keras import layers, ops
+
+    units, vocabulary = options.units, options.vocabulary
+    source = keras.Input((None,), dtype="int32", name="source")
+    target = keras.Input((None,), dtype="int32", name="target")
+    x = layers.Embedding(vocabulary, units // 2, mask_zero=True)(source)
+    encoder = layers.LSTM(units // 2, return_sequences=True, return_state=True)
+    memory, *states = layers.Bidirectional(encoder)(x)
+    states = [
+        layers.Dense(units, activation="tanh")(layers.Concatenate()(states[n::2])) for n in (0, 1)
+    ]
+    x = layers.Embedding(vocabulary, units // 2)(target)
+    x = layers.LSTM(units, return_sequences=True)(x, initial_state=states)
+    query = layers.Dense(units, use_bias=False)(x)
+    key = layers.Dense(units, use_bias=False)(memory)
+    mask = [None, ops.not_equal(source, 0)]
+    context = layers.AdditiveAttention()([query, memory, key], mask=mask)
+    x = layers.Dense(units, activation="tanh")(layers.Concatenate()([context, x]))
+    model = keras.Model({"source": source, "target": target}, layers.Dense(vocabulary)(x))
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+    model.compile(keras.optimizers.Adam(), loss, jit_compile=options.jit_compile)
+    return model
+
+
+def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
+    """A function that trains on every batch once."""
+    import keras
+
+    keras.utils.set_random_seed(options.seed)
+    batches = load_batches(options.data)
+    model = stock_model(options) if case == STOCK else our_model(case, options)
+
+    def round_() -> None:
+        for inputs, labels in batches:
+            model.train_on_batch(inputs, labels)
+
+    return round_
+
+
+def start_worker(case: str, options: argparse.Namespace, data: str) -> Worker | None:
+    """Start the process of a case; None, and a line that says why, if it is not installed."""
+    if case in PEERS:
+        python = peer_python(case)
+        if python is None:
+            print(f"{case} skipped, to install it: {PEERS[case]}", flush=True)
+            return None
+        script = Path(__file__).parent / "peers" / f"{case.replace('-', '_')}.py"
+        command = [python, str(script), "train", data, str(options.vocabulary), str(options.units)]
+        return Worker(command, peer_environment())
+    return Worker([sys.executable, *sys.argv, "--worker", case, "--data", data])
+
+
+def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
+    """Measure all cases."""
+    batches = make_batches(options)
+    tokens = sum(int((x > 0).sum()) for name, x in batches.items() if name.startswith("labels"))
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"{folder}/batches.npz"
+        np.savez(data, **batches)
+        started = {case: start_worker(case, options, data) for case in options.cases}
+        workers = {case: worker for case, worker in started.items() if worker}
+        rounds = take_turns(workers, options.repeat)
+    rows = {}
+    for case, taken in rounds.items():
+        rows[case] = {
+            "tokens_per_s": round(tokens / median(taken)),
+            "step_ms": round(median(taken) / options.batches * 1e3, 1),
+            "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
+            "first_s": round(workers[case].ready_s, 1),
+        }
+        for other in REFERENCES:
+            if other in rounds:
+                rows[case][f"times {other}"] = round(median_ratio(taken, rounds[other]), 2)
+    return rows
+
+
+def print_table(rows: dict[str, dict[str, float | None]]) -> None:
+    """Print the measurements."""
+    columns = list(next(iter(rows.values())))
+    print(f"{'':36}" + "".join(f"{column.split(' (')[0]:>26}" for column in columns))
+    for case, row in rows.items():
+        print(f"{case:36}" + "".join(f"{row[column]:>26}" for column in columns))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow")
+    add("--cases", nargs="+", choices=CASES, default=CASES, help="what to measure")
+    add("--repeat", type=int, default=5, help="rounds over all batches")
+    add("--batch", type=int, default=64, help="sentences in a batch")
+    add("--batches", type=int, default=16, help="batches in a round")
+    add("--length", type=int, default=12, help="mean target tokens of a sentence")
+    add("--length-multiple", type=int, default=1, help="lengths are padded to a multiple of it")
+    add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
+    add("--units", type=int, default=512, help="of the decoder; the others follow from it")
+    add("--jit-compile", action="store_true", help="compile Keras models by XLA")
+    add("--seed", type=int, default=7, help="of data and weights")
+    add("--worker", help=argparse.SUPPRESS)
+    add("--data", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    os.environ["KERAS_BACKEND"] = options.backend
+    if options.worker:
+        serve(our_round(options.worker, options))
+        return
+    rows = measure(options)
+    print_table(rows)
+    names = ("batch", "batches", "length", "length_multiple", "vocabulary", "units", "jit_compile")
+    sizes = {name: getattr(options, name) for name in names}
+    print(json.dumps({"rows": rows, **sizes, "backend": options.backend, "cpus": os.cpu_count()}))
+
+
+if __name__ == "__main__":
+    main()
