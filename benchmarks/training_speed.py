@@ -87,6 +87,7 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     from training.config import Config
     from training.losses import TokenCrossentropy
     from training.model import build_seq2seq
+    from training.optimizer import Adam
 
     sizes = {
         "encoder_units": options.units // 2,
@@ -99,7 +100,7 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     config = Config(dropout=0.0, **sizes, **settings)
     keras.config.set_dtype_policy(config.precision)
     model = build_seq2seq(config, options.vocabulary, options.vocabulary)
-    model.compile(keras.optimizers.Adam(), TokenCrossentropy(), jit_compile=options.jit_compile)
+    model.compile(Adam(), TokenCrossentropy(), jit_compile=options.jit_compile)
     return model
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import keras
 from keras import ops
+
+from training.optimizer import Adam
 
 Tensor = Any
 
 
-class ClippedAdam(keras.optimizers.Adam):
+class ClippedAdam(Adam):
     """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
 
     It does what Adam with `global_clipnorm` does (Pascanu et al. 2012, arXiv 1211.5063, section
@@ -26,7 +27,7 @@ class ClippedAdam(keras.optimizers.Adam):
     def __init__(
         self, learning_rate: Any, clip_norm: float, observe: Callable[[Tensor], Any]
     ) -> None:
-        super().__init__(learning_rate, name="adam")
+        super().__init__(learning_rate)
         self.clip_norm = clip_norm
         self.observe = observe
 

@@ -67,7 +67,7 @@ def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]
     @tf.function(reduce_retracing=True)
     def step(features: dict, target: dict) -> tf.Tensor:
         loss, gradients = model.compute_gradients(features, target, optimizer)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+        optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
         return loss
 
     def round_() -> None:
