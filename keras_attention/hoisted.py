@@ -44,6 +44,7 @@ def run(
     mask: Tensor | None = None,
     attend: Attend | None = None,
     query_kernel: Tensor | None = None,
+    value: Tensor | None = None,
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """Run a cell over a sequence, as a loop over `cell(inputs, state)` would.
 
@@ -56,6 +57,8 @@ def run(
             `(B, units)`, or its product with `query_kernel`, to the context `(B, dv)` and the
             attention weights `(B, S)`.
         query_kernel: `(units, ·)`, if the query is to be projected.
+        value: `(B, S, dv)`, if the context is the product of the weights and this, which `attend`
+            then takes for a constant.
 
     Returns:
         The outputs of all steps, `output` `(T, B, units)` and, with `attend`, `context`
@@ -108,6 +111,11 @@ def run(
         zeros = ops.zeros((*ops.shape(inputs)[:2], query_kernel.shape[-1]), dtype)
         steps["query"] = _deferred(zeros, [query_kernel], lambda g: [_outer(previous(), g)])
         times_query = _product(query_kernel)
+    if value is not None:
+        zeros = ops.zeros((*ops.shape(inputs)[:2], value.shape[-1]), dtype)
+        steps["context"] = _deferred(
+            zeros, [value], lambda g: [ops.einsum("tbs,tbd->bsd", seen["weights"], g)]
+        )
 
     def step(now, state):
         outputs, gates = {}, now["gates"]
@@ -116,6 +124,8 @@ def run(
             if query_kernel is not None:
                 query = times_query(query) + now["query"]
             context, outputs["weights"] = attend(query)
+            if value is not None:
+                context = context + now["context"]
             outputs["context"] = context
         if gru:
             gates = gates + times_context(context) if attend else gates

@@ -197,6 +197,13 @@ class AttentionRNN(AttentionCell):
         # The kernel of the query is the one product of the attention that is left in the loop.
         projected = type(self.attention) is AdditiveAttention and self.attention.num_heads == 1
         query_kernel = self.attention.query_kernel if projected else None
+        value = None
+        if self._averages(training):
+            value = prepared.value
+            prepared = prepared._replace(value=ops.stop_gradient(value))
+        if projected and self.compute_dtype in ("float16", "bfloat16"):
+            # Its scores are computed in float32: the keys are cast once.
+            prepared = prepared._replace(key=ops.cast(prepared.key, "float32"))
 
         def attend(query):
             query = ops.expand_dims(query, 1)
@@ -207,11 +214,22 @@ class AttentionRNN(AttentionCell):
             return ops.squeeze(context, 1), ops.squeeze(weights, -2)
 
         found, cell_state = hoisted.run(
-            self.cell, inputs, list(state.cell), attend=attend, query_kernel=query_kernel
+            self.cell,
+            inputs,
+            list(state.cell),
+            attend=attend,
+            query_kernel=query_kernel,
+            value=value,
         )
         pair = ops.concatenate([found["context"], found["output"]], axis=-1)
         weights = ops.moveaxis(found["weights"], 0, -2)
         return ops.swapaxes(pair, 0, 1), [weights], cell_state
+
+    def _averages(self, training: Any) -> bool:
+        """Whether the context is the product of the weights that are returned and the value."""
+        attention = self.attention
+        plain = type(attention).attend is Attention.attend and attention.num_heads == 1
+        return plain and not (training and attention.dropout)
 
     # Keras.
 
