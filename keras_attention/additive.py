@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
+from keras_attention.backend import project
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -70,7 +71,7 @@ class AdditiveAttention(Attention):
 
     def project_query(self, query: Tensor) -> Tensor:
         """Return `W q`."""
-        return ops.matmul(query, ops.cast(self.query_kernel, self.compute_dtype))
+        return project(query, ops.cast(self.query_kernel, self.compute_dtype))
 
     def project_key(self, key: Tensor) -> Tensor:
         """Return `U k`, with the bias where there is one."""

@@ -80,6 +80,21 @@ def unfold(
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
 
 
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
+
+    That of `keras.ops` puts a transposition between, on TensorFlow, whose gradient XLA cannot
+    compile in a loop where lengths are unknown as it is traced.
+    """
+    if keras.backend.backend() != "tensorflow" or isinstance(x, keras.KerasTensor):
+        return ops.matmul(x, kernel)
+    import tensorflow as tf
+
+    rows = tf.reshape(x, [-1, x.shape[-1]])
+    columns = tf.reshape(kernel, [x.shape[-1], -1])
+    return ops.reshape(rows @ columns, (*ops.shape(x)[:-1], *kernel.shape[1:]))
+
+
 def shapes_may_change() -> bool:
     """Whether the state of `unfold` may change its sizes from step to step."""
     return not under_xla()

@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention import distributions
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Memory, Tensor
+from keras_attention.backend import project
 
 
 class HistoryAttention(AdditiveAttention):
@@ -119,7 +120,7 @@ class LocationSensitiveAttention(HistoryAttention):
         located = ops.conv(
             ops.expand_dims(history, -1), filters, padding="same", data_format="channels_last"
         )
-        return ops.matmul(located, ops.cast(self.location_kernel, self.compute_dtype))
+        return project(located, ops.cast(self.location_kernel, self.compute_dtype))
 
     def history_scores(self, query: Tensor, memory: Memory, state: Tensor) -> Tensor:
         """Return the sharpened scores."""

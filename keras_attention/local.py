@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.backend import project
 from keras_attention.borrowed import BorrowedScore
 from keras_attention.shapes import both
 
@@ -71,8 +72,8 @@ class LocalAttention(BorrowedScore):
         if self.predictive:
             kernel = ops.cast(self.position_kernel, self.compute_dtype)
             scale = ops.cast(self.position_scale, self.compute_dtype)
-            hidden = ops.tanh(ops.matmul(query, kernel))
-            position = ops.sigmoid(ops.cast(ops.matmul(hidden, scale), "float32"))
+            hidden = ops.tanh(project(query, kernel))
+            position = ops.sigmoid(ops.cast(project(hidden, scale), "float32"))
             result["position"] = ops.expand_dims(position, -1)
         return result
 

@@ -11,6 +11,7 @@ from typing import Any
 from keras import KerasTensor, backend, ops
 
 from keras_attention import exponential
+from keras_attention.backend import project
 
 Tensor = Any
 
@@ -56,7 +57,7 @@ def general(query: Tensor, key: Tensor, kernel: Tensor) -> Tensor:
     Returns:
         Scores `(B, Tq, Tv)`, of the dtype that `dot` returns.
     """
-    return dot(ops.matmul(query, kernel), key)
+    return dot(project(query, kernel), key)
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 def plain_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """The formula of `additive` as it stands; arguments and result as there."""
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
-    return ops.matmul(hidden, scale)
+    return project(hidden, scale)
 
 
 def concat(query: Tensor, key: Tensor, kernel: Tensor, scale: Tensor) -> Tensor:
@@ -119,4 +120,4 @@ def location(query: Tensor, kernel: Tensor, length: int | Tensor) -> Tensor:
     Returns:
         Scores `(B, Tq, Tv)`.
     """
-    return ops.matmul(query, kernel[:, :length])
+    return project(query, kernel[:, :length])
