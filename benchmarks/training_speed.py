@@ -168,7 +168,9 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
         np.savez(data, **batches)
         started = {case: start_worker(case, options, data) for case in options.cases}
         workers = {case: worker for case, worker in started.items() if worker}
-        rounds = take_turns(workers, options.repeat)
+        rounds = take_turns(workers, options.repeat, "train")
+        for worker in workers.values():
+            worker.close()
     rows = {}
     for case, taken in rounds.items():
         rows[case] = {
@@ -213,7 +215,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     os.environ["KERAS_BACKEND"] = options.backend
     if options.worker:
-        serve(our_round(options.worker, options))
+        serve({"train": our_round(options.worker, options)})
         return
     rows = measure(options)
     print_table(rows)

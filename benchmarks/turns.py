@@ -1,7 +1,8 @@
 """Measure processes that take turns, so that other load on the machine meets all alike.
 
-A worker prepares, says that it is ready, and then for each line that it reads runs one round and
-answers how long that took. Uses the standard library alone: peers' environments import it too.
+A worker prepares, says that it is ready, and then for each line that it reads runs the round of
+that name and answers how long it took. Uses the standard library alone: peers' environments import
+it too.
 """
 
 from __future__ import annotations
@@ -12,20 +13,21 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 
-def serve(round_: Callable[[], object], warm_up: int = 2) -> None:
-    """Be a worker: run `round_` a few times for warmth, then once for each line on stdin."""
+def serve(rounds: Mapping[str, Callable[[], object]], warm_up: int = 2) -> None:
+    """Be a worker: run all rounds a few times for warmth, then the one that each line names."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what libraries print must not come between the answers
     started = time.perf_counter()
     for _ in range(warm_up):
-        round_()
+        for round_ in rounds.values():
+            round_()
     print(json.dumps({"ready_s": time.perf_counter() - started}), file=answers)
-    for _ in sys.stdin:
+    for line in sys.stdin:
         wall, processor = time.perf_counter(), time.process_time()
-        round_()
+        rounds[line.strip()]()
         taken = {
             "wall_s": time.perf_counter() - wall,
             "processor_s": time.process_time() - processor,
@@ -48,9 +50,9 @@ class Worker:
         )
         self.ready_s = self._answer()["ready_s"]
 
-    def round(self) -> dict[str, float]:
-        """Run one round; return its `wall_s` and its `processor_s`, of all threads together."""
-        self._process.stdin.write("\n")
+    def round(self, name: str) -> dict[str, float]:
+        """Run a round; return its `wall_s` and its `processor_s`, of all threads together."""
+        self._process.stdin.write(f"{name}\n")
         self._process.stdin.flush()
         return self._answer()
 
@@ -67,14 +69,12 @@ class Worker:
         return json.loads(line)
 
 
-def take_turns(workers: dict[str, Worker], repeat: int) -> dict[str, list[dict[str, float]]]:
-    """Let each worker run a round in turn, `repeat` times; end them."""
-    rounds: dict[str, list] = {name: [] for name in workers}
+def take_turns(workers: dict[str, Worker], repeat: int, name: str) -> dict[str, list[dict]]:
+    """Let each worker run the round of that name in turn, `repeat` times."""
+    rounds: dict[str, list] = {case: [] for case in workers}
     for _ in range(repeat):
-        for name, worker in workers.items():
-            rounds[name].append(worker.round())
-    for worker in workers.values():
-        worker.close()
+        for case, worker in workers.items():
+            rounds[case].append(worker.round(name))
     return rounds
 
 

@@ -1,10 +1,13 @@
 """OpenNMT-tf as a worker of the benchmarks, run by its own environment's Python.
 
 python opennmt_tf.py train BATCHES VOCABULARY UNITS
+python opennmt_tf.py translate SETTINGS VOCABULARY UNITS
 """
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import sys
 import tempfile
@@ -77,6 +80,42 @@ def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]
     return round_
 
 
+def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+    """Functions that translate all sentences, by the mode's name: see decoding_speed.py."""
+    settings = json.loads(Path(path).read_text())
+    texts = [text.split() for text in settings["texts"]]
+    length, rounds = settings["length"], {}
+    for beam_width in sorted({width for width, _ in settings["modes"].values()}):
+        model = make_model(
+            vocabulary,
+            units,
+            beam_width=beam_width,
+            minimum_decoding_length=length,
+            maximum_decoding_length=length,
+        )
+
+        @tf.function(input_signature=[tf.TensorSpec([None, None], tf.string)])
+        def translate(tokens: tf.Tensor, model: object = model) -> tf.Tensor:
+            lengths = tf.fill(tf.shape(tokens)[:1], tf.shape(tokens)[1])
+            features = model.features_inputter.make_features(
+                features={"tokens": tokens, "length": lengths}
+            )
+            return model(features)[1]["tokens"]
+
+        def run(batch: int, translate: Callable = translate) -> None:
+            for start in range(0, len(texts), batch):
+                found = translate(tf.constant(texts[start : start + batch])).numpy()
+                assert found.shape[-1] >= length
+
+        for mode, (width, batch) in settings["modes"].items():
+            if width == beam_width:
+                rounds[mode] = functools.partial(run, batch)
+    return rounds
+
+
 if __name__ == "__main__":
     _, task, data, *sizes = sys.argv
-    serve({"train": training_round}[task](data, *map(int, sizes)))
+    if task == "train":
+        serve({"train": training_round(data, *map(int, sizes))})
+    else:
+        serve(translations(data, *map(int, sizes)), warm_up=1)

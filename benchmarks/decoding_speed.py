@@ -1,0 +1,250 @@
+"""Translation speed of whole models: python benchmarks/decoding_speed.py
+
+Sentences a second, greedily and with 5 beams, one at a time and in batches of 32: 500 sentences of
+12 tokens, outputs of exactly 20 tokens, by an encoder-decoder of untrained weights: bidirectional
+LSTM 256 x 2, decoder LSTM 512, embeddings 256, additive attention of 512 units, vocabulary 8,000.
+This project's is an exported SavedModel, loaded in a fresh process and called with strings. Beside
+it a hand-written greedy loop over stock Keras layers, from token ids to token ids, and peers, each
+in its own environment `$KERAS_ATTENTION_PEERS/NAME`. All are processes that take turns; medians,
+and medians of the ratios of each turn. Prints a table; the last line is JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from turns import Worker, median, median_ratio, peer_environment, peer_python, serve, take_turns
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+# Beam width and batch size of each mode.
+MODES = {
+    "greedy, 1 at a time": (1, 1),
+    "greedy, batch 32": (1, 32),
+    "beam 5, 1 at a time": (5, 1),
+    "beam 5, batch 32": (5, 32),
+}
+OURS, STOCK = "keras-attention SavedModel", "stock Keras layers, own loop"
+PEERS = {
+    "opennmt-tf": "python3.11 -m venv $KERAS_ATTENTION_PEERS/opennmt-tf && "
+    "$KERAS_ATTENTION_PEERS/opennmt-tf/bin/pip install "
+    "tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0",
+}
+CASES = [OURS, STOCK, *PEERS]
+REFERENCES = (STOCK, *PEERS)
+START, SPECIAL = 2, 4  # the ids of this project's tokenizers
+
+
+def export_ours(folder: Path, options: argparse.Namespace) -> None:
+    """Export an untrained model whose outputs are as long as asked, for each beam width."""
+    import keras
+    import tensorflow as tf
+
+    from serving.export import Exported
+    from training.config import Config
+    from training.model import build_seq2seq
+    from training.run import Run
+    from training.text import VocabularyTokenizer
+
+    class Forced(Exported):
+        """Exports a search for so many tokens."""
+
+        def _search(self, ids: object, **settings: object) -> object:
+            return super()._search(ids, max_length=options.output_length, **settings)
+
+    keras.utils.set_random_seed(options.seed)
+    config = Config(
+        encoder="lstm",
+        decoder="lstm",
+        encoder_units=options.units // 2,
+        decoder_units=options.units,
+        embedding_size=options.units // 2,
+        attention_units=options.units,
+        readout_units=options.units,
+    )
+    model = build_seq2seq(config, options.vocabulary, options.vocabulary)
+    bias = model.get_layer("output").bias
+    bias.assign(np.where(np.arange(options.vocabulary) < SPECIAL, -1e4, 0.0))  # never the end
+    tokenizers = [VocabularyTokenizer("symbols", words(options)) for _ in range(2)]
+    run = Run(folder, config, *tokenizers, model)
+    for width in {width for width, _ in MODES.values()}:
+        module = Forced([run], beam_width=width, num_results=width)
+        signatures = {"translate": module.signatures()["translate"]}
+        tf.saved_model.save(module, str(folder / f"beam-{width}"), signatures=signatures)
+
+
+def words(options: argparse.Namespace) -> list[str]:
+    """The vocabulary without special tokens."""
+    return [f"w{number}" for number in range(options.vocabulary - SPECIAL)]
+
+
+def our_rounds(data: Path) -> dict[str, Callable[[], None]]:
+    """Functions that translate all sentences by the exported models, by mode."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401  (registers its ops)
+
+    settings = json.loads(data.read_text())
+    texts, length, rounds = settings["texts"], settings["length"], {}
+
+    def run(model: object, batch: int) -> None:
+        for start in range(0, len(texts), batch):
+            found = model.signatures["translate"](text=tf.constant(texts[start : start + batch]))
+            for text in found["translation"].numpy():
+                assert len(text.split()) == length
+
+    models = {w: tf.saved_model.load(data.parent / f"beam-{w}") for w in {1, 5}}
+    for mode, (width, batch) in settings["modes"].items():
+        rounds[mode] = functools.partial(run, models[width], batch)
+    return rounds
+
+
+def stock_rounds(data: Path, options: argparse.Namespace) -> dict[str, Callable[[], None]]:
+    """Functions that translate all sentences, as ids, by a loop over stock Keras layers."""
+    import keras
+    import tensorflow as tf
+    from keras import layers
+
+    settings = json.loads(data.read_text())
+    units, vocabulary, length = options.units, options.vocabulary, settings["length"]
+    embed_source = layers.Embedding(vocabulary, units // 2, mask_zero=True)
+    lstm = layers.LSTM(units // 2, return_sequences=True, return_state=True)
+    encoder = layers.Bidirectional(lstm)
+    bridges = [layers.Dense(units, activation="tanh") for _ in range(2)]
+    embed_target, cell = layers.Embedding(vocabulary, units // 2), layers.LSTMCell(units)
+    project_query, project_key = (layers.Dense(units, use_bias=False) for _ in range(2))
+    attention, readout = layers.AdditiveAttention(), layers.Dense(units, activation="tanh")
+    output = layers.Dense(vocabulary)
+
+    def greedy(source: tf.Tensor) -> tf.Tensor:
+        x = embed_source(source)
+        memory, *states = encoder(x)
+        states = [b(tf.concat(states[n::2], -1)) for n, b in enumerate(bridges)]
+        key, mask = project_key(memory), source > 0
+        tokens, ids = tf.fill(tf.shape(source)[:1], START), tf.TensorArray(tf.int32, length)
+
+        def step(t: tf.Tensor, tokens: tf.Tensor, states: list, ids: tf.TensorArray) -> tuple:
+            state, states = cell(embed_target(tokens), states)
+            query = project_query(state)[:, None]
+            context = attention([query, memory, key], mask=[None, mask])[:, 0]
+            logits = output(readout(tf.concat([context, state], -1)))
+            tokens = tf.argmax(logits, -1, tf.int32)
+            return t + 1, tokens, states, ids.write(t, tokens)
+
+        loop = (tf.constant(0), tokens, states, ids)
+        *_, ids = tf.while_loop(lambda t, *_: t < length, step, loop)
+        return tf.transpose(ids.stack())
+
+    keras.utils.set_random_seed(options.seed)
+    greedy(tf.ones((1, 2), tf.int32))  # makes the weights
+    signature = [tf.TensorSpec([None, None], tf.int32)]
+    translate = tf.function(greedy, input_signature=signature, autograph=False)
+    sources = np.array([[int(w[1:]) + SPECIAL for w in text.split()] for text in settings["texts"]])
+
+    def run(batch: int) -> None:
+        for start in range(0, len(sources), batch):
+            found = translate(tf.constant(sources[start : start + batch], tf.int32)).numpy()
+            assert found.shape[1] == length
+
+    greedy_modes = {mode: batch for mode, (width, batch) in settings["modes"].items() if width == 1}
+    return {mode: functools.partial(run, batch) for mode, batch in greedy_modes.items()}
+
+
+def start_worker(case: str, options: argparse.Namespace, data: Path) -> Worker | None:
+    """Start the process of a case; None, and a line that says why, if it is not installed."""
+    if case in PEERS:
+        python = peer_python(case)
+        if python is None:
+            print(f"{case} skipped, to install it: {PEERS[case]}", flush=True)
+            return None
+        script = Path(__file__).parent / "peers" / f"{case.replace('-', '_')}.py"
+        sizes = [str(options.vocabulary), str(options.units)]
+        return Worker([python, str(script), "translate", str(data), *sizes], peer_environment())
+    return Worker([sys.executable, *sys.argv, "--worker", case, "--data", str(data)])
+
+
+def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
+    """Measure all cases in all modes."""
+    rng = np.random.default_rng(options.seed)
+    chosen = rng.choice(words(options), (options.sentences, options.length))
+    settings = {
+        "texts": [" ".join(row) for row in chosen],
+        "length": options.output_length,
+        "modes": {mode: MODES[mode] for mode in options.modes},
+    }
+    rows: dict[str, dict] = {case: {} for case in options.cases}
+    with tempfile.TemporaryDirectory() as folder:
+        data = Path(folder) / "settings.json"
+        data.write_text(json.dumps(settings))
+        if OURS in options.cases:
+            export_ours(data.parent, options)
+        started = {case: start_worker(case, options, data) for case in options.cases}
+        workers = {case: worker for case, worker in started.items() if worker}
+        for mode in options.modes:
+            taking_part = {c: w for c, w in workers.items() if c != STOCK or MODES[mode][0] == 1}
+            rounds = take_turns(taking_part, options.repeat, mode)
+            for case, taken in rounds.items():
+                row = {"sentences_per_s": round(options.sentences / median(taken), 1)}
+                processor = median(taken, "processor_s") / options.sentences
+                row["processor_ms"] = round(processor * 1e3, 2)
+                for other in REFERENCES:
+                    if other in rounds:
+                        row[f"times {other}"] = round(median_ratio(taken, rounds[other]), 2)
+                rows[case][mode] = row
+        for worker in workers.values():
+            worker.close()
+    return {case: row for case, row in rows.items() if row}
+
+
+def print_table(rows: dict[str, dict[str, dict[str, float]]]) -> None:
+    """Print the measurements."""
+    for case, modes in rows.items():
+        print(case)
+        for mode, row in modes.items():
+            times = "".join(f"   {v} {name}" for name, v in row.items() if name.startswith("times"))
+            print(
+                f"  {mode:20}{row['sentences_per_s']:>10} sentences/s"
+                f"{row['processor_ms']:>10} ms of processor time{times}"
+            )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--backend", choices=("tensorflow",), default="tensorflow", help="exports need it")
+    add("--cases", nargs="+", choices=CASES, default=CASES, help="what to measure")
+    add("--modes", nargs="+", choices=MODES, default=list(MODES), help="how to translate")
+    add("--repeat", type=int, default=5, help="rounds over all sentences")
+    add("--sentences", type=int, default=500, help="in a round")
+    add("--length", type=int, default=12, help="tokens of a sentence")
+    add("--output-length", type=int, default=20, help="tokens of its translation")
+    add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
+    add("--units", type=int, default=512, help="of the decoder; the others follow from it")
+    add("--seed", type=int, default=7, help="of sentences and weights")
+    add("--worker", help=argparse.SUPPRESS)
+    add("--data", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    os.environ["KERAS_BACKEND"] = options.backend
+    if options.worker:
+        stock = options.worker == STOCK
+        serve(stock_rounds(options.data, options) if stock else our_rounds(options.data), 1)
+        return
+    rows = measure(options)
+    print_table(rows)
+    names = ("sentences", "length", "output_length", "vocabulary", "units")
+    sizes = {name: getattr(options, name) for name in names}
+    print(json.dumps({"rows": rows, **sizes, "backend": options.backend, "cpus": os.cpu_count()}))
+
+
+if __name__ == "__main__":
+    main()
