@@ -84,7 +84,8 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
     That of `keras.ops` puts a transposition between, on TensorFlow, whose gradient XLA cannot
-    compile in a loop where lengths are unknown as it is traced.
+    compile in a loop where lengths are unknown as it is traced. A product of batches, with the
+    kernel broadcast over those of shape (B, 1), crashes TensorFlow 2.21 on AVX-512 processors.
     """
     if keras.backend.backend() != "tensorflow" or isinstance(x, keras.KerasTensor):
         return ops.matmul(x, kernel)

@@ -101,7 +101,7 @@ def exponential(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     def block(query):  # (B, n, units) to (B, n, Tv)
         queries = [ops.expand_dims(x, 2) for x in slices(query)]
         total = _sum_of_pairs(lambda r, v: v * r, queries, keys, scales)  # (B, n, Tv, width)
-        return _product(total, ops.ones((width,), total.dtype))
+        return backend.project(total, ops.ones((width,), total.dtype))
 
     return ops.sum(scale) - 2 * _map_rows(block, [query], _size(key, 1) * width)
 
@@ -170,7 +170,7 @@ def blockwise(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     def block(query):  # (B, n, units) to (B, n, Tv)
         hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
-        return _product(hidden, scale)
+        return backend.project(hidden, scale)
 
     return _map_rows(block, [query], _size(key, 1) * scale.shape[0])
 
@@ -199,16 +199,6 @@ def blockwise_gradients(
     )
     query_gradient = _joined(query_gradient, _size(query, 1))
     return scale * query_gradient, scale * key_gradient, scale_gradient
-
-
-def _product(x: Tensor, vector: Tensor) -> Tensor:
-    """Return `x @ vector`, `(B, n, T)`, for `x` of shape `(B, n, T, dim)`.
-
-    As a product of matrices: that of batches, with `vector` broadcast, crashes TensorFlow 2.21 on
-    processors with AVX-512 where n is 1.
-    """
-    flat = ops.matmul(ops.reshape(x, (-1, vector.shape[0])), ops.expand_dims(vector, -1))
-    return ops.reshape(flat, ops.shape(x)[:-1])
 
 
 # Blocks of rows.
