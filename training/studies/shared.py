@@ -116,6 +116,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
     print(f"{name}: {'training goes on' if begun else 'training'}, {path}", flush=True)
     keras.backend.clear_session()
     train(config, path, resume=begun)
+    keras.config.set_dtype_policy("float32")  # which training may have changed
 
 
 def is_finished(path: Path, config: Config) -> bool:
