@@ -61,15 +61,17 @@ def run(
             then takes for a constant.
 
     Returns:
-        The outputs of all steps, `output` `(T, B, units)` and, with `attend`, `context`
-        `(T, B, dv)` and `weights` `(T, B, S)`; and the last states.
+        In the compute dtype, the outputs of all steps: `output` `(T, B, units)` and, with `attend`,
+        `context` `(T, B, dv)` and `weights` `(T, B, S)`; and the last states.
     """
     dtype, width, units = cell.compute_dtype, inputs.shape[-1], cell.units
     kernel = ops.cast(cell.kernel, dtype)
     recurrent = ops.cast(cell.recurrent_kernel, dtype)
     bias = ops.cast(cell.bias, dtype)
     gru = isinstance(cell, keras.layers.GRUCell)
-    first_output = state[0]
+    # In half precision the products alone are: a state that adds up keeps its small parts.
+    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    first_output, state = state[0], [ops.cast(x, wide) for x in state]
     seen = {}  # what the deferred gradients need of the loop, known when they are asked for
 
     def previous() -> Tensor:
@@ -118,9 +120,9 @@ def run(
         )
 
     def step(now, state):
-        outputs, gates = {}, now["gates"]
+        outputs, gates, last = {}, now["gates"], ops.cast(state[0], dtype)
         if attend:
-            query = state[0]
+            query = last
             if query_kernel is not None:
                 query = times_query(query) + now["query"]
             context, outputs["weights"] = attend(query)
@@ -129,24 +131,26 @@ def run(
             outputs["context"] = context
         if gru:
             gates = gates + times_context(context) if attend else gates
-            inner = times_recurrent(state[0]) + recurrent_bias
-            new, outputs["reset"] = _gru(cell, gates, inner, state)
+            inner = times_recurrent(last) + recurrent_bias
+            new, reset = _gru(cell, ops.cast(gates, wide), ops.cast(inner, wide), state)
+            outputs["reset"] = ops.cast(reset, dtype)
         else:
             if attend:
-                gates = gates + times_both(ops.concatenate([context, state[0]], axis=-1))
+                gates = gates + times_both(ops.concatenate([context, last], axis=-1))
             else:
-                gates = gates + times_recurrent(state[0])
+                gates = gates + times_recurrent(last)
+            gates = ops.cast(gates, wide)
             lstm = isinstance(cell, keras.layers.LSTMCell)
             new = _lstm(cell, gates, state) if lstm else [cell.activation(gates)]
         if "mask" in now:
             new = [ops.where(now["mask"], a, b) for a, b in zip(new, state, strict=True)]
-        outputs["output"] = new[0]
+        outputs["output"] = ops.cast(new[0], dtype)
         return outputs, new
 
     names = ["output", *(["reset"] if gru else []), *(["context", "weights"] if attend else [])]
     outputs, state = backend.scan(step, state, steps, dict.fromkeys(names, dtype))
     seen.update({name: ops.stop_gradient(x) for name, x in outputs.items()})
-    return outputs, state
+    return outputs, [ops.cast(x, dtype) for x in state]
 
 
 def _gru(cell: Any, gates: Tensor, inner: Tensor, state: list) -> tuple[list, Tensor]:

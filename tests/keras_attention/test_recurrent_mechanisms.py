@@ -312,3 +312,30 @@ def test_a_wrong_number_of_memories_is_told(rng):
     layer = AttentionRNN(keras.layers.GRUCell(3), [AdditiveAttention(3), AdditiveAttention(3)])
     with pytest.raises(ValueError, match=r"AttentionRNN expected 2 memory\(s\).* Received: "):
         layer(np.ones((B, T, DIM)), [np.ones((B, S, DV))])
+
+
+@pytest.mark.tensorflow  # elsewhere the cell keeps its states
+@pytest.mark.parametrize("cell", ["LSTM", "GRU"])
+def test_in_half_precision_a_state_keeps_what_adds_up_slowly(rng, cell):
+    # A thousandth of the state is added at each step: bfloat16 would round it away.
+    steps, units = 97, 3
+    policy = "mixed_bfloat16"
+    ours = HoistedRNN(CELLS[cell](units, dtype=policy), return_state=True, dtype=policy)
+    ours.build((None, steps, DIM))
+    kernel, recurrent, bias = (np.zeros(w.shape, "float32") for w in ours.get_weights())
+    if cell == "LSTM":  # c += sigmoid(-7) tanh(9), and h = c / 2 at the end
+        bias[:] = np.repeat([-7, 99, 9, 99], units)
+        slope, start = 1 / (1 + np.exp(7)), 0.5
+        wanted = start + steps * slope
+        initial = [np.zeros((B, units)), np.full((B, units), start)]
+    else:  # h += sigmoid(-7) (tanh(9) - h)
+        bias[0] = np.repeat([7, 0, 9], units)
+        slope, start = 1 / (1 + np.exp(7)), 0.5
+        wanted = 1 - (1 - start) * (1 - slope) ** steps
+        initial = [np.full((B, units), start)]
+    ours.set_weights([kernel, recurrent, bias])
+    inputs = ops.zeros((B, steps, DIM), "bfloat16")
+    initial = [ops.convert_to_tensor(x, "bfloat16") for x in initial]
+    last = array(ops.cast(ours(inputs, initial_state=initial)[-1], "float32"))
+    assert_close(last, np.full((B, units), wanted), 1e-2)
+    assert abs(wanted - start) > 0.03
