@@ -18,6 +18,7 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
+from keras_attention.backend import average
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
     batched_mask,
@@ -351,7 +352,7 @@ class Attention(keras.layers.Layer):
         weights, state = self.weigh(query, memory, state, mask, noise)
         weights = ops.cast(weights, self.compute_dtype)
         dropped = weights * noise["dropout"] if "dropout" in noise else weights
-        context = ops.matmul(dropped, memory.value)
+        context = average(dropped, memory.value)
         return (context if self.num_heads == 1 else join_heads(context)), weights, state
 
     def split_heads(self, x: Any) -> Any:

@@ -15,6 +15,8 @@ from keras import ops, tree
 
 Tensor = Any
 
+SMALL = 2**16  # products that one thread makes before two have shared them out
+
 
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
@@ -94,6 +96,24 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     rows = tf.reshape(x, [-1, x.shape[-1]])
     columns = tf.reshape(kernel, [x.shape[-1], -1])
     return ops.reshape(rows @ columns, (*ops.shape(x)[:-1], *kernel.shape[1:]))
+
+
+def average(weights: Tensor, value: Tensor) -> Tensor:
+    """Return the product of weights `(..., n, S)` and values `(..., S, dv)`.
+
+    On TensorFlow a search for one sentence asks for products so small that handing them out to
+    threads costs more than they do: 0.12 ms for one row of 12 x 512, against 0.02 on one thread.
+    """
+    if keras.backend.backend() != "tensorflow" or None not in weights.shape[:-2] or under_xla():
+        return ops.matmul(weights, value)
+    import tensorflow as tf
+
+    size = tf.size(weights) * value.shape[-1]
+    return tf.cond(
+        size <= SMALL,
+        lambda: tf.reduce_sum(weights[..., None] * tf.expand_dims(value, -3), -2),
+        lambda: tf.matmul(weights, value),
+    )
 
 
 def shapes_may_change() -> bool:

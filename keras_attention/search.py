@@ -274,9 +274,10 @@ def _top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if size < LARGE_VOCABULARY:
         values, index = ops.top_k(x, k)
         return values, ops.cast(index, "int32")
-    length = int(size**0.5)
+    length = _part_length(size)
     parts = -(-size // length)
-    x = ops.pad(x, [[0, 0], [0, 0], [0, parts * length - size]], constant_values=-np.inf)
+    if parts * length > size:
+        x = ops.pad(x, [[0, 0], [0, 0], [0, parts * length - size]], constant_values=-np.inf)
     x = ops.reshape(x, (-1, length))
     _, chosen = ops.top_k(ops.reshape(ops.max(x, axis=-1), (-1, parts)), k)  # (B·W, k)
     chosen = ops.cast(chosen, "int32")
@@ -288,6 +289,13 @@ def _top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     index = ops.minimum(index, size - 1)  # the padding, where nothing else is left
     shape = (batch, width, k)
     return ops.reshape(values, shape), ops.reshape(index, shape)
+
+
+def _part_length(size: int) -> int:
+    """Return about the root of `size`: a divisor, which spares the padding, if there is one."""
+    root = int(size**0.5)
+    near = range(root, max(1, root // 2), -1)
+    return next((length for length in near if size % length == 0), root)
 
 
 def _check(name: str, max_length: int | Tensor, length_penalty: float) -> None:

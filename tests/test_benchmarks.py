@@ -1,0 +1,41 @@
+"""The benchmarks run, at tiny sizes; what they measure is for them to say."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+TINY = ["--units", "6", "--vocabulary", "23", "--length", "5", "--repeat", "2"]
+
+
+def run(tmp_path, name, *arguments):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_ATTENTION_PEERS": str(tmp_path)}
+    command = [sys.executable, str(ROOT / "benchmarks" / name), *TINY, *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("opennmt-tf skipped, to install it: ")
+    return json.loads(lines[-1])["rows"]
+
+
+@pytest.mark.tensorflow
+def test_training_speed(tmp_path):
+    cases = ["LSTM additive", "stock Keras layers (easier)", "opennmt-tf"]
+    rows = run(tmp_path, "training_speed.py", "--batch", "3", "--batches", "2", "--cases", *cases)
+    assert list(rows) == cases[:2]
+    for row in rows.values():
+        assert row["tokens_per_s"] > 0
+    assert rows[cases[1]][f"times {cases[1]}"] == 1
+
+
+@pytest.mark.tensorflow
+def test_decoding_speed(tmp_path):
+    modes = ["--modes", "greedy, batch 32", "beam 5, 1 at a time"]
+    rows = run(tmp_path, "decoding_speed.py", "--sentences", "3", *modes)
+    ours, stock = rows.values()
+    assert list(ours) == modes[1:]
+    assert list(stock) == modes[1:2]  # a loop for greedy search alone
+    assert ours[modes[1]]["sentences_per_s"] > 0
