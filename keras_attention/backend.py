@@ -95,7 +95,7 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
 
     rows = tf.reshape(x, [-1, x.shape[-1]])
     columns = tf.reshape(kernel, [x.shape[-1], -1])
-    return ops.reshape(rows @ columns, (*ops.shape(x)[:-1], *kernel.shape[1:]))
+    return ops.reshape(rows @ columns, (*ops.shape(x)[:-1], *ops.shape(kernel)[1:]))
 
 
 def average(weights: Tensor, value: Tensor) -> Tensor:
