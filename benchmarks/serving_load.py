@@ -3,8 +3,8 @@
 Sends one text a request to the signature `translate` of an exported translator, closed loop (each
 client sends its next request when it has its answer) and open loop (requests arrive at random
 times, whether or not the earlier ones are answered), and beside a client that sends texts of 10,000
-words, without and with batching, and compares with calls of the same SavedModel's session in this
-process. Prints a table; the last line is JSON.
+words, without and with batching; one client takes turns with calls of the same SavedModel's session
+in this process. Prints a table; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -44,20 +44,15 @@ TIMEOUT = 120.0
 LONG = " ".join(["The green apple is on the table."] * 1429)  # 10,003 words
 
 
-def bare(version: Path, texts: Sequence[str]) -> tuple[list[Translation], list[float]]:
-    """Answers and seconds of single calls of the session in this process."""
-    answers, seconds = [], []
-    with ModelSession(version) as session:
-        signature = session.signatures["translate"]
-        for number, text in enumerate([texts[0], *texts]):
-            started = time.perf_counter()
-            found = session.run(signature, {"text": tf.make_tensor_proto([text.encode()])})
-            took = time.perf_counter() - started
-            if number:  # the first warms up
-                seconds.append(took)
-                text = found["translation"][0].decode("utf-8", "replace")
-                answers.append(Translation(text, found["score"][0], bool(found["truncated"][0])))
-    return answers, seconds
+def bare(session: ModelSession, text: str) -> tuple[Translation, float]:
+    """Answer and seconds of a call of the session in this process."""
+    started = time.perf_counter()
+    found = session.run(
+        session.signatures["translate"], {"text": tf.make_tensor_proto([text.encode()])}
+    )
+    took = time.perf_counter() - started
+    text = found["translation"][0].decode("utf-8", "replace")
+    return Translation(text, found["score"][0], bool(found["truncated"][0])), took
 
 
 @contextmanager
@@ -131,6 +126,20 @@ def run(load: Load, target: str, work: Callable[[AsyncTranslator], Coroutine]) -
     return load
 
 
+def in_turns(load: Load, target: str, session: ModelSession, requests: int) -> Load:
+    """One client that sends `requests`; before each, the bare call, whose times are returned."""
+    alone = Load(load.texts, load.expected)
+
+    async def work(translator: AsyncTranslator) -> None:
+        for number in range(requests):
+            alone.seconds.append(bare(session, load.texts[number % len(load.texts)])[1])
+            await load.send(translator, number, time.perf_counter())
+
+    run(load, target, work)
+    load.took, alone.took = sum(load.seconds), sum(alone.seconds)
+    return alone
+
+
 def closed(load: Load, target: str, clients: int, requests: int) -> Load:
     """`clients` that send `requests` in all, each the next one when it has its answer."""
 
@@ -190,23 +199,26 @@ def resident_megabytes(process: int) -> float:
 def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
     """All measurements, one dict a line."""
     version = max(list_versions(options.model).items())[1]
-    expected, seconds = bare(version, texts)
-    alone = Load(texts, expected)
-    alone.seconds, alone.took = seconds, sum(seconds)
-    rows = [alone.report("bare call, 1 caller")]
+    rows = []
 
     def report(name: str, load: Load, **more: float) -> None:
         rows.append({**load.report(name), **more})
 
-    with tempfile.NamedTemporaryFile("w", suffix=".config") as parameters:
+    with (
+        ModelSession(version) as session,
+        tempfile.NamedTemporaryFile("w", suffix=".config") as parameters,
+    ):
+        expected = [bare(session, text)[0] for text in texts]
         values = options.max_batch_size, options.batch_timeout_micros, options.batch_threads
         parameters.write(BATCHING % values)
         parameters.flush()
         batching = ["--enable_batching=true", f"--batching_parameters_file={parameters.name}"]
         for name, flags in (("no batching", []), ("batching", batching)):
             with server(options.model.resolve(), *flags) as (target, process):
-                single = closed(Load(texts, expected), target, 1, options.requests)
+                single = Load(texts, expected)
+                alone = in_turns(single, target, session, options.requests)
                 report(f"{name}, 1 client", single)
+                report("  in turns with a bare call", alone)
                 beside = beside_long(Load(texts, expected), target, options.requests)
                 report(f"{name}, 1 client, long texts beside", beside)
                 many = closed(Load(texts, expected), target, options.clients, options.requests)
