@@ -31,9 +31,10 @@ SLICES = 8
 def pays(query: Tensor, key: Tensor, scale: Tensor) -> bool:
     """Whether `additive` gains on the formula: not for little, and not for a step of a loop."""
     lengths = query.shape[1], key.shape[1]
-    batch = query.shape[0] or key.shape[0]
-    known = None not in (*lengths, batch)
-    small = known and math.prod([batch, *lengths, *scale.shape]) <= BLOCK
+    sizes = [query.shape[0] or key.shape[0], *lengths, *scale.shape]
+    if any(n is not None and not isinstance(n, int) for n in sizes):
+        return False  # symbols on JAX: only the shape of the result is asked for
+    small = None not in sizes and math.prod(sizes) <= BLOCK
     return not (small or 1 in lengths or backend.in_loop())
 
 
