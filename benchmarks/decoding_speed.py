@@ -15,13 +15,12 @@ import argparse
 import functools
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from turns import Worker, median, median_ratio, peer_environment, peer_python, serve, take_turns
+from turns import PEERS, median, median_ratio, serve, start_workers, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -33,11 +32,6 @@ MODES = {
     "beam 5, batch 32": (5, 32),
 }
 OURS, STOCK = "keras-attention SavedModel", "stock Keras layers, own loop"
-PEERS = {
-    "opennmt-tf": "python3.11 -m venv $KERAS_ATTENTION_PEERS/opennmt-tf && "
-    "$KERAS_ATTENTION_PEERS/opennmt-tf/bin/pip install "
-    "tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0",
-}
 CASES = [OURS, STOCK, *PEERS]
 REFERENCES = (STOCK, *PEERS)
 START, SPECIAL = 2, 4  # the ids of this project's tokenizers
@@ -157,19 +151,6 @@ def stock_rounds(data: Path, options: argparse.Namespace) -> dict[str, Callable[
     return {mode: functools.partial(run, batch) for mode, batch in greedy_modes.items()}
 
 
-def start_worker(case: str, options: argparse.Namespace, data: Path) -> Worker | None:
-    """Start the process of a case; None, and a line that says why, if it is not installed."""
-    if case in PEERS:
-        python = peer_python(case)
-        if python is None:
-            print(f"{case} skipped, to install it: {PEERS[case]}", flush=True)
-            return None
-        script = Path(__file__).parent / "peers" / f"{case.replace('-', '_')}.py"
-        sizes = [str(options.vocabulary), str(options.units)]
-        return Worker([python, str(script), "translate", str(data), *sizes], peer_environment())
-    return Worker([sys.executable, *sys.argv, "--worker", case, "--data", str(data)])
-
-
 def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]]]:
     """Measure all cases in all modes."""
     rng = np.random.default_rng(options.seed)
@@ -185,8 +166,8 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
         data.write_text(json.dumps(settings))
         if OURS in options.cases:
             export_ours(data.parent, options)
-        started = {case: start_worker(case, options, data) for case in options.cases}
-        workers = {case: worker for case, worker in started.items() if worker}
+        sizes = [options.vocabulary, options.units]
+        workers = start_workers(options.cases, "translate", str(data), sizes)
         for mode in options.modes:
             taking_part = {c: w for c, w in workers.items() if c != STOCK or MODES[mode][0] == 1}
             rounds = take_turns(taking_part, options.repeat, mode)

@@ -15,13 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
-from turns import Worker, median, median_ratio, peer_environment, peer_python, serve, take_turns
+from turns import PEERS, median, median_ratio, serve, start_workers, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -38,11 +36,6 @@ OURS = {
     "LSTM general, Luong": {"attention": "general", "order": "luong"},
 }
 STOCK = "stock Keras layers (easier)"
-PEERS = {
-    "opennmt-tf": "python3.11 -m venv $KERAS_ATTENTION_PEERS/opennmt-tf && "
-    "$KERAS_ATTENTION_PEERS/opennmt-tf/bin/pip install "
-    "tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0",
-}
 CASES = [*OURS, STOCK, *PEERS]
 REFERENCES = (STOCK, *PEERS)
 START, FIRST_WORD = 1, 4
@@ -146,19 +139,6 @@ def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
     return round_
 
 
-def start_worker(case: str, options: argparse.Namespace, data: str) -> Worker | None:
-    """Start the process of a case; None, and a line that says why, if it is not installed."""
-    if case in PEERS:
-        python = peer_python(case)
-        if python is None:
-            print(f"{case} skipped, to install it: {PEERS[case]}", flush=True)
-            return None
-        script = Path(__file__).parent / "peers" / f"{case.replace('-', '_')}.py"
-        command = [python, str(script), "train", data, str(options.vocabulary), str(options.units)]
-        return Worker(command, peer_environment())
-    return Worker([sys.executable, *sys.argv, "--worker", case, "--data", data])
-
-
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     """Measure all cases."""
     batches = make_batches(options)
@@ -166,8 +146,8 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/batches.npz"
         np.savez(data, **batches)
-        started = {case: start_worker(case, options, data) for case in options.cases}
-        workers = {case: worker for case, worker in started.items() if worker}
+        sizes = [options.vocabulary, options.units]
+        workers = start_workers(options.cases, "train", data, sizes)
         rounds = take_turns(workers, options.repeat, "train")
         for worker in workers.values():
             worker.close()

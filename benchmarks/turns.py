@@ -13,7 +13,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+# Peers, and what installs them.
+PEERS = {
+    "opennmt-tf": "python3.11 -m venv $KERAS_ATTENTION_PEERS/opennmt-tf && "
+    "$KERAS_ATTENTION_PEERS/opennmt-tf/bin/pip install "
+    "tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0",
+}
 
 
 def serve(rounds: Mapping[str, Callable[[], object]], warm_up: int = 2) -> None:
@@ -88,13 +96,38 @@ def median_ratio(rounds: list[dict], others: list[dict], key: str = "wall_s") ->
     return statistics.median(b[key] / a[key] for a, b in zip(rounds, others, strict=True))
 
 
-def peer_python(name: str) -> str | None:
+def start_workers(
+    cases: Sequence[str], work: str, data: str, sizes: Sequence[int]
+) -> dict[str, Worker]:
+    """Start a process for each case; those of peers that are not installed are told and left out.
+
+    Args:
+        cases: names of peers, or what this script's own `--worker` takes.
+        work: what a peer's script is asked to do.
+        data: file that all of them read.
+        sizes: further arguments of a peer's script.
+    """
+    workers = {}
+    for case in cases:
+        if case not in PEERS:
+            command = [sys.executable, *sys.argv, "--worker", case, "--data", data]
+            workers[case] = Worker(command)
+        elif python := _peer_python(case):
+            script = Path(__file__).parent / "peers" / f"{case.replace('-', '_')}.py"
+            command = [python, str(script), work, data, *map(str, sizes)]
+            workers[case] = Worker(command, _peer_environment())
+        else:
+            print(f"{case} skipped, to install it: {PEERS[case]}", flush=True)
+    return workers
+
+
+def _peer_python(name: str) -> str | None:
     """The Python of a peer's environment, `$KERAS_ATTENTION_PEERS/NAME`, if it is there."""
     python = os.path.join(os.environ.get("KERAS_ATTENTION_PEERS", "peers"), name, "bin", "python")
     return os.path.abspath(python) if os.path.exists(python) else None
 
 
-def peer_environment() -> dict[str, str]:
+def _peer_environment() -> dict[str, str]:
     """This process's environment without what belongs to this project's."""
     ours = ("PYTHONPATH", "PYTHONHOME", "KERAS_BACKEND")
     return {name: value for name, value in os.environ.items() if name not in ours}

@@ -17,6 +17,18 @@ def positive_int(text: str) -> int:
     return int(text)
 
 
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add `--set KEY=VALUE`, which may come again; they are a list, `settings`."""
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one key of the preset; may be given several times",
+    )
+
+
 def main_guard(main: Callable[[], None]) -> None:
     """Run a script's `main`; turn its user's errors into one line and exit status 1.
 

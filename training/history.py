@@ -27,6 +27,11 @@ def out_of_patience(history: Sequence[Record], patience: int) -> bool:
     return history[-1]["epoch"] - best(history)["epoch"] >= patience
 
 
+def is_complete(history: Sequence[Record], epochs: int, patience: int) -> bool:
+    """Whether all epochs are done, or patience is at its end."""
+    return len(history) >= epochs or out_of_patience(history, patience)
+
+
 def rate_cuts(history: Sequence[Record], patience: int) -> int:
     """How often the learning rate has been cut: each time `patience` epochs bring no better score.
 

@@ -15,11 +15,11 @@ import keras
 import tensorflow as tf
 
 from training import corpus
-from training.cli import main_guard
+from training.cli import add_settings, main_guard
 from training.clipping import ClippedAdam
 from training.config import Config, ConfigError, load_config, load_preset, override, preset_names
 from training.heat_maps import HeatMaps
-from training.history import out_of_patience
+from training.history import is_complete
 from training.losses import TokenCrossentropy
 from training.model import build_seq2seq
 from training.pipeline import Statistics, make_dataset
@@ -101,7 +101,7 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
     )
     _describe(config, output, model, statistics, len(dev_sources))
     recorder = Recorder(run, dev, dev_set, statistics, history, rate, gradient_norm)
-    if len(history) < config.epochs and not out_of_patience(history, config.patience):
+    if not is_complete(history, config.epochs, config.patience):
         model.fit(
             dataset,
             epochs=config.epochs,
@@ -202,14 +202,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--preset", required=True, metavar="NAME", help="what to train")
     parser.add_argument("--data", metavar="SPEC", help="a corpus, in place of the preset's")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/NAME")
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change one key of the preset; may be given several times",
-    )
+    add_settings(parser)
     parser.add_argument(
         "--resume", action="store_true", help="go on from the last checkpoint in the output"
     )

@@ -190,22 +190,28 @@ def stubs():
         yield make
 
 
-@pytest.fixture(scope="session")
-def protocol_server(saved, tmp_path_factory):
-    """A server of half (version 3) and upper (version 1), both labelled stable."""
-    root = tmp_path_factory.mktemp("protocol")
-    add_version(saved / "half", root / "half", 3)
-    add_version(saved / "upper", root / "upper", 1)
+def labelled_models(saved, root):
+    """Models half (version 3) and upper (version 1), both labelled stable; their config file."""
+    models = (("half", 3), ("upper", 1))
+    for name, version in models:
+        add_version(saved / name, root / name, version)
     config = root / "models.config"
     config.write_text(
         "model_config_list {"
         + "".join(
             f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" '
             f'version_labels {{ key: "stable" value: {version} }} }}'
-            for name, version in (("half", 3), ("upper", 1))
+            for name, version in models
         )
         + "}"
     )
+    return config
+
+
+@pytest.fixture(scope="session")
+def protocol_server(saved, tmp_path_factory):
+    """A server of half (version 3) and upper (version 1), both labelled stable."""
+    config = labelled_models(saved, tmp_path_factory.mktemp("protocol"))
     with serving(f"--model_config_file={config}") as server:
         yield server
 

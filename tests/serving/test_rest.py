@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from tests.serving.conftest import add_version, serving
+from tests.serving.conftest import labelled_models, serving
 
 
 def free_port():
@@ -20,20 +20,10 @@ def free_port():
 @pytest.fixture(scope="module")
 def server(saved, tmp_path_factory):
     root = tmp_path_factory.mktemp("rest")
-    for name, version in (("half", 3), ("upper", 1)):
-        add_version(saved / name, root / name, version)
-    (root / "models.config").write_text(
-        "model_config_list {"
-        + "".join(
-            f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" '
-            f'version_labels {{ key: "stable" value: {version} }} }}'
-            for name, version in (("half", 3), ("upper", 1))
-        )
-        + "}"
-    )
+    config = labelled_models(saved, root)
     (root / "monitoring.config").write_text('prometheus_config { enable: true path: "/metrics" }')
     with serving(
-        f"--model_config_file={root / 'models.config'}",
+        f"--model_config_file={config}",
         f"--rest_api_port={free_port()}",
         f"--monitoring_config_file={root / 'monitoring.config'}",
     ) as server:

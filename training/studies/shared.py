@@ -14,9 +14,10 @@ from typing import Any
 
 import keras
 
+from training.cli import add_settings
 from training.config import Config, load_config, load_preset, override
 from training.errors import UserError
-from training.history import out_of_patience
+from training.history import is_complete
 from training.run import Run, load_run, write_text
 from training.train import train
 
@@ -37,14 +38,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
         metavar="NAME",
         help=f"what the missing models are trained with; default: {preset}",
     )
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change one key of the preset; may be given several times",
-    )
+    add_settings(parser)
 
 
 def given_runs(options: argparse.Namespace) -> dict[str, Path]:
@@ -123,7 +117,7 @@ def is_finished(path: Path, config: Config) -> bool:
     """Whether a run needs no more training."""
     file = path / "history.json"
     history = json.loads(file.read_text()) if file.is_file() else []
-    if len(history) < config.epochs and not out_of_patience(history, config.patience):
+    if not is_complete(history, config.epochs, config.patience):
         return False
     if not config.average_epochs:
         return True
