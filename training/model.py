@@ -57,6 +57,7 @@ def build_seq2seq(config: Config, source_vocab_size: int, target_vocab_size: int
         target_vocab_size,
         config.embedding_size,
         embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
+        reverse_dtype=keras.config.dtype_policy().compute_dtype,  # its product is float32 otherwise
         name="target_embedding",
     )
     decoder = AttentionRNN(
