@@ -45,9 +45,13 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
         CorpusError: if the data cannot be read.
         RunError: if the run directory cannot be used.
     """
+    if resume:
+        saved = _saved_config(output)
+        if saved != config:
+            print(f"Going on with the configuration in {output / 'config.toml'}.")
+        config = saved
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
-    config = _resumed(config, output) if resume else config
     data, dev = corpus.load_training(config.data, config.train_limit, config.seed)
     if not resume:
         _make_output(output)
@@ -123,15 +127,12 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
     return history[-1]
 
 
-def _resumed(config: Config, output: Path) -> Config:
+def _saved_config(output: Path) -> Config:
     """Return the configuration that the run in `output` began with."""
     there = output / "config.toml"
     if not there.is_file():
         raise RunError(f"nothing to resume: {there} does not exist")
-    saved = load_config(there)
-    if saved != config:
-        print(f"Going on with the configuration in {there}.")
-    return saved
+    return load_config(there)
 
 
 def _make_output(output: Path) -> None:
@@ -199,7 +200,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         description="Train an encoder-decoder with attention. "
         f"Presets: {', '.join(preset_names())}.",
     )
-    parser.add_argument("--preset", required=True, metavar="NAME", help="what to train")
+    parser.add_argument(
+        "--preset", metavar="NAME", help="what to train; not needed for --resume --output DIR"
+    )
     parser.add_argument("--data", metavar="SPEC", help="a corpus, in place of the preset's")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/NAME")
     add_settings(parser)
@@ -213,9 +216,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
-    config = override(load_preset(options.preset), options.settings)
-    if options.data:
-        config = override(config, [f"data={options.data}"])
+    settings = [*options.settings, *([f"data={options.data}"] if options.data else [])]
+    if options.preset:
+        config = override(load_preset(options.preset), settings)
+    elif not (options.resume and options.output) or settings:
+        raise ConfigError("say what to train with --preset, or what to resume with --output alone")
+    else:
+        config = _saved_config(options.output)
     if options.init and not (options.init / "best.weights.h5").is_file():
         raise ConfigError(f"--init expected a trained run. Received: {options.init}")
     output = options.output or Path("runs") / options.preset

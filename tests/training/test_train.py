@@ -94,7 +94,7 @@ def test_training_killed_in_mid_epoch_goes_on_where_the_last_epoch_ended(tmp_pat
     last = len(before) + 1
     (output / "config.toml").write_text(config.replace("epochs = 200", f"epochs = {last}"))
 
-    script.main(["--preset", "phrasebook-en-fr", "--output", str(output), "--resume", *settings()])
+    script.main(["--resume", "--output", str(output)])
     history = json.loads((output / "history.json").read_text())
     assert [record["epoch"] for record in history] == list(range(1, last + 1))
     assert history[:-1] == before
@@ -182,6 +182,9 @@ def test_files_are_trained_on_and_a_dev_set_is_held_out(tmp_path):
         (["--preset", "phrasebook-en-fr", "--data", "tsv:/nowhere/a.tsv"], "/nowhere/a.tsv"),
         (["--preset", "phrasebook-en-fr", "--init", "/nowhere"], "--init expected a trained run"),
         (["--preset", "phrasebook-en-fr", "--resume"], "nothing to resume"),
+        (["--resume"], "nothing to resume"),
+        ([], "what to train with --preset"),
+        (["--resume", "--set", "epochs=3"], "what to train with --preset"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments, said, tmp_path):
