@@ -24,7 +24,7 @@ demo: $(STAMP)  ## train on the built-in phrasebook, export, check, serve, query
 	$(BIN)/python -m serving.demo --pair $(PAIR) --output $(DEMO)
 
 test: $(STAMP)  ## run the tests on TensorFlow
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests --ignore tests/backends
 
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: setup.py
@@ -33,7 +33,7 @@ $(BACKENDS)/installed: setup.py
 	$(BACKENDS)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,backends]'
 	@touch $@
 
-test-backends: $(BACKENDS)/installed  ## run the layers' tests on JAX and PyTorch, at the same time
+test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on JAX and PyTorch, at the same time
 	$(MAKE) --no-print-directory -j 2 test-jax test-torch
 
 # Most tests build small functions and run them once: compiling quickly, and never twice, is all.
@@ -43,12 +43,12 @@ test-jax: export JAX_COMPILATION_CACHE_DIR = $(BACKENDS)/jax
 test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 test-jax: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 test-jax: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile tests/keras_attention
+	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile tests/keras_attention tests/backends
 
 test-torch: export KERAS_BACKEND = torch
 test-torch: export OMP_NUM_THREADS = 1
 test-torch: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention
+	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention tests/backends
 
 lint: $(STAMP)  ## check format and style
 	$(BIN)/ruff format --check .

@@ -24,9 +24,9 @@ from training import corpus
 from training.cli import main_guard, positive_int
 from training.decoding import search
 from training.errors import UserError
+from training.ids import END_ID, PAD_ID
 from training.inference import dense_ids
 from training.run import Run, load_ensemble
-from training.text import END_ID, PAD_ID
 
 MANIFEST = "assets.extra/manifest.json"
 AGREEMENT_TEXTS = 200  # compared when weights are rounded

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable
 
+from training.config import Config, load_preset, override, preset_names
 from training.errors import UserError
 
 
@@ -27,6 +28,24 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="change one key of the preset; may be given several times",
     )
+
+
+def add_configuration(parser: argparse.ArgumentParser, preset_needed: bool = True) -> None:
+    """Add `--preset`, `--data` and `--set`, which `configuration` reads."""
+    about = f"what to train: {', '.join(preset_names())}"
+    parser.add_argument("--preset", required=preset_needed, metavar="NAME", help=about)
+    parser.add_argument("--data", metavar="SPEC", help="a corpus, in place of the preset's")
+    add_settings(parser)
+
+
+def configuration(options: argparse.Namespace) -> Config:
+    """Return the preset with the changes asked for.
+
+    Raises:
+        ConfigError: for an unknown preset or key, or a value that does not fit.
+    """
+    settings = [*options.settings, *([f"data={options.data}"] if options.data else [])]
+    return override(load_preset(options.preset), settings)
 
 
 def main_guard(main: Callable[[], None]) -> None:

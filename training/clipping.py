@@ -25,7 +25,10 @@ class ClippedAdam(Adam):
     """
 
     def __init__(
-        self, learning_rate: Any, clip_norm: float, observe: Callable[[Tensor], Any]
+        self,
+        learning_rate: Any,
+        clip_norm: float,
+        observe: Callable[[Tensor], Any] = lambda norm: None,
     ) -> None:
         super().__init__(learning_rate)
         self.clip_norm = clip_norm

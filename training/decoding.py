@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from keras_attention import SearchResult, backend, beam_search, greedy_search
+from training.ids import END_ID, PAD_ID, START_ID
 from training.model import output_layer
-from training.text import END_ID, PAD_ID, START_ID
 
 Tensor = Any
 

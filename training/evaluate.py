@@ -17,11 +17,12 @@ import keras
 
 from training import corpus, links, metrics
 from training.baselines import most_similar
+from training.checkpoints import write_text
 from training.cli import main_guard, positive_int
 from training.errors import UserError
 from training.inference import make_translator
 from training.links import Reading
-from training.run import Run, load_ensemble, write_text
+from training.run import Run, load_ensemble
 
 
 def evaluate(

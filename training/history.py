@@ -11,8 +11,13 @@ Record = dict[str, float]
 
 
 def dev_score(record: Record) -> float:
-    """How good an epoch is, higher is better: BLEU, or less WER for pronunciations."""
-    return -record["wer"] if "wer" in record else record["bleu"]
+    """How good an epoch is, higher is better: BLEU, or less WER for pronunciations.
+
+    Where nothing was translated, less perplexity.
+    """
+    if "bleu" in record:
+        return record["bleu"]
+    return -record["wer" if "wer" in record else "val_perplexity"]
 
 
 def best(history: Sequence[Record]) -> Record:

@@ -9,9 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from training.decoding import force_decode, search
+from training.ids import PAD_ID, START_ID
 from training.pipeline import source_batches
 from training.run import Run
-from training.text import PAD_ID, START_ID
 
 
 def make_translator(

@@ -8,7 +8,8 @@ from typing import Any
 import keras
 from keras import ops
 
-PAD_ID = 0
+from training.ids import PAD_ID
+
 Tensor = Any
 
 

@@ -18,8 +18,8 @@ from keras_attention import (
     MultiplicativeAttention,
 )
 from training.config import Config
+from training.ids import PAD_ID
 
-PAD_ID = 0
 # Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
 # that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
 EMBEDDING_STDDEV = 0.3

@@ -11,18 +11,18 @@ import numpy as np
 import tensorflow as tf
 
 from training import corpus, metrics
-from training.history import best, dev_score, out_of_patience
-from training.inference import make_translator
-from training.losses import Perplexity
-from training.pipeline import Statistics
-from training.run import (
-    Run,
+from training.batches import Statistics
+from training.checkpoints import (
     load_average,
     save_best,
     save_checkpoint,
     save_recent,
     write_text,
 )
+from training.history import best, dev_score, out_of_patience
+from training.inference import make_translator
+from training.losses import Perplexity
+from training.run import Run
 from training.schedule import Plateau
 
 

@@ -48,10 +48,16 @@ class Plateau(keras.optimizers.schedules.LearningRateSchedule):
         self.config, self.warmup_steps = config, warmup_steps
         self.scale = keras.Variable(1.0, trainable=False, dtype="float32", name="plateau_scale")
 
-    def follow(self, history: Sequence[Record]) -> None:
-        """Set the rate that follows from the epochs so far, and from nothing else."""
+    def follow(self, history: Sequence[Record]) -> bool:
+        """Set the rate that follows from the epochs so far, and from nothing else.
+
+        Returns:
+            Whether it is another one than before.
+        """
+        before = float(self.scale)
         cuts = rate_cuts(history, self.config.plateau_patience)
         self.scale.assign(self.config.plateau_factor**cuts)
+        return float(self.scale) != before
 
     def __call__(self, step: Any) -> Any:
         """Return the rate at a step, counted from 0."""

@@ -18,7 +18,8 @@ from pathlib import Path
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+from training.ids import END_ID, PAD_ID, START_ID, UNK_ID
+
 UNK_TOKEN = "<unk>"
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 

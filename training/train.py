@@ -15,18 +15,20 @@ import keras
 import tensorflow as tf
 
 from training import corpus
-from training.cli import add_settings, main_guard
+from training.batches import PairBatches, Statistics
+from training.checkpoints import restore_checkpoint
+from training.cli import add_configuration, configuration, main_guard
 from training.clipping import ClippedAdam
-from training.config import Config, ConfigError, load_config, load_preset, override, preset_names
+from training.config import Config, ConfigError, load_config
 from training.heat_maps import HeatMaps
 from training.history import is_complete
 from training.losses import TokenCrossentropy
 from training.model import build_seq2seq
-from training.pipeline import Statistics, make_dataset
+from training.pipeline import make_dataset, tokenize_pairs
+from training.prepare import make_output, make_tokenizers
 from training.recorder import Recorder
-from training.run import SIDES, Run, RunError, load_tokenizers, restore_checkpoint, write_text
+from training.run import Run, RunError
 from training.schedule import make_schedule
-from training.text import Tokenizer, train_tokenizer
 
 
 def train(config: Config, output: Path, resume: bool = False, init: Path | None = None) -> dict:
@@ -54,20 +56,15 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
     keras.config.set_dtype_policy(config.precision)
     data, dev = corpus.load_training(config.data, config.train_limit, config.seed)
     if not resume:
-        _make_output(output)
-    config.save(output / "config.toml")
-    sources, targets = zip(*data.pairs(), strict=True)
-    source_tokenizer, target_tokenizer = _tokenizers(config, output, sources, targets, init)
+        make_output(output, config)
+    tokenizers = make_tokenizers(config, output, data.pairs(), init)
+    ids, dev_ids = (tokenize_pairs(split.pairs(), tokenizers) for split in (data, dev))
+    pairs = PairBatches.of(config, *ids, training=True)
+    dev_pairs = PairBatches.of(config, *dev_ids, training=False)
 
-    model = build_seq2seq(config, source_tokenizer.vocab_size, target_tokenizer.vocab_size)
-    run = Run(output, config, source_tokenizer, target_tokenizer, model)
-    limits = {
-        "max_source_length": config.max_source_length,
-        "max_target_length": config.max_target_length,
-        "length_multiple": config.length_multiple,
-    }
-    steps = max(1, len(sources) // config.batch_size)
-    rate = make_schedule(config, steps)
+    model = build_seq2seq(config, *(tokenizer.vocab_size for tokenizer in tokenizers))
+    run = Run(output, config, *tokenizers, model)
+    rate = make_schedule(config, pairs.statistics.steps_per_epoch)
     gradient_norm = keras.metrics.Mean()
     model.compile(
         ClippedAdam(rate, config.clip_norm, gradient_norm.update_state),
@@ -82,35 +79,15 @@ def train(config: Config, output: Path, resume: bool = False, init: Path | None 
         except (OSError, ValueError) as error:
             raise RunError(f"cannot start from {init}: {str(error).splitlines()[0]}") from error
 
-    dataset, statistics = make_dataset(
-        sources,
-        targets,
-        source_tokenizer,
-        target_tokenizer,
-        batch_size=config.batch_size,
-        training=True,
-        seed=config.seed,
-        start_epoch=len(history),
-        **limits,
-    )
-    dev_sources, dev_targets = zip(*dev.pairs(), strict=True)
-    dev_set, _ = make_dataset(
-        dev_sources,
-        dev_targets,
-        source_tokenizer,
-        target_tokenizer,
-        batch_size=config.batch_size,
-        training=False,
-        **limits,
-    )
-    _describe(config, output, model, statistics, len(dev_sources))
-    recorder = Recorder(run, dev, dev_set, statistics, history, rate, gradient_norm)
+    _describe(run, pairs.statistics, dev_pairs.statistics.pairs)
+    dev_set = make_dataset(dev_pairs)
+    recorder = Recorder(run, dev, dev_set, pairs.statistics, history, rate, gradient_norm)
     if not is_complete(history, config.epochs, config.patience):
         model.fit(
-            dataset,
+            make_dataset(pairs, start_epoch=len(history)),
             epochs=config.epochs,
             initial_epoch=len(history),
-            steps_per_epoch=statistics.steps_per_epoch,
+            steps_per_epoch=pairs.statistics.steps_per_epoch,
             callbacks=[
                 recorder,
                 keras.callbacks.TerminateOnNaN(),
@@ -135,60 +112,14 @@ def _saved_config(output: Path) -> Config:
     return load_config(there)
 
 
-def _make_output(output: Path) -> None:
-    """Make the run directory; a run that is there already may only be resumed."""
-    if (output / "config.toml").exists():
-        raise RunError(f"{output} holds a run already: add --resume, or choose another --output")
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-        write_text(output / "history.json", "[]\n")
-    except OSError as error:
-        raise RunError(f"cannot write to {output}: {error.strerror}") from error
-
-
-def _tokenizers(
-    config: Config, output: Path, sources: tuple, targets: tuple, init: Path | None
-) -> tuple[Tokenizer, Tokenizer]:
-    files = [output / f"{side}.tokenizer" for side in SIDES]
-    if all(file.is_file() for file in files):
-        return load_tokenizers(output)
-    if init is not None:
-        made = load_tokenizers(init)
-    else:
-        print("Training the tokenizers …", flush=True)
-        made = tuple(
-            train_tokenizer(
-                getattr(config, f"{side}_tokenizer"),
-                lines,
-                getattr(config, f"{side}_vocab_size"),
-                **_normalization(config, side),
-            )
-            for side, lines in zip(SIDES, (sources, targets), strict=True)
-        )
-    for tokenizer, file in zip(made, files, strict=True):
-        aside = file.with_suffix(".writing")
-        tokenizer.save(aside)
-        aside.replace(file)
-    return made
-
-
-def _normalization(config: Config, side: str) -> dict:
-    if getattr(config, f"{side}_tokenizer") != "sentencepiece":
-        return {}
-    # Whatever way a source is typed, it is read alike; a target keeps its own characters.
-    return {"normalization": "nmt_nfkc" if side == "source" else "identity"}
-
-
-def _describe(
-    config: Config, output: Path, model: keras.Model, statistics: Statistics, dev: int
-) -> None:
+def _describe(run: Run, statistics: Statistics, dev: int) -> None:
     devices = tf.config.list_physical_devices("GPU")
     where = f"{len(devices)} GPU" if devices else f"{os.cpu_count()} CPU cores, no GPU"
     print(
-        f"{config.data}: {statistics.pairs:,} pairs ({statistics.dropped:,} left out as too long "
-        f"or empty), {dev:,} in dev; {model.count_params():,} parameters; {where}, "
+        f"{run.config.data}: {statistics.pairs:,} pairs ({statistics.dropped:,} left out as too "
+        f"long or empty), {dev:,} in dev; {run.model.count_params():,} parameters; {where}, "
         f"TensorFlow {tf.__version__}, Keras {keras.__version__}, Python "
-        f"{platform.python_version()}. Run directory: {output}",
+        f"{platform.python_version()}. Run directory: {run.path}",
         flush=True,
     )
 
@@ -197,17 +128,14 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m training.train",
-        description="Train an encoder-decoder with attention. "
-        f"Presets: {', '.join(preset_names())}.",
+        description="Train an encoder-decoder with attention.",
     )
-    parser.add_argument(
-        "--preset", metavar="NAME", help="what to train; not needed for --resume --output DIR"
-    )
-    parser.add_argument("--data", metavar="SPEC", help="a corpus, in place of the preset's")
+    add_configuration(parser, preset_needed=False)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/NAME")
-    add_settings(parser)
     parser.add_argument(
-        "--resume", action="store_true", help="go on from the last checkpoint in the output"
+        "--resume",
+        action="store_true",
+        help="go on from the last checkpoint in the output, which needs no --preset",
     )
     parser.add_argument("--init", type=Path, metavar="RUN", help="fine-tune from this run")
     return parser.parse_args(arguments)
@@ -216,10 +144,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
-    settings = [*options.settings, *([f"data={options.data}"] if options.data else [])]
     if options.preset:
-        config = override(load_preset(options.preset), settings)
-    elif not (options.resume and options.output) or settings:
+        config = configuration(options)
+    elif not (options.resume and options.output) or options.data or options.settings:
         raise ConfigError("say what to train with --preset, or what to resume with --output alone")
     else:
         config = _saved_config(options.output)

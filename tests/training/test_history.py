@@ -14,6 +14,10 @@ def test_the_best_epoch_is_the_first_with_the_most_bleu_or_the_least_wer():
     assert best(records(30.0, 50.0, 30.0, 40.0, key="wer"))["epoch"] == 1
 
 
+def test_the_best_epoch_is_the_one_of_least_perplexity_where_nothing_is_translated():
+    assert best(records(9.0, 5.0, 7.0, 5.0, key="val_perplexity"))["epoch"] == 2
+
+
 @pytest.mark.parametrize(
     ("scores", "patience", "out"),
     [((), 1, False), ((1.0, 2.0), 1, False), ((2.0, 1.0), 1, True), ((2.0, 1.0), 0, False),

@@ -5,8 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.pipeline import make_dataset, source_batches
-from training.text import END_ID, PAD_ID, START_ID, train_tokenizer
+from training.batches import PairBatches
+from training.ids import END_ID, PAD_ID, START_ID
+from training.pipeline import make_dataset, source_batches, tokenize
+from training.text import train_tokenizer
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -30,9 +32,11 @@ def pairs():
     return sources, targets
 
 
-def build(pairs, tokenizer, **options):
+def build(pairs, tokenizer, start_epoch=0, **options):
     defaults = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40, "seed": 11}
-    return make_dataset(*pairs, tokenizer, tokenizer, **{**defaults, **options})
+    ids = [tokenize(texts, tokenizer) for texts in pairs]
+    made = PairBatches(*ids, **{**defaults, **options})
+    return make_dataset(made, start_epoch), made.statistics
 
 
 def epoch(dataset, statistics, skip=0):

@@ -14,11 +14,12 @@ from typing import Any
 
 import keras
 
+from training.checkpoints import write_text
 from training.cli import add_settings
 from training.config import Config, load_config, load_preset, override
 from training.errors import UserError
 from training.history import is_complete
-from training.run import Run, load_run, write_text
+from training.run import Run, load_run
 from training.train import train
 
 

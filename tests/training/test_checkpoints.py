@@ -1,6 +1,6 @@
-"""What a run directory holds."""
+"""What a run directory keeps of training."""
 
-from training.run import _by_epoch
+from training.checkpoints import _by_epoch
 
 
 def test_epochs_come_in_order_and_other_names_are_passed_over(tmp_path):

@@ -1,0 +1,63 @@
+"""A model trained on JAX or PyTorch, without TensorFlow, is used by TensorFlow."""
+
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import pytest
+
+from tests.training.conftest import TINY
+
+# As on a machine without TensorFlow: to import it fails.
+TRAIN = """
+import sys
+sys.modules |= {"tensorflow": None, "tensorflow_text": None}
+from training.train_arrays import main
+main(sys.argv[1:])
+"""
+# What TensorFlow makes of the run: the perplexity of its best weights on the prepared dev set.
+SCORE = """
+import sys
+from pathlib import Path
+from training.losses import Perplexity
+from training.run import load_run
+from training.train_arrays import _batches, _read
+run = load_run(sys.argv[1])
+config, tokens = _read(Path(sys.argv[1]))
+perplexity = Perplexity()
+for inputs, labels in _batches(tokens, "dev_", config, training=False).epoch():
+    perplexity.update_state(labels, run.model(inputs, training=False))
+print(float(perplexity.result()))
+"""
+
+
+def python(backend, *arguments):
+    """The last line that another Python prints."""
+    found = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "KERAS_BACKEND": backend},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return found.stdout.splitlines()[-1]
+
+
+def test_what_another_backend_trains_tensorflow_scores_alike_and_exports(tmp_path):
+    run = tmp_path / "run"
+    wanted = [*TINY, "length_multiple=16", "epochs=3"]
+    settings = [word for setting in wanted for word in ("--set", setting)]
+    prepare = ("-m", "training.prepare", "--preset", "phrasebook-en-fr", "--output", str(run))
+    python("tensorflow", *prepare, *settings)
+    python(keras.backend.backend(), "-c", TRAIN, str(run))
+    history = json.loads((run / "history.json").read_text())
+    assert [record["epoch"] for record in history] == [1, 2, 3]
+    assert history[-1]["val_perplexity"] < history[0]["val_perplexity"]
+    scored = float(python("tensorflow", "-c", SCORE, str(run)))
+    best = min(record["val_perplexity"] for record in history)
+    assert scored == pytest.approx(best, rel=1e-4)
+    model = tmp_path / "models" / "tiny"
+    python("tensorflow", "-m", "serving.export", "--run", str(run), "--output", str(model))
+    assert list(model.glob("*/saved_model.pb"))

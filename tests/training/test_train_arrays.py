@@ -1,0 +1,82 @@
+"""Training from prepared token ids, held to training from texts."""
+
+import json
+import shutil
+
+import pytest
+
+from tests.training.conftest import TINY, tiny_config
+from training import prepare, train_arrays
+from training.checkpoints import save_checkpoint
+from training.errors import UserError
+from training.train import train
+
+NO_DROPOUT = ["dropout=0.0", "epochs=2"]  # which draws other numbers in another process
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    path = tmp_path_factory.mktemp("prepared") / "run"
+    settings = [word for setting in [*TINY, *NO_DROPOUT] for word in ("--set", setting)]
+    prepare.main(["--preset", "phrasebook-en-fr", "--output", str(path), *settings])
+    return path
+
+
+def test_it_learns_what_training_from_texts_learns(prepared, tmp_path):
+    ours = shutil.copytree(prepared, tmp_path / "arrays")
+    train_arrays.main([str(ours)])
+    train(tiny_config(*NO_DROPOUT), tmp_path / "texts")
+    mine, theirs = (
+        json.loads((path / "history.json").read_text()) for path in (ours, tmp_path / "texts")
+    )
+    for record, other in zip(mine, theirs, strict=True):
+        for key in ("epoch", "loss", "val_perplexity", "learning_rate"):
+            assert record[key] == pytest.approx(other[key], rel=1e-4), key
+
+
+def test_stopped_between_epochs_it_goes_on(prepared, tmp_path, monkeypatch):
+    path = shutil.copytree(prepared, tmp_path / "run")
+
+    def save_and_stop(*args):
+        save_checkpoint(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train_arrays, "save_checkpoint", save_and_stop)
+    with pytest.raises(KeyboardInterrupt):
+        train_arrays.train_arrays(path)
+    monkeypatch.undo()
+    last = train_arrays.train_arrays(path)
+    at_once = train_arrays.train_arrays(shutil.copytree(prepared, tmp_path / "whole"))
+    assert last["epoch"] == at_once["epoch"] == 2
+    for key in ("loss", "val_perplexity"):
+        assert last[key] == pytest.approx(at_once[key], rel=1e-4)
+    assert train_arrays.train_arrays(path) == last  # all is done
+
+
+def test_the_rate_of_a_plateau_is_cut(prepared, tmp_path):
+    path = shutil.copytree(prepared, tmp_path / "run")
+    # At such a rate the weights stay as they are: no epoch is better than the first.
+    changes = {
+        **{"schedule": '"plateau"', "plateau_patience": "1", "epochs": "4"},
+        **{"learning_rate": "1e-30", "warmup_steps": "0"},
+    }
+    lines = (path / "config.toml").read_text().splitlines()
+    keys = [line.partition(" = ")[0] for line in lines]
+    lines = [
+        f"{key} = {changes[key]}" if key in changes else line
+        for key, line in zip(keys, lines, strict=True)
+    ]
+    (path / "config.toml").write_text("\n".join(lines))
+    train_arrays.train_arrays(path)
+    rates = [r["learning_rate"] for r in json.loads((path / "history.json").read_text())]
+    assert rates == pytest.approx([1e-30, 1e-30, 5e-31, 2.5e-31], rel=1e-5)
+
+
+def test_a_directory_that_is_not_prepared_is_one_clear_line(tmp_path):
+    with pytest.raises(UserError, match="is not prepared: tokens"):
+        train_arrays.main([str(tmp_path)])
+
+
+def test_a_run_is_not_prepared_twice(prepared):
+    with pytest.raises(UserError, match="holds a run already"):
+        prepare.main(["--preset", "phrasebook-en-fr", "--output", str(prepared)])
