@@ -173,14 +173,9 @@ def print_table(rows: dict[str, dict[str, float | None]]) -> None:
         print(f"{case:36}" + "".join(f"{row[column]:>26}" for column in columns))
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command."""
-    parser = argparse.ArgumentParser(
-        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
-    )
+def add_sizes(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what is trained on what."""
     add = parser.add_argument
-    add("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow")
-    add("--cases", nargs="+", choices=CASES, default=CASES, help="what to measure")
     add("--repeat", type=int, default=5, help="rounds over all batches")
     add("--batch", type=int, default=64, help="sentences in a batch")
     add("--batches", type=int, default=16, help="batches in a round")
@@ -190,6 +185,17 @@ def main(arguments: list[str] | None = None) -> None:
     add("--units", type=int, default=512, help="of the decoder; the others follow from it")
     add("--jit-compile", action="store_true", help="compile Keras models by XLA")
     add("--seed", type=int, default=7, help="of data and weights")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow")
+    add("--cases", nargs="+", choices=CASES, default=CASES, help="what to measure")
+    add_sizes(parser)
     add("--worker", help=argparse.SUPPRESS)
     add("--data", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
