@@ -44,13 +44,13 @@ def train_arrays(path: Path) -> dict:
     Raises:
         UserError: if the directory has not been prepared, or training does not get far enough.
     """
-    config, tokens = _read(path)
+    config, tokens = read_tokens(path)
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
     sizes = [int(tokens[f"{side}_vocab_size"]) for side in ("source", "target")]
     model = build_seq2seq(config, *sizes)
-    pairs = _batches(tokens, "", config, training=True)
-    dev = _batches(tokens, "dev_", config, training=False)
+    pairs = token_batches(tokens, "", config, training=True)
+    dev = token_batches(tokens, "dev_", config, training=False)
     steps = pairs.statistics.steps_per_epoch
     rate = make_schedule(config, steps)
     on_jax = keras.backend.backend() == "jax"  # where nothing but what is compiled is quick
@@ -106,15 +106,21 @@ def train_arrays(path: Path) -> dict:
     return history[-1]
 
 
-def _read(path: Path) -> tuple[Config, Mapping[str, np.ndarray]]:
+def read_tokens(path: Path) -> tuple[Config, Mapping[str, np.ndarray]]:
+    """Read the configuration of a prepared run, and its arrays.
+
+    Raises:
+        UserError: if the directory has not been prepared.
+    """
     if not (path / TOKENS).is_file():
         raise UserError(f"{path} is not prepared: {TOKENS} is missing; see training.prepare")
     return load_config(path / "config.toml"), np.load(path / TOKENS)
 
 
-def _batches(
+def token_batches(
     tokens: Mapping[str, np.ndarray], prefix: str, config: Config, training: bool
 ) -> PairBatches:
+    """Return the batches of the training set, or with the prefix `dev_` of the dev set."""
     sides = (
         Sentences.of(tokens[f"{prefix}{side}"], tokens[f"{prefix}{side}_lengths"])
         for side in ("source", "target")

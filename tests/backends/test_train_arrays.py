@@ -23,11 +23,11 @@ import sys
 from pathlib import Path
 from training.losses import Perplexity
 from training.run import load_run
-from training.train_arrays import _batches, _read
+from training.train_arrays import read_tokens, token_batches
 run = load_run(sys.argv[1])
-config, tokens = _read(Path(sys.argv[1]))
+config, tokens = read_tokens(Path(sys.argv[1]))
 perplexity = Perplexity()
-for inputs, labels in _batches(tokens, "dev_", config, training=False).epoch():
+for inputs, labels in token_batches(tokens, "dev_", config, training=False).epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))
 print(float(perplexity.result()))
 """
