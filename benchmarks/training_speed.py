@@ -7,6 +7,8 @@ dropout and without clipping. Beside this project's own models: stock Keras laye
 decoder first and attend with all its outputs at once, an easier computation (no context enters the
 recurrence); and peers, each in its own environment `$KERAS_ATTENTION_PEERS/NAME`. All are
 processes that take turns over the same batches; medians, and medians of the ratios of each turn.
+With `--end-to-end`: training by `training.train`, from text, with its callbacks but without scores
+of the dev set, beside `train_on_batch` on the same batches, which takes turns with its epochs.
 Prints a table; the last line is JSON.
 """
 
@@ -73,14 +75,9 @@ def load_batches(path: str) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
     return batches
 
 
-def our_model(case: str, options: argparse.Namespace) -> object:
-    """A compiled model of this project."""
-    import keras
-
+def our_config(case: str, options: argparse.Namespace) -> object:
+    """The configuration of a case."""
     from training.config import Config
-    from training.losses import TokenCrossentropy
-    from training.model import build_seq2seq
-    from training.optimizer import Adam
 
     sizes = {
         "encoder_units": options.units // 2,
@@ -90,7 +87,18 @@ def our_model(case: str, options: argparse.Namespace) -> object:
         "readout_units": options.units,
     }
     settings = {"encoder": "lstm", "decoder": "lstm", **OURS[case]}
-    config = Config(dropout=0.0, **sizes, **settings)
+    return Config(dropout=0.0, **sizes, **settings)
+
+
+def our_model(case: str, options: argparse.Namespace) -> object:
+    """A compiled model of this project."""
+    import keras
+
+    from training.losses import TokenCrossentropy
+    from training.model import build_seq2seq
+    from training.optimizer import Adam
+
+    config = our_config(case, options)
     keras.config.set_dtype_policy(config.precision)
     model = build_seq2seq(config, options.vocabulary, options.vocabulary)
     model.compile(Adam(), TokenCrossentropy(), jit_compile=options.jit_compile)
@@ -165,6 +173,14 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     return rows
 
 
+def measure_end_to_end(options: argparse.Namespace) -> dict[str, dict[str, float]]:
+    """Measure what `training.train` reaches of the speed of its steps."""
+    import end_to_end
+
+    cases = [case for case in options.cases if case in OURS]
+    return {case: end_to_end.measure(our_config(case, options), options) for case in cases}
+
+
 def print_table(rows: dict[str, dict[str, float | None]]) -> None:
     """Print the measurements."""
     columns = list(next(iter(rows.values())))
@@ -184,6 +200,7 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
     add("--units", type=int, default=512, help="of the decoder; the others follow from it")
     add("--jit-compile", action="store_true", help="compile Keras models by XLA")
+    add("--end-to-end", action="store_true", help="training.train against its bare steps")
     add("--seed", type=int, default=7, help="of data and weights")
 
 
@@ -203,7 +220,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.worker:
         serve({"train": our_round(options.worker, options)})
         return
-    rows = measure(options)
+    rows = measure_end_to_end(options) if options.end_to_end else measure(options)
     print_table(rows)
     names = ("batch", "batches", "length", "length_multiple", "vocabulary", "units", "jit_compile")
     sizes = {name: getattr(options, name) for name in names}

@@ -1,0 +1,115 @@
+"""What `training.train` adds to bare steps: see training_speed.py --end-to-end."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import statistics
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+
+def write_corpus(path: Path, options: argparse.Namespace) -> None:
+    """Write sentences of random words; 1 in 50 is held out by `training.train`."""
+    rng = np.random.default_rng(options.seed)
+    count = max(100, options.batch * (options.batches + 1) * 50 // 49)
+    shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
+    targets = rng.integers(shortest, longest + 1, count) - 1  # END is a token too
+    sources = np.maximum(1, targets + rng.integers(-2, 3, count))
+
+    def text(length: int) -> str:
+        return " ".join(f"w{number}" for number in rng.integers(0, options.vocabulary, length))
+
+    rows = (f"{text(source)}\t{text(target)}\n" for source, target in zip(sources, targets))
+    path.write_text("".join(rows))
+
+
+def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
+    """Train by `training.train`; after each epoch do its steps again with `train_on_batch`.
+
+    Scores of the dev set are left out; checkpoints, TensorBoard and heat-maps are not.
+
+    Args:
+        config: a `training.config.Config`; data, vocabularies, batch and epochs are replaced.
+        options: the command's.
+    """
+    from training import corpus, train
+    from training.pipeline import make_dataset
+    from training.recorder import Recorder
+
+    epochs = []
+
+    class Timed(Recorder):
+        """Does each epoch's steps again."""
+
+        def on_train_begin(self, logs: dict | None = None) -> None:
+            config = self.run.config
+            data, _ = corpus.load_training(config.data, config.train_limit, config.seed)
+            dataset, _ = make_dataset(
+                *zip(*data.pairs(), strict=True),
+                self.run.source_tokenizer,
+                self.run.target_tokenizer,
+                batch_size=config.batch_size,
+                max_source_length=config.max_source_length,
+                max_target_length=config.max_target_length,
+                length_multiple=config.length_multiple,
+                training=True,
+                seed=config.seed,
+            )
+            self.batches = dataset.as_numpy_iterator()
+
+        def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+            if epochs:
+                epochs[-1]["between_s"] = time.perf_counter() - self.ended
+            super().on_epoch_begin(epoch, logs)
+
+        def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+            taken = {"fit_s": time.perf_counter() - self.started}
+            batches = list(islice(self.batches, self.statistics.steps_per_epoch))
+            taken["tokens"] = sum(int((labels > 0).sum()) for _, labels in batches)
+            started = time.perf_counter()
+            for inputs, labels in batches:
+                self.model.train_on_batch(inputs, labels)
+            self.ended = time.perf_counter()
+            taken["bare_s"] = self.ended - started
+            super().on_epoch_end(epoch, logs)
+            epochs.append(taken)
+
+        def score(self) -> dict[str, float]:
+            return {"val_perplexity": 1.0, "bleu": 0.0}
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "corpus.tsv"
+        write_corpus(path, options)
+        config = dataclasses.replace(
+            config,
+            data=f"tsv:{path}",
+            source_tokenizer="words",
+            target_tokenizer="words",
+            source_vocab_size=options.vocabulary,
+            target_vocab_size=options.vocabulary,
+            batch_size=options.batch,
+            epochs=options.repeat + 2,  # the first compiles, after the last nothing begins
+            length_multiple=options.length_multiple,
+            jit_compile=options.jit_compile,
+            seed=options.seed,
+        )
+        train.Recorder = Timed
+        try:
+            train.train(config, Path(folder) / "run")
+        finally:
+            train.Recorder = Recorder
+    median, epochs = statistics.median, epochs[1:-1]
+    return {
+        "train tokens_per_s": round(median(e["tokens"] / e["fit_s"] for e in epochs)),
+        "train_on_batch tokens_per_s": round(median(e["tokens"] / e["bare_s"] for e in epochs)),
+        "ratio": round(median(e["bare_s"] / e["fit_s"] for e in epochs), 3),
+        "bookkeeping_s_an_epoch": round(median(e["between_s"] for e in epochs), 2),
+    }

@@ -1,0 +1,108 @@
+"""OpenNMT-py as a worker of the benchmarks, run by its own environment's Python.
+
+python opennmt_py.py train BATCHES VOCABULARY UNITS
+python opennmt_py.py translate SETTINGS VOCABULARY UNITS
+
+Its decoder feeds the attentional vector back; its encoder's last states become the decoder's first
+without a layer between. Its own trainer is left out, with what it counts and logs.
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).parent.parent)
+warnings.simplefilter("ignore")
+for name in ("spacy", "fasttext"):  # imported for transforms of text that nothing here uses
+    sys.modules[name] = types.ModuleType(name)
+
+import numpy as np
+import pyonmttok
+import torch
+from onmt.constants import DefaultTokens
+from onmt.decoders.decoder import InputFeedRNNDecoder
+from onmt.encoders.rnn_encoder import RNNEncoder
+from onmt.models import NMTModel
+from onmt.modules import Embeddings
+from onmt.translate import GNMTGlobalScorer, Translator
+from peers.torch_steps import forbid_special_tokens, training_round
+from peers.workload import PAD, SPECIAL, lengths, training_batches, translation_rounds
+from turns import serve
+
+
+def make_model(vocabulary: int, units: int) -> NMTModel:
+    """The benchmarks' encoder-decoder."""
+    embed = [Embeddings(units // 2, vocabulary, PAD) for _ in range(2)]
+    encoder = RNNEncoder("LSTM", True, 1, units, 0.0, embed[0])
+    decoder = InputFeedRNNDecoder(
+        "LSTM", True, 1, units, attn_type="mlp", dropout=0.0, embeddings=embed[1]
+    )
+    model = NMTModel(encoder, decoder)
+    model.generator = torch.nn.Linear(units, vocabulary)
+    for weights in model.parameters():
+        torch.nn.init.uniform_(weights, -0.1, 0.1)  # as onmt.model_builder does
+    return model
+
+
+def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+    """A function that trains on every batch once."""
+    model = make_model(vocabulary, units)
+    batches = []
+    for source, inputs, labels in training_batches(path):
+        target = np.concatenate([inputs, labels[:, -1:]], axis=1)  # the model cuts the last one off
+        numbers = [torch.tensor(x).long() for x in (source, target, lengths(source), labels)]
+        batches.append([numbers[0][..., None], numbers[1][..., None], *numbers[2:]])
+
+    def loss(batch: list[torch.Tensor]) -> torch.Tensor:
+        source, target, source_lengths, labels = batch
+        found, _ = model(source, target, source_lengths)
+        logits = model.generator(found)
+        return torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=PAD
+        )
+
+    return training_round(model, batches, loss)
+
+
+def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+    """Functions that translate all sentences, by the mode's name."""
+    model = make_model(vocabulary, units).eval()
+    forbid_special_tokens(model.generator.bias, SPECIAL)
+    special = [DefaultTokens.PAD, DefaultTokens.UNK, DefaultTokens.BOS, DefaultTokens.EOS]
+    words = [f"w{number}" for number in range(vocabulary - len(special))]
+    tokens = pyonmttok.build_vocab_from_tokens(special + words)
+    vocabularies = {"src": tokens, "tgt": tokens, "decoder_start_token": DefaultTokens.BOS}
+
+    def make(beam_width: int, length: int) -> Callable[[np.ndarray], np.ndarray]:
+        translator = Translator(
+            model,
+            vocabularies,
+            min_length=length,
+            max_length=length,
+            max_length_ratio=0,
+            beam_size=beam_width,
+            random_sampling_topk=1 if beam_width == 1 else 0,  # its greedy search
+            global_scorer=GNMTGlobalScorer(0.0, 0.0, None, None),
+        )
+
+        def translate(source: np.ndarray) -> np.ndarray:
+            batch = {"src": torch.tensor(source)[..., None]}
+            batch["srclen"] = torch.full((len(source),), source.shape[1])
+            found = translator.translate_batch(batch, attn_debug=False)["predictions"]
+            return torch.stack([best[0] for best in found]).numpy()[:, :length]
+
+        return translate
+
+    return translation_rounds(path, make)
+
+
+if __name__ == "__main__":
+    _, task, data, *sizes = sys.argv
+    if task == "train":
+        serve({"train": training(data, *map(int, sizes))})
+    else:
+        serve(translations(data, *map(int, sizes)), warm_up=1)

@@ -1,0 +1,56 @@
+"""What workers of peers are given: batches to train on, sentences to translate."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+PAD, SPECIAL = 0, 4  # ids below SPECIAL are no words
+
+
+def training_batches(path: str, start: int = 1) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Sources, decoder inputs and labels of all batches, `(B, T)` int32, padded with PAD."""
+    loaded, batches = np.load(path), []
+    for number in range(len(loaded.files) // 2):
+        source, labels = loaded[f"source_{number:03d}"], loaded[f"labels_{number:03d}"]
+        inputs = np.roll(labels, 1, axis=1)
+        inputs[:, 0] = start
+        batches.append((source, inputs, labels))
+    return batches
+
+
+def lengths(ids: np.ndarray) -> np.ndarray:
+    """Tokens of each sentence that are no padding, `(B,)` int32."""
+    return (ids != PAD).sum(1).astype("int32")
+
+
+def translation_rounds(
+    path: str, make: Callable[[int, int], Callable[[np.ndarray], np.ndarray]]
+) -> dict[str, Callable[[], None]]:
+    """Functions that translate all sentences, by the mode's name: see decoding_speed.py.
+
+    Args:
+        path: the settings.
+        make: called with a beam width and the number of tokens of a translation; returns a
+            function from sources `(B, S)` int64 to translations `(B, length)`.
+    """
+    settings = json.loads(Path(path).read_text())
+    sources = np.array([[int(w[1:]) + SPECIAL for w in text.split()] for text in settings["texts"]])
+    length = settings["length"]
+
+    def run(translate: Callable, batch: int) -> None:
+        for first in range(0, len(sources), batch):
+            chosen = sources[first : first + batch]
+            found = np.asarray(translate(chosen))
+            assert found.shape == (len(chosen), length), found.shape
+            assert (found >= SPECIAL).all()
+
+    translators = {w: make(w, length) for w in {w for w, _ in settings["modes"].values()}}
+    return {
+        mode: functools.partial(run, translators[width], batch)
+        for mode, (width, batch) in settings["modes"].items()
+    }
