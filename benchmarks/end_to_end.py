@@ -27,7 +27,9 @@ def write_corpus(path: Path, options: argparse.Namespace) -> None:
     def text(length: int) -> str:
         return " ".join(f"w{number}" for number in rng.integers(0, options.vocabulary, length))
 
-    rows = (f"{text(source)}\t{text(target)}\n" for source, target in zip(sources, targets))
+    rows = (
+        f"{text(source)}\t{text(target)}\n" for source, target in zip(sources, targets, strict=True)
+    )
     path.write_text("".join(rows))
 
 
@@ -79,6 +81,7 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
                 self.model.train_on_batch(inputs, labels)
             self.ended = time.perf_counter()
             taken["bare_s"] = self.ended - started
+            self.started += taken["bare_s"]  # what it records are the steps of training.train
             super().on_epoch_end(epoch, logs)
             epochs.append(taken)
 

@@ -183,10 +183,10 @@ def measure_end_to_end(options: argparse.Namespace) -> dict[str, dict[str, float
 
 def print_table(rows: dict[str, dict[str, float | None]]) -> None:
     """Print the measurements."""
-    columns = list(next(iter(rows.values())))
-    print(f"{'':36}" + "".join(f"{column.split(' (')[0]:>26}" for column in columns))
+    columns = {name: name.split(" (")[0] for name in next(iter(rows.values()))}
+    print(f"{'':36}" + "".join(f"  {title}" for title in columns.values()))
     for case, row in rows.items():
-        print(f"{case:36}" + "".join(f"{row[column]:>26}" for column in columns))
+        print(f"{case:36}" + "".join(f"  {row[c]:>{len(t)}}" for c, t in columns.items()))
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:

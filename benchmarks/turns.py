@@ -16,11 +16,20 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-# Peers, and what installs them.
+# Peers, and what pip installs into the environment of each. Pins that no longer hold are left out.
 PEERS = {
-    "opennmt-tf": "python3.11 -m venv $KERAS_ATTENTION_PEERS/opennmt-tf && "
-    "$KERAS_ATTENTION_PEERS/opennmt-tf/bin/pip install "
-    "tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0",
+    "opennmt-tf": ["tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0"],
+    "tensorflow-addons": ["tensorflow-cpu==2.15.1 tensorflow-addons==0.23.0"],
+    "opennmt-py": [
+        "torch==2.13.0 numpy configargparse 'ctranslate2>=4,<5' tensorboard flask waitress "
+        "'pyonmttok>=1.37,<2' pyyaml sacrebleu rapidfuzz pyahocorasick six sentencepiece",
+        "--no-deps opennmt-py==3.5.1",
+    ],
+    "joeynmt": [
+        "torch==2.13.0 numpy pyyaml importlib_metadata sentencepiece subword-nmt sacrebleu "
+        "packaging tensorboard matplotlib",
+        "--no-deps joeynmt==2.3.0",
+    ],
 }
 
 
@@ -113,12 +122,18 @@ def start_workers(
             command = [sys.executable, *sys.argv, "--worker", case, "--data", data]
             workers[case] = Worker(command)
         elif python := _peer_python(case):
-            script = Path(__file__).parent / "peers" / f"{case.replace('-', '_')}.py"
-            command = [python, str(script), work, data, *map(str, sizes)]
+            module = f"peers.{case.replace('-', '_')}"
+            command = [python, "-P", "-m", module, work, data, *map(str, sizes)]
             workers[case] = Worker(command, _peer_environment())
         else:
-            print(f"{case} skipped, to install it: {PEERS[case]}", flush=True)
+            print(f"{case} skipped, to install it: {_installation(case)}", flush=True)
     return workers
+
+
+def _installation(name: str) -> str:
+    folder = f"$KERAS_ATTENTION_PEERS/{name}"
+    steps = [f"{folder}/bin/pip install {arguments}" for arguments in PEERS[name]]
+    return " && ".join([f"python3.11 -m venv {folder}", *steps])
 
 
 def _peer_python(name: str) -> str | None:
@@ -128,6 +143,7 @@ def _peer_python(name: str) -> str | None:
 
 
 def _peer_environment() -> dict[str, str]:
-    """This process's environment without what belongs to this project's."""
+    """This process's environment with the workers' modules in place of this project's."""
     ours = ("PYTHONPATH", "PYTHONHOME", "KERAS_BACKEND")
-    return {name: value for name, value in os.environ.items() if name not in ours}
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    return {**environment, "PYTHONPATH": str(Path(__file__).parent), "PYTHONWARNINGS": "ignore"}

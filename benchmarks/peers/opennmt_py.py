@@ -1,7 +1,7 @@
 """OpenNMT-py as a worker of the benchmarks, run by its own environment's Python.
 
-python opennmt_py.py train BATCHES VOCABULARY UNITS
-python opennmt_py.py translate SETTINGS VOCABULARY UNITS
+python -m peers.opennmt_py train BATCHES VOCABULARY UNITS
+python -m peers.opennmt_py translate SETTINGS VOCABULARY UNITS
 
 Its decoder feeds the attentional vector back; its encoder's last states become the decoder's first
 without a layer between. Its own trainer is left out, with what it counts and logs.
@@ -11,12 +11,8 @@ from __future__ import annotations
 
 import sys
 import types
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 
-sys.path[0] = str(Path(__file__).parent.parent)
-warnings.simplefilter("ignore")
 for name in ("spacy", "fasttext"):  # imported for transforms of text that nothing here uses
     sys.modules[name] = types.ModuleType(name)
 

@@ -1,7 +1,7 @@
 """OpenNMT-tf as a worker of the benchmarks, run by its own environment's Python.
 
-python opennmt_tf.py train BATCHES VOCABULARY UNITS
-python opennmt_tf.py translate SETTINGS VOCABULARY UNITS
+python -m peers.opennmt_tf train BATCHES VOCABULARY UNITS
+python -m peers.opennmt_tf translate SETTINGS VOCABULARY UNITS
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import numpy as np
 import opennmt
 import tensorflow as tf
 import tensorflow_addons as tfa
+from peers.workload import lengths, training_batches
 from turns import serve
-
-START = 1
 
 
 def make_model(vocabulary: int, units: int, **params: object) -> opennmt.models.SequenceToSequence:
@@ -57,14 +54,10 @@ def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]
     """A function that trains on every batch once."""
     model = make_model(vocabulary, units)
     optimizer = tf.keras.optimizers.legacy.Adam()
-    loaded, batches = np.load(path), []
-    for number in range(len(loaded.files) // 2):
-        source, labels = loaded[f"source_{number:03d}"], loaded[f"labels_{number:03d}"]
-        inputs = np.roll(labels, 1, axis=1)
-        inputs[:, 0] = START
-        lengths = [(x > 0).sum(1).astype("int32") for x in (source, labels)]
-        features = {"ids": source, "length": lengths[0]}
-        target = {"ids": inputs, "ids_out": labels, "length": lengths[1]}
+    batches = []
+    for source, inputs, labels in training_batches(path):
+        features = {"ids": source, "length": lengths(source)}
+        target = {"ids": inputs, "ids_out": labels, "length": lengths(labels)}
         batches.append(tf.nest.map_structure(tf.constant, (features, target)))
 
     @tf.function(reduce_retracing=True)

@@ -1,7 +1,7 @@
 """TensorFlow Addons' seq2seq as a worker of the benchmarks, run by its own environment's Python.
 
-python tensorflow_addons.py train BATCHES VOCABULARY UNITS
-python tensorflow_addons.py translate SETTINGS VOCABULARY UNITS
+python -m peers.tensorflow_addons train BATCHES VOCABULARY UNITS
+python -m peers.tensorflow_addons translate SETTINGS VOCABULARY UNITS
 
 Its `AttentionWrapper` feeds the attentional vector back. The output layer is given to the decoder
 only where each step needs its logits; in training it runs once, over all steps.
@@ -11,13 +11,9 @@ from __future__ import annotations
 
 import os
 import sys
-import warnings
 from collections.abc import Callable
-from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-sys.path[0] = str(Path(__file__).parent.parent)  # not this folder: it holds a tensorflow_addons
-warnings.simplefilter("ignore")
 
 import numpy as np
 import tensorflow as tf
@@ -82,9 +78,7 @@ class Seq2Seq(tf.Module):
         else:
             sampler = tfa.seq2seq.GreedyEmbeddingSampler()
             decoder = tfa.seq2seq.BasicDecoder(self.cell, sampler, **shared)
-        outputs, _, _ = decoder(
-            embedding, start_tokens=start, end_token=END, initial_state=initial
-        )
+        outputs, _, _ = decoder(embedding, start_tokens=start, end_token=END, initial_state=initial)
         return outputs.predicted_ids[:, :, 0] if beam_width > 1 else outputs.sample_id
 
 
