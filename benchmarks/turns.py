@@ -25,6 +25,11 @@ PEERS = {
         "'pyonmttok>=1.37,<2' pyyaml sacrebleu rapidfuzz pyahocorasick six sentencepiece",
         "--no-deps opennmt-py==3.5.1",
     ],
+    "fairseq": [
+        "torch==2.13.0 numpy cython 'setuptools<81' wheel cffi omegaconf==2.3.0 hydra-core==1.3.2 "
+        "bitarray scikit-learn tqdm sacrebleu regex packaging",
+        "--no-build-isolation --no-deps fairseq-fixed==0.12.3.1",
+    ],
     "joeynmt": [
         "torch==2.13.0 numpy pyyaml importlib_metadata sentencepiece subword-nmt sacrebleu "
         "packaging tensorboard matplotlib",

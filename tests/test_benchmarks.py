@@ -13,18 +13,20 @@ TINY = ["--units", "6", "--vocabulary", "23", "--length", "5", "--repeat", "2"]
 
 
 def run(tmp_path, name, *arguments):
+    """The rows that a benchmark prints, and its first line."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_ATTENTION_PEERS": str(tmp_path)}
     command = [sys.executable, str(ROOT / "benchmarks" / name), *TINY, *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("opennmt-tf skipped, to install it: ")
-    return json.loads(lines[-1])["rows"]
+    return json.loads(lines[-1])["rows"], lines[0]
 
 
 @pytest.mark.tensorflow
 def test_training_speed(tmp_path):
     cases = ["LSTM additive", "stock Keras layers (easier)", "opennmt-tf"]
-    rows = run(tmp_path, "training_speed.py", "--batch", "3", "--batches", "2", "--cases", *cases)
+    sizes = ["--batch", "3", "--batches", "2"]
+    rows, first_line = run(tmp_path, "training_speed.py", *sizes, "--cases", *cases)
+    assert first_line.startswith("opennmt-tf skipped, to install it: ")
     assert list(rows) == cases[:2]
     for row in rows.values():
         assert row["tokens_per_s"] > 0
@@ -32,9 +34,19 @@ def test_training_speed(tmp_path):
 
 
 @pytest.mark.tensorflow
+def test_training_speed_end_to_end(tmp_path):
+    arguments = ["--end-to-end", "--cases", "LSTM additive", "--batch", "23", "--batches", "2"]
+    rows, _ = run(tmp_path, "training_speed.py", *arguments)
+    (row,) = rows.values()
+    assert row["train tokens_per_s"] > 0
+    assert row["ratio"] > 0
+
+
+@pytest.mark.tensorflow
 def test_decoding_speed(tmp_path):
     modes = ["--modes", "greedy, batch 32", "beam 5, 1 at a time"]
-    rows = run(tmp_path, "decoding_speed.py", "--sentences", "3", *modes)
+    rows, first_line = run(tmp_path, "decoding_speed.py", "--sentences", "3", *modes)
+    assert first_line.startswith("opennmt-tf skipped, to install it: ")
     ours, stock = rows.values()
     assert list(ours) == modes[1:]
     assert list(stock) == modes[1:2]  # a loop for greedy search alone
