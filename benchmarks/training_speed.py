@@ -200,7 +200,6 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
     add("--units", type=int, default=512, help="of the decoder; the others follow from it")
     add("--jit-compile", action="store_true", help="compile Keras models by XLA")
-    add("--end-to-end", action="store_true", help="training.train against its bare steps")
     add("--seed", type=int, default=7, help="of data and weights")
 
 
@@ -213,6 +212,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--backend", choices=("tensorflow", "jax", "torch"), default="tensorflow")
     add("--cases", nargs="+", choices=CASES, default=CASES, help="what to measure")
     add_sizes(parser)
+    add("--end-to-end", action="store_true", help="training.train against its bare steps")
     add("--worker", help=argparse.SUPPRESS)
     add("--data", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
