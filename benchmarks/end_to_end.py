@@ -43,7 +43,8 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         options: the command's.
     """
     from training import corpus, train
-    from training.pipeline import make_dataset
+    from training.batches import PairBatches
+    from training.pipeline import make_dataset, tokenize_pairs
     from training.recorder import Recorder
 
     epochs = []
@@ -54,18 +55,10 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         def on_train_begin(self, logs: dict | None = None) -> None:
             config = self.run.config
             data, _ = corpus.load_training(config.data, config.train_limit, config.seed)
-            dataset, _ = make_dataset(
-                *zip(*data.pairs(), strict=True),
-                self.run.source_tokenizer,
-                self.run.target_tokenizer,
-                batch_size=config.batch_size,
-                max_source_length=config.max_source_length,
-                max_target_length=config.max_target_length,
-                length_multiple=config.length_multiple,
-                training=True,
-                seed=config.seed,
-            )
-            self.batches = dataset.as_numpy_iterator()
+            tokenizers = (self.run.source_tokenizer, self.run.target_tokenizer)
+            ids = tokenize_pairs(data.pairs(), tokenizers)
+            pairs = PairBatches.of(config, *ids, training=True)
+            self.batches = make_dataset(pairs).as_numpy_iterator()
 
         def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
             if epochs:
