@@ -16,7 +16,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-# Peers, and what installs each into its environment. Pins that no longer hold are left out.
+# Peers, and what installs each into its environment. Pins that no longer hold are left out; of
+# PyTorch the build without CUDA is enough, where the package index has it.
 PEERS = {
     "opennmt-tf": [
         "pip install tensorflow-cpu==2.13.1 tensorflow-addons==0.21.0 opennmt-tf==2.32.0"
