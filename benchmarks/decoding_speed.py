@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import itertools
 import json
 import os
 import tempfile
@@ -31,8 +32,10 @@ MODES = {
     "beam 5, 1 at a time": (5, 1),
     "beam 5, batch 32": (5, 32),
 }
-OURS, STOCK = "keras-attention SavedModel", "stock Keras layers, own loop"
-CASES = [OURS, STOCK, *PEERS]
+OURS, BFLOAT16 = "keras-attention SavedModel", "keras-attention SavedModel, bfloat16"
+STOCK = "stock Keras layers, own loop"
+PRECISIONS = {OURS: "float32", BFLOAT16: "bfloat16"}
+CASES = [*PRECISIONS, STOCK, *PEERS]
 REFERENCES = (STOCK, *PEERS)
 START, SPECIAL = 2, 4  # the ids of this project's tokenizers
 
@@ -69,10 +72,14 @@ def export_ours(folder: Path, options: argparse.Namespace) -> None:
     bias.assign(np.where(np.arange(options.vocabulary) < SPECIAL, -1e4, 0.0))  # never the end
     tokenizers = [VocabularyTokenizer("symbols", words(options)) for _ in range(2)]
     run = Run(folder, config, *tokenizers, model)
-    for width in {width for width, _ in MODES.values()}:
-        module = Forced([run], beam_width=width, num_results=width)
-        signatures = {"translate": module.signatures()["translate"]}
-        tf.saved_model.save(module, str(folder / f"beam-{width}"), signatures=signatures)
+    precisions = [PRECISIONS[case] for case in options.cases if case in PRECISIONS]
+    widths = {MODES[mode][0] for mode in options.modes}
+    for precision, width in itertools.product(precisions, widths):
+        module = Forced([run], beam_width=width, num_results=width, precision=precision)
+        text = tf.TensorSpec([None], tf.string, name="text")
+        translate = tf.function(module.translate, autograph=False).get_concrete_function(text)
+        path = str(folder / f"{precision}-{width}")
+        tf.saved_model.save(module, path, signatures={"translate": translate})
 
 
 def words(options: argparse.Namespace) -> list[str]:
@@ -80,7 +87,7 @@ def words(options: argparse.Namespace) -> list[str]:
     return [f"w{number}" for number in range(options.vocabulary - SPECIAL)]
 
 
-def our_rounds(data: Path) -> dict[str, Callable[[], None]]:
+def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences by the exported models, by mode."""
     import tensorflow as tf
     import tensorflow_text  # noqa: F401  (registers its ops)
@@ -94,7 +101,8 @@ def our_rounds(data: Path) -> dict[str, Callable[[], None]]:
             for text in found["translation"].numpy():
                 assert len(text.split()) == length
 
-    models = {w: tf.saved_model.load(data.parent / f"beam-{w}") for w in {1, 5}}
+    widths = {width for width, _ in settings["modes"].values()}
+    models = {w: tf.saved_model.load(data.parent / f"{precision}-{w}") for w in widths}
     for mode, (width, batch) in settings["modes"].items():
         rounds[mode] = functools.partial(run, models[width], batch)
     return rounds
@@ -164,7 +172,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "settings.json"
         data.write_text(json.dumps(settings))
-        if OURS in options.cases:
+        if PRECISIONS.keys() & set(options.cases):
             export_ours(data.parent, options)
         sizes = [options.vocabulary, options.units]
         workers = start_workers(options.cases, "translate", str(data), sizes)
@@ -217,8 +225,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     os.environ["KERAS_BACKEND"] = options.backend
     if options.worker:
-        stock = options.worker == STOCK
-        serve(stock_rounds(options.data, options) if stock else our_rounds(options.data), 1)
+        if options.worker == STOCK:
+            rounds = stock_rounds(options.data, options)
+        else:
+            rounds = our_rounds(options.data, PRECISIONS[options.worker])
+        serve(rounds, 1)
         return
     rows = measure(options)
     print_table(rows)

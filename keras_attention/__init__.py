@@ -13,7 +13,7 @@ from keras_attention.normalized import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attention.plot import plot_attention
 from keras_attention.pooling import AttentionPooling
 from keras_attention.recurrent import AttentionRNN
-from keras_attention.search import SearchResult, beam_search, greedy_search
+from keras_attention.search import SearchResult, Shortlist, beam_search, greedy_search
 
 __all__ = [
     "AdditiveAttention",
@@ -33,6 +33,7 @@ __all__ = [
     "MonotonicChunkwiseAttention",
     "MultiplicativeAttention",
     "SearchResult",
+    "Shortlist",
     "State",
     "beam_search",
     "distributions",

@@ -55,6 +55,8 @@ def unfold(
     done: Callable[[Any], Tensor],
     max_length: int | Tensor,
     output_dtypes: Any,
+    pause: Callable[[Any], Tensor] | None = None,
+    resume: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any, Tensor]:
     """Call `step` until the state is done or `max_length` steps are taken.
 
@@ -64,6 +66,9 @@ def unfold(
         done: `state -> ()` boolean tensor.
         max_length: greatest number of steps; a Python integer on JAX and for XLA.
         output_dtypes: structure of dtype names, alike to the outputs of `step`.
+        pause: `state -> ()` boolean tensor: whether the state goes through `resume` now.
+        resume: `state -> state`, which may change the size of first axes. Both where
+            `shapes_may_change` alone.
 
     Returns:
         The outputs stacked to `(T, ...)`, the last state, and the number of steps taken. `T` is the
@@ -71,12 +76,14 @@ def unfold(
         with zeros after the last step taken.
     """
     if keras.backend.backend() == "tensorflow":
-        return _unfold_tensorflow(step, state, done, max_length, output_dtypes)
+        return _unfold_tensorflow(step, state, done, max_length, output_dtypes, pause, resume)
     if keras.backend.backend() == "jax":
         return _unfold_jax(step, state, done, max_length)
     outputs, t = [], 0
     while t < int(max_length) and not (t and bool(done(state))):
         output, state = step(ops.convert_to_tensor(t, "int32"), state)
+        if pause and bool(pause(state)):
+            state = resume(state)
         outputs.append(output)
         t += 1
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
@@ -214,7 +221,7 @@ def _scan_tensorflow(step, state, inputs, output_dtypes):
     return tree.pack_sequence_as(output_dtypes, stacked), tree.pack_sequence_as(state, last)
 
 
-def _unfold_tensorflow(step, state, done, max_length, output_dtypes):
+def _unfold_tensorflow(step, state, done, max_length, output_dtypes, pause, resume):
     import tensorflow as tf
 
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
@@ -225,30 +232,40 @@ def _unfold_tensorflow(step, state, done, max_length, output_dtypes):
         tf.TensorArray(dtype, max_length, infer_shape=False)
         for dtype in tree.flatten(output_dtypes)
     ]
-
+    invariants = (tf.TensorShape([]), known, [tf.TensorShape(None) for _ in flat_outputs])
     shapes = []  # of the outputs, known once the body is traced
 
     def pack(flat):
         return tree.pack_sequence_as(state, flat)
 
+    def flatten(new):
+        flat = [tf.convert_to_tensor(x) for x in tree.flatten(new)]
+        for x, shape in zip(flat, known, strict=True):
+            x.set_shape(shape)
+        return flat
+
     def body(t, flat_state, flat_outputs):
         output, new = step(t, pack(flat_state))
-        for x, shape in zip(tree.flatten(new), known, strict=True):
-            x.set_shape(shape)
         output = tree.flatten(output)
         shapes[:] = [x.shape for x in output]
         written = [a.write(t, x) for a, x in zip(flat_outputs, output, strict=True)]
-        return t + 1, tree.flatten(new), written
+        return t + 1, flatten(new), written
+
+    def until_pause(*carry):
+        # A loop in the loop: steps without a pause have nothing to do with pauses.
+        t, flat_state, flat_outputs = tf.while_loop(
+            lambda t, flat_state, _: (t < max_length) & ~pause(pack(flat_state)),
+            body,
+            carry,
+            shape_invariants=invariants,
+        )
+        return t, flatten(resume(pack(flat_state))), flat_outputs
 
     steps, last, outputs = tf.while_loop(
         lambda t, flat_state, _: tf.logical_or(t == 0, tf.logical_not(done(pack(flat_state)))),
-        body,
+        until_pause if pause else body,
         (tf.constant(0), flat_state, flat_outputs),
-        shape_invariants=(
-            tf.TensorShape([]),
-            known,
-            [tf.TensorShape(None) for _ in flat_outputs],
-        ),
+        shape_invariants=invariants,
         maximum_iterations=max_length,
     )
     if under_xla():

@@ -132,7 +132,7 @@ def run(
         if gru:
             gates = gates + times_context(context) if attend else gates
             inner = times_recurrent(last) + recurrent_bias
-            new, reset = _gru(cell, ops.cast(gates, wide), ops.cast(inner, wide), state)
+            new, reset = gru_step(cell, ops.cast(gates, wide), ops.cast(inner, wide), state)
             outputs["reset"] = ops.cast(reset, dtype)
         else:
             if attend:
@@ -141,7 +141,7 @@ def run(
                 gates = gates + times_recurrent(last)
             gates = ops.cast(gates, wide)
             lstm = isinstance(cell, keras.layers.LSTMCell)
-            new = _lstm(cell, gates, state) if lstm else [cell.activation(gates)]
+            new = lstm_step(cell, gates, state) if lstm else [cell.activation(gates)]
         if "mask" in now:
             new = [ops.where(now["mask"], a, b) for a, b in zip(new, state, strict=True)]
         outputs["output"] = ops.cast(new[0], dtype)
@@ -153,7 +153,7 @@ def run(
     return outputs, [ops.cast(x, dtype) for x in state]
 
 
-def _gru(cell: Any, gates: Tensor, inner: Tensor, state: list) -> tuple[list, Tensor]:
+def gru_step(cell: Any, gates: Tensor, inner: Tensor, state: list) -> tuple[list, Tensor]:
     """Cho et al. 2014 (arXiv 1406.1078), with the reset gate after the product, as cuDNN has it."""
     (h,) = state
     gates_update, gates_reset, gates_candidate = ops.split(gates, 3, axis=-1)
@@ -164,7 +164,7 @@ def _gru(cell: Any, gates: Tensor, inner: Tensor, state: list) -> tuple[list, Te
     return [candidate + update * (h - candidate)], reset
 
 
-def _lstm(cell: Any, gates: Tensor, state: list) -> list:
+def lstm_step(cell: Any, gates: Tensor, state: list) -> list:
     """Hochreiter and Schmidhuber 1997, with forget gate, in Keras's order of gates."""
     (_, c) = state
     gates_input, gates_forget, gates_candidate, gates_output = ops.split(gates, 4, axis=-1)

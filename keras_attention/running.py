@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from keras import ops, tree
 
@@ -12,41 +12,71 @@ from keras_attention import backend
 Tensor = Any
 
 
-def decoder(
-    step: Callable, batch_size: int | Tensor, memory: Any
-) -> tuple[Callable, dict[str, Any]]:
-    """Return the step as `(tokens, state, running)`, and what is running before the first step.
+class Running(NamedTuple):
+    """What the loop of a search carries.
 
-    Where sentences may leave the batch, `running` holds the `rows` of those that are in it, int32,
-    and their `memory`; the state has their rows alone. Otherwise it is empty.
+    Where sentences may leave the batch, all but `whole` has the rows of those that are in it.
+
+    Attributes:
+        carry: tuple of tensors `(B, ...)` that the search knows of each sentence, the first of them
+            boolean: whether it is settled.
+        state: of the step function, `(B·n, ...)`.
+        rows: int32, which sentences these are; `()` where none leaves, as the rest.
+        memory: for the step function.
+        whole: the carry of all sentences, as it was when they left.
     """
+
+    carry: tuple[Tensor, ...]
+    state: Any
+    rows: Any = ()
+    memory: Any = ()
+    whole: tuple[Tensor, ...] = ()
+
+
+def start(carry: tuple[Tensor, ...], state: Any, memory: Any) -> Running:
+    """Return what is running before the first step; sentences leave where there is a memory."""
+    if memory is None or not backend.shapes_may_change():
+        return Running(carry, state)
+    rows = ops.arange(ops.shape(carry[0])[0], dtype="int32")
+    return Running(carry, state, rows, memory, carry)
+
+
+def decoder(step: Callable, memory: Any) -> Callable[[Tensor, Running], tuple]:
+    """Return the step as a function of tokens and of what is running."""
     if memory is None:
-        return lambda tokens, state, _: step(tokens, state), {}
+        return lambda tokens, now: step(tokens, now.state)
     if not backend.shapes_may_change():
-        return lambda tokens, state, _: step(tokens, state, memory), {}
-    running = {"rows": ops.arange(batch_size, dtype="int32"), "memory": memory}
-    return lambda tokens, state, running: step(tokens, state, running["memory"]), running
+        return lambda tokens, now: step(tokens, now.state, memory)
+    return lambda tokens, now: step(tokens, now.state, now.memory)
 
 
-def running_rows(running: dict[str, Any], *tensors: Tensor) -> tuple[list[Tensor], Tensor | None]:
-    """Return of each tensor `(B, ...)` the rows that are running, and their numbers."""
-    rows = running.get("rows")
-    return [x if rows is None else ops.take(x, rows, axis=0) for x in tensors], rows
+def unfold(
+    advance: Callable, running: Running, longest: int | Tensor, output_dtypes: dict[str, str]
+) -> tuple[dict[str, Tensor], tuple[Tensor, ...], Tensor]:
+    """Advance until all sentences are settled, while those that are leave.
+
+    Args:
+        advance: `(step number, running) -> (outputs, running)`.
+        running: before the first step.
+        longest: greatest number of steps, after which all are settled.
+        output_dtypes: of the outputs, by name.
+
+    Returns:
+        The outputs `(T, B, ...)`, the carry of all sentences, and the number of steps.
+    """
+    leaving = {"pause": _any_settled, "resume": _leave} if running.whole else {}
+    outputs, running, steps = backend.unfold(
+        advance, running, lambda now: ops.all(now.carry[0]), longest, output_dtypes, **leaving
+    )
+    return outputs, running.whole or running.carry, steps
 
 
-def put_back(whole: tuple[Tensor, ...], rows: Tensor | None, tensors: tuple[Tensor, ...]) -> tuple:
-    """Put the rows that were running back into tensors `(B, ...)`."""
-    if rows is None:
-        return tensors
-    index = ops.expand_dims(rows, 1)
-    return tuple(ops.scatter_update(x, index, new) for x, new in zip(whole, tensors, strict=True))
-
-
-def spread(outputs: dict[str, Tensor], rows: Tensor | None, batch_size: int | Tensor) -> dict:
+def spread(outputs: dict[str, Tensor], running: Running) -> dict:
     """Return a step's outputs for all `B` sentences: nothing changes for those that have left."""
-    if rows is None:
+    if not running.whole:
         return outputs
-    index, whole = ops.expand_dims(rows, 1), {}
+    batch_size = ops.shape(running.whole[0])[0]
+    index, whole = ops.expand_dims(running.rows, 1), {}
     for name, x in outputs.items():
         rest = ops.zeros((batch_size, *ops.shape(x)[1:]), x.dtype)
         if name == "parents":
@@ -55,22 +85,23 @@ def spread(outputs: dict[str, Tensor], rows: Tensor | None, batch_size: int | Te
     return whole
 
 
-def leave(
-    settled: Tensor, state: Any, running: dict[str, Any], parents: Tensor
-) -> tuple[Any, dict[str, Any]]:
-    """Return the state of the next step, rows of the last one's by `parents` `(B, [W])`.
+def _any_settled(running: Running) -> Tensor:
+    return ops.any(running.carry[0])
 
-    Where they may, sentences that are settled leave state, rows and memory.
-    """
-    if running:
-        keep = ops.nonzero(ops.logical_not(settled))[0]
-        parents = ops.take(parents, keep, axis=0)
 
-        def shrunk():
-            return tree.map_structure(lambda x: ops.take(x, keep, axis=0), running)
+def _leave(running: Running) -> Running:
+    """Let the settled sentences leave, once their carry is put back among all."""
+    carry, state, rows, memory, whole = running
+    index = ops.expand_dims(rows, 1)
+    whole = tuple(ops.scatter_update(x, index, new) for x, new in zip(whole, carry, strict=True))
+    batch, keep = ops.shape(rows)[0], ops.nonzero(ops.logical_not(carry[0]))[0]
 
-        running = ops.cond(ops.any(settled), shrunk, lambda: running)
-    if running or len(parents.shape) > 1:
-        parents = ops.reshape(parents, (-1,))
-        state = tree.map_structure(lambda x: ops.take(x, parents, axis=0), state)
-    return state, running
+    def kept(x):
+        return ops.take(x, keep, axis=0)
+
+    def kept_state(x):  # n rows for each sentence
+        x = ops.reshape(x, (batch, -1, *ops.shape(x)[1:]))
+        return ops.reshape(kept(x), (-1, *ops.shape(x)[2:]))
+
+    carry, rows, memory = tree.map_structure(kept, (carry, rows, memory))
+    return Running(carry, tree.map_structure(kept_state, state), rows, memory, whole)

@@ -4,7 +4,7 @@ The decoder is a function `step(tokens, state) -> (log_probs, attention_weights,
 
 - `tokens`: int32 `(rows,)`, the last token of each hypothesis;
 - `state`: any structure of tensors whose first axis is `rows`;
-- `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token;
+- `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token, or a `Shortlist`;
 - `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, or None where the decoder
   does not attend.
 
@@ -21,19 +21,27 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import numpy as np
 from keras import ops, tree
 
-from keras_attention import backend
-from keras_attention.running import decoder, leave, put_back, running_rows, spread
+from keras_attention import backend, running
+from keras_attention.top_k import top_k
 
 Tensor = Any
 Step = Callable[..., tuple[Tensor, Tensor | None, Any]]
 
 NEVER = -1e30
-LARGE_VOCABULARY = (
-    2000  # from here on `_top_k` is faster than a plain one: 3.5 times at 160 x 8,000
-)
+
+
+class Shortlist(NamedTuple):
+    """What a step may return for `log_probs`: the most probable tokens alone.
+
+    Attributes:
+        log_probs: `(rows, K)`, in any order; K is at least the beam width.
+        ids: int32 `(rows, K)`, the tokens.
+    """
+
+    log_probs: Tensor
+    ids: Tensor
 
 
 class SearchResult(NamedTuple):
@@ -90,16 +98,14 @@ def greedy_search(
     """
     _check("greedy_search", max_length, length_penalty)
     limit, longest = _limits(max_length, batch_size)
-    decode, running = decoder(step, batch_size, memory)
+    decode = running.decoder(step, memory)
 
-    def advance(_, carry):
-        (tokens, finished, total, length), state, running = carry
-        now, rows = running_rows(running, tokens, finished, total, length, limit)
-        tokens, finished, total, length, limits = now
-        log_probs, weights, state = decode(tokens, state, running)
-        log_probs = ops.cast(log_probs, "float32")
-        best = ops.cast(ops.argmax(log_probs, axis=-1), "int32")
-        total = total + ops.where(finished, 0.0, ops.max(log_probs, axis=-1))
+    def advance(_, now):
+        finished, tokens, total, length, limits = now.carry
+        log_probs, weights, state = decode(tokens, now)
+        gain, best = _most_probable(log_probs, 1, 1)
+        gain, best = ops.reshape(gain, (-1,)), ops.reshape(best, (-1,))
+        total = total + ops.where(finished, 0.0, gain)
         length = length + ops.cast(ops.logical_not(finished), "int32")
         outputs = {"tokens": best}
         if return_attention_weights:
@@ -108,26 +114,24 @@ def greedy_search(
         finished = ops.logical_or(finished, length >= limits)
         # A finished sentence goes on with its end token, which any embedding knows.
         tokens = ops.where(finished, ops.full_like(best, end_id), best)
-        places = ops.arange(ops.shape(best)[0], dtype="int32")
-        state, running = leave(finished, state, running, places)
-        carry = put_back(carry[0], rows, (tokens, finished, total, length))
-        return spread(outputs, rows, batch_size), (carry, state, running)
+        carry = (finished, tokens, total, length, limits)
+        return running.spread(outputs, now), now._replace(carry=carry, state=state)
 
     zeros = ops.zeros((batch_size,), "int32")
-    start = (
-        ops.full_like(zeros, start_id),
+    carry = (
         ops.cast(zeros, "bool"),
+        ops.full_like(zeros, start_id),
         ops.cast(zeros, "float32"),
         zeros,
+        limit,
     )
-    outputs, carry, _ = backend.unfold(
+    outputs, carry, _ = running.unfold(
         advance,
-        (start, state, running),
-        lambda carry: ops.all(carry[0][1]),
+        running.start(carry, state, memory),
         longest,
         _output_dtypes("tokens", return_attention_weights),
     )
-    _, _, total, length = carry[0]
+    _, _, total, length, _ = carry
     outputs = {name: ops.swapaxes(x, 0, 1) for name, x in outputs.items()}  # (B, T, ...)
     if return_attention_weights:
         outputs["weights"] = ops.squeeze(outputs["weights"], 2)
@@ -188,20 +192,15 @@ def beam_search(
     limit, longest = _limits(max_length, batch_size)
     limit = ops.expand_dims(limit, -1)  # (B, 1)
     width = beam_width
-    decode, running = decoder(step, batch_size, memory)
+    decode = running.decoder(step, memory)
 
-    def advance(_, carry):
-        (tokens, finished, total, length, _), state, running = carry
-        now, rows = running_rows(running, tokens, finished, total, length, limit)
-        tokens, finished, total, length, limits = now
-        log_probs, weights, state = decode(ops.reshape(tokens, (-1,)), state, running)
-        vocabulary = log_probs.shape[-1]
-        log_probs = ops.cast(ops.reshape(log_probs, (-1, width, vocabulary)), "float32")
-
+    def advance(_, now):
+        _, tokens, finished, total, length, limits = now.carry
+        log_probs, weights, state = decode(ops.reshape(tokens, (-1,)), now)
         # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be
         # among the best W of a sentence, which spares sorting the joint vocabulary.
-        choices = min(width, vocabulary)
-        gain, token = _top_k(log_probs, choices)  # (B, W, W)
+        gain, token = _most_probable(log_probs, width, width)  # (B, W, W)
+        choices = token.shape[-1]
         first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
         frozen = ops.expand_dims(finished, -1)
         gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
@@ -226,9 +225,10 @@ def beam_search(
         tokens = ops.where(finished, ops.full_like(picked, end_id), picked)
         settled = is_settled(finished, total, length, limits)
         places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * width
-        state, running = leave(settled, state, running, places + parents)
-        carry = put_back(carry[0], rows, (tokens, finished, total, length, settled))
-        return spread(outputs, rows, batch_size), (carry, state, running)
+        places = ops.reshape(places + parents, (-1,))
+        state = tree.map_structure(lambda x: ops.take(x, places, axis=0), state)
+        carry = (settled, tokens, finished, total, length, limits)
+        return running.spread(outputs, now), now._replace(carry=carry, state=state)
 
     def is_settled(finished, total, length, limits):
         """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
@@ -243,59 +243,37 @@ def beam_search(
     # All beams start alike, so all but the first start out of the race.
     only_first = ops.where(ops.reshape(ops.arange(width), (1, -1)) == 0, 0.0, NEVER)
     state = tree.map_structure(lambda x: ops.repeat(x, width, axis=0), state)
-    start = (
+    carry = (
+        ops.zeros((batch_size,), "bool"),
         ops.full_like(zeros, start_id),
         ops.cast(zeros, "bool"),
         ops.cast(zeros, "float32") + only_first,
         zeros,
-        ops.zeros((batch_size,), "bool"),
+        limit,
     )
-    outputs, carry, steps = backend.unfold(
+    outputs, carry, steps = running.unfold(
         advance,
-        (start, state, running),
-        lambda carry: ops.all(carry[0][4]),
+        running.start(carry, state, memory),
         longest,
         _output_dtypes("tokens parents", return_attention_weights),
     )
-    _, _, total, length, _ = carry[0]
+    _, _, _, total, length, _ = carry
     # The beams are in order of their scores already: top_k sorts.
     total, length = total[:, :num_results], length[:, :num_results]
     ids, weights = _cut(_follow_parents(outputs, steps, num_results), length, pad_id)
     return SearchResult(ids, length, total / _length_norm(length, length_penalty), weights)
 
 
-def _top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return the `k` greatest of each row of `(B, W, V)`, in order, and where they are.
-
-    The `k` greatest are in the `k` parts with the greatest maxima: that spares all comparisons but
-    those for the maxima, which run many at a time.
-    """
-    batch, width, size = ops.shape(x)[0], x.shape[1], x.shape[2]
-    if size < LARGE_VOCABULARY:
-        values, index = ops.top_k(x, k)
-        return values, ops.cast(index, "int32")
-    length = _part_length(size)
-    parts = -(-size // length)
-    if parts * length > size:
-        x = ops.pad(x, [[0, 0], [0, 0], [0, parts * length - size]], constant_values=-np.inf)
-    x = ops.reshape(x, (-1, length))
-    _, chosen = ops.top_k(ops.reshape(ops.max(x, axis=-1), (-1, parts)), k)  # (B·W, k)
-    chosen = ops.cast(chosen, "int32")
-    rows = ops.expand_dims(ops.arange(batch * width, dtype="int32") * parts, 1)
-    candidates = ops.reshape(ops.take(x, rows + chosen, axis=0), (-1, k * length))
-    values, index = ops.top_k(candidates, k)
-    index = ops.cast(index, "int32")
-    index = ops.take_along_axis(chosen, index // length, axis=1) * length + index % length
-    index = ops.minimum(index, size - 1)  # the padding, where nothing else is left
-    shape = (batch, width, k)
-    return ops.reshape(values, shape), ops.reshape(index, shape)
-
-
-def _part_length(size: int) -> int:
-    """Return about the root of `size`: a divisor, which spares the padding, if there is one."""
-    root = int(size**0.5)
-    near = range(root, max(1, root // 2), -1)
-    return next((length for length in near if size % length == 0), root)
+def _most_probable(log_probs: Tensor | Shortlist, width: int, k: int) -> tuple[Tensor, Tensor]:
+    """Return the best `k` tokens of each row, or all, `(B, W, k)`: log-probabilities and ids."""
+    listed = isinstance(log_probs, Shortlist)
+    values = log_probs.log_probs if listed else log_probs
+    size = values.shape[-1]
+    values = ops.cast(ops.reshape(values, (-1, width, size)), "float32")
+    values, index = top_k(values, min(k, size))
+    if listed:
+        index = ops.take_along_axis(ops.reshape(log_probs.ids, (-1, width, size)), index, axis=-1)
+    return values, index
 
 
 def _check(name: str, max_length: int | Tensor, length_penalty: float) -> None:

@@ -25,11 +25,12 @@ from training.cli import main_guard, positive_int
 from training.decoding import search
 from training.errors import UserError
 from training.ids import END_ID, PAD_ID
-from training.inference import dense_ids
+from training.inference import PRECISIONS, check_precision, dense_ids
 from training.run import Run, load_ensemble
+from training.steps import bfloat16_steps
 
 MANIFEST = "assets.extra/manifest.json"
-AGREEMENT_TEXTS = 200  # compared when weights are rounded
+AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
 WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
 
 
@@ -46,6 +47,11 @@ class Exported(tf.Module):
         max_source_length: tokens after which a text is cut.
         length_penalty: see `keras_attention.beam_search`.
         weights: what they are stored as, "float32", "float16" or "bfloat16".
+        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16". Their
+            kernels are constants of the graph then.
+
+    Raises:
+        ValueError: if several runs are given and `precision` is "bfloat16".
     """
 
     def __init__(
@@ -57,15 +63,20 @@ class Exported(tf.Module):
         max_source_length: int = 256,
         length_penalty: float = 1.0,
         weights: str = "float32",
+        precision: str = "float32",
     ) -> None:
         super().__init__()
         models = [run.model for run in runs]
         self._models = _Untracked(models)
-        self._settings = _Untracked({"beam_width": beam_width, "length_penalty": length_penalty})
+        steps = bfloat16_steps(models, beam_width) if precision == "bfloat16" else []
+        taken = [weight for step in steps for weight in step.taken]
+        self._settings = _Untracked(
+            {"beam_width": beam_width, "length_penalty": length_penalty, "steps": steps}
+        )
         self._num_results, self._max_source_length = num_results, max_source_length
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
-        self.weights = Weights(models, weights)
+        self.weights = Weights(models, weights, without=taken)
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
@@ -158,7 +169,7 @@ def export(runs: Sequence[Run], output: Path, **settings: int | float | str) -> 
         extra = aside / "assets.extra"
         extra.mkdir()
         manifest = _manifest(runs, settings)
-        if settings.get("weights", "float32") != "float32":
+        if is_rounded(settings):
             manifest["agreement"] = agreement(runs, module, settings)
         (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
         _write_warmup(extra / "tf_serving_warmup_requests", output.name, module.attends)
@@ -168,8 +179,13 @@ def export(runs: Sequence[Run], output: Path, **settings: int | float | str) -> 
         shutil.rmtree(aside, ignore_errors=True)
 
 
+def is_rounded(settings: dict) -> bool:
+    """Whether an export of these settings may translate otherwise than its runs."""
+    return any(settings.get(name, "float32") != "float32" for name in ("weights", "precision"))
+
+
 def agreement(runs: Sequence[Run], module: Exported, settings: dict) -> dict[str, float]:
-    """How the translations differ from those with float32 weights.
+    """How the translations differ from those in float32.
 
     Returns:
         The number of `texts` (of the dev split, where it can be found), how many have the `same`
@@ -179,12 +195,18 @@ def agreement(runs: Sequence[Run], module: Exported, settings: dict) -> dict[str
         texts = corpus.load(runs[0].config.data, "dev", limit=AGREEMENT_TEXTS).sources
     except corpus.CorpusError:
         texts = [text for batch in WARMUP_TEXTS for text in batch]
-    plain = Exported(runs, **{**settings, "weights": "float32"})
-    expected, found = (
-        tf.function(m.translate, autograph=False)(tf.constant(texts)) for m in (plain, module)
-    )
-    same = (expected["translation"] == found["translation"]).numpy()
-    difference = np.abs(expected["score"] - found["score"])[same]
+    plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
+    found = []
+    for each in (plain, module):
+        translate = tf.function(each.translate, autograph=False, reduce_retracing=True)
+        batches = [
+            translate(tf.constant(batch))
+            for batch in [texts[i : i + 100] for i in range(0, len(texts), 100)]
+        ]
+        found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
+    (expected, scores), (translations, other_scores) = found
+    same = expected == translations
+    difference = np.abs(scores - other_scores)[same]
     return {
         "texts": len(texts),
         "same": int(same.sum()),
@@ -247,7 +269,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--weights", choices=DTYPES, default="float32", help="half precision halves the size"
     )
+    parser.add_argument(
+        "--precision",
+        choices=PRECISIONS,
+        default="float32",
+        help="of the decoder's products; bfloat16 is faster where the processor has it",
+    )
     options = parser.parse_args(arguments)
+    check_precision(options.precision, options.runs)
     if options.num_results > options.beam_width:
         raise UserError(
             f"--num-results expected at most --beam-width, {options.beam_width}. "
@@ -261,13 +290,13 @@ def main(arguments: list[str] | None = None) -> None:
         max_source_length=options.max_source_length,
         length_penalty=options.length_penalty,
         weights=options.weights,
+        precision=options.precision,
     )
     print(f"Exported {version}")
-    if options.weights != "float32":
-        found = json.loads((version / MANIFEST).read_text())["agreement"]
+    if found := json.loads((version / MANIFEST).read_text()).get("agreement"):
         print(
-            f"With weights as {options.weights}, {found['same']} of {found['texts']} translations "
-            f"are the same as with float32; scores differ by at most "
+            f"With {options.weights} weights and {options.precision} products, {found['same']} of "
+            f"{found['texts']} translations are the same as in float32; scores differ by at most "
             f"{found['score_difference']:.2g}"
         )
 

@@ -20,13 +20,20 @@ class Weights(tf.Module):
         models: whose weights.
         dtype: "float32", or "float16" or "bfloat16" for weights that are rounded to it. Nothing is
             computed in half precision: each call widens them again.
+        without: weights that are left out.
     """
 
-    def __init__(self, models: Sequence[keras.Model], dtype: str = "float32") -> None:
+    def __init__(
+        self,
+        models: Sequence[keras.Model],
+        dtype: str = "float32",
+        without: Sequence[keras.Variable] = (),
+    ) -> None:
         super().__init__()
         if dtype not in DTYPES:
             raise ValueError(f"dtype expected one of {', '.join(DTYPES)}. Received: {dtype}")
-        weights = [weight for model in models for weight in model.weights]
+        left_out = {id(weight) for weight in without}
+        weights = [w for model in models for w in model.weights if id(w) not in left_out]
         halved = [dtype != "float32" and weight.dtype == "float32" for weight in weights]
         self.stored = [
             tf.Variable(tf.cast(weight.value, dtype), trainable=False) if half else weight.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, backend, beam_search, greedy_search
 from training.ids import END_ID, PAD_ID, START_ID
-from training.model import output_layer
+from training.steps import Bfloat16Step, PlainStep
 
 Tensor = Any
 
@@ -24,6 +24,7 @@ def search(
     num_results: int = 1,
     max_length: int | None = None,
     return_attention_weights: bool = False,
+    steps: Sequence[PlainStep] | Sequence[Bfloat16Step] | None = None,
 ) -> SearchResult:
     """Translate source ids; an ensemble averages the probabilities of its models.
 
@@ -36,6 +37,8 @@ def search(
         max_length: most target tokens; by default, of each sentence, twice its source tokens and
             10 more.
         return_attention_weights: whether to return the weights, averaged over the models.
+        steps: for each model one step of its decoder, see `training.steps`; plain ones if not
+            given. For an ensemble all are plain.
 
     Returns:
         A `SearchResult` with ids `(B, num_results, T)`.
@@ -44,12 +47,12 @@ def search(
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
     prepared = [_prepare(model, source) for model in models]
     memories = [memory for memory, _ in prepared]
-    output_layers = [output_layer(model, beam_width) for model in models]
+    steps = steps or [PlainStep(model, beam_width) for model in models]
 
     def step(tokens, states, memories):
         taken = [
-            _step(*decoder, tokens, state)
-            for *decoder, state in zip(models, memories, output_layers, states, strict=True)
+            one(tokens, memory, state)
+            for one, memory, state in zip(steps, memories, states, strict=True)
         ]
         log_probs, weights, states = zip(*taken, strict=True)
         return _mean_log_probs(log_probs), sum(weights) / len(models), list(states)
@@ -108,14 +111,7 @@ def _prepare(model: keras.Model, source: Tensor) -> tuple[Any, Any]:
     return prepared, decoder.initial_state(prepared, states)
 
 
-def _step(model: keras.Model, memory: Any, output: Callable, tokens: Tensor, state: Any) -> tuple:
-    embedded = model.get_layer("target_embedding")(tokens)
-    vector, weights, state = model.get_layer("decoder").step(embedded, memory, state)
-    logits = ops.cast(output(vector), "float32")
-    return ops.log_softmax(logits, axis=-1), weights, state
-
-
-def _mean_log_probs(log_probs: Sequence[Tensor]) -> Tensor:
+def _mean_log_probs(log_probs: Sequence[Any]) -> Any:
     if len(log_probs) == 1:
         return log_probs[0]
     return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(log_probs)))

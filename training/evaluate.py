@@ -20,7 +20,7 @@ from training.baselines import most_similar
 from training.checkpoints import write_text
 from training.cli import main_guard, positive_int
 from training.errors import UserError
-from training.inference import make_translator
+from training.inference import PRECISIONS, check_precision, make_translator
 from training.links import Reading
 from training.run import Run, load_ensemble
 
@@ -32,6 +32,7 @@ def evaluate(
     beam_width: int = 5,
     length_penalty: float = 1.0,
     batch_size: int = 64,
+    precision: str = "float32",
     lowercase: bool = False,
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
@@ -46,6 +47,7 @@ def evaluate(
         beam_width: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: see `keras_attention.beam_search`.
         batch_size: sentences translated together.
+        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16".
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
@@ -60,7 +62,11 @@ def evaluate(
     """
     config = runs[0].config
     translate = make_translator(
-        runs, beam_width=beam_width, length_penalty=length_penalty, batch_size=batch_size
+        runs,
+        beam_width=beam_width,
+        length_penalty=length_penalty,
+        batch_size=batch_size,
+        precision=precision,
     )
     progress = keras.utils.Progbar(len(split.sources), unit_name="sentence")
     verbose = sys.stderr.isatty()
@@ -225,6 +231,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
     parser.add_argument("--length-penalty", type=float, default=1.0, metavar="X")
     parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
+    parser.add_argument(
+        "--precision", choices=PRECISIONS, default="float32", help="of the decoder's products"
+    )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
     parser.add_argument("--seed", type=int, default=0, help="of --limit")
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
@@ -249,6 +258,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--by-length", action="store_true", help="BLEU by source length")
     parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON here too")
     options = parser.parse_args(arguments)
+    check_precision(options.precision, options.runs)
     runs = load_ensemble(options.runs)
     spec = options.data or runs[0].config.data
     if ":" in spec and not options.data:
@@ -261,6 +271,7 @@ def main(arguments: list[str] | None = None) -> None:
         beam_width=options.beam_width,
         length_penalty=options.length_penalty,
         batch_size=options.batch_size,
+        precision=options.precision,
         lowercase=options.lowercase,
         hypotheses_file=options.hypotheses,
         bootstrap=options.bootstrap,

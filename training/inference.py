@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from training.decoding import force_decode, search
+from training.errors import UserError
 from training.ids import PAD_ID, START_ID
 from training.pipeline import source_batches
 from training.run import Run
+from training.steps import bfloat16_steps
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def check_precision(precision: str, runs: Sequence[Any]) -> None:
+    """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
+    if precision != "float32" and len(runs) > 1:
+        raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
 
 
 def make_translator(
@@ -21,6 +32,7 @@ def make_translator(
     length_penalty: float = 1.0,
     batch_size: int = 64,
     max_source_length: int = 256,
+    precision: str = "float32",
 ) -> Callable[..., list[str]]:
     """Return a function from texts to translations, compiled once for all calls.
 
@@ -30,16 +42,19 @@ def make_translator(
         length_penalty: see `keras_attention.beam_search`.
         batch_size: texts translated together; they are sorted by length for it.
         max_source_length: tokens after which a text is cut.
+        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16".
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
     """
     models = [run.model for run in runs]
     source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
+    steps = bfloat16_steps(models, beam_width) if precision == "bfloat16" else None
+    settings = {"beam_width": beam_width, "length_penalty": length_penalty, "steps": steps}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
     def translate_ids(ids):
-        found = search(models, ids, beam_width=beam_width, length_penalty=length_penalty)
+        found = search(models, ids, **settings)
         return target_tokenizer.detokenize(found.ids[:, 0])
 
     def translate(texts: Sequence[str], progress: Callable[[int], None] | None = None) -> list[str]:

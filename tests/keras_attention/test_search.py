@@ -8,11 +8,12 @@ from keras import ops
 from keras_attention import (
     AttentionRNN,
     MultiplicativeAttention,
+    Shortlist,
     backend,
     beam_search,
     greedy_search,
 )
-from keras_attention import search as search_module
+from keras_attention import top_k as top_k_module
 from tests.keras_attention.decoders import (
     END,
     LENGTH,
@@ -328,7 +329,7 @@ def test_the_best_tokens_of_a_large_vocabulary(rng, size):
     x[1, 0, 101:107] = np.linspace(11, 10, 6)  # all in one place
     x[1, 1, :] = -np.inf
     x[1, 1, 7] = 1.0  # hardly anything left
-    values, index = (array(found) for found in search_module._top_k(ops.convert_to_tensor(x), k))
+    values, index = (array(found) for found in top_k_module.top_k(ops.convert_to_tensor(x), k))
     expected = np.argsort(-x, axis=-1, kind="stable")[..., :k]
     np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
     assert index.max() < size
@@ -340,10 +341,27 @@ def test_the_best_tokens_of_a_large_vocabulary(rng, size):
 def test_a_large_vocabulary_is_searched_as_a_small_one(rng, monkeypatch):
     decoder = Decoder(rng)
     expected = array(search(decoder, beam_width=3, num_results=3))
-    monkeypatch.setattr(search_module, "LARGE_VOCABULARY", 1)
+    monkeypatch.setattr(top_k_module, "LARGE", 1)
     found = array(search(decoder, beam_width=3, num_results=3))
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert_close(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        values, ids = ops.top_k(log_probs, 5)
+        # In any order.
+        return Shortlist(ops.flip(values, 1), ops.flip(ops.cast(ids, "int32"), 1)), weights, state
+
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    expected = array(find(decoder.step, decoder.state(), **options)._asdict())
+    found = array(find(step, decoder.state(), **options)._asdict())
+    np.testing.assert_array_equal(found["ids"], expected["ids"])
+    assert_close(found["scores"], expected["scores"])
 
 
 @pytest.mark.parametrize("weights", [True, False])
