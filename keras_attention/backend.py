@@ -253,8 +253,9 @@ def _unfold_tensorflow(step, state, done, max_length, output_dtypes, pause, resu
 
     def until_pause(*carry):
         # A loop in the loop: steps without a pause have nothing to do with pauses.
+        first = carry[0]
         t, flat_state, flat_outputs = tf.while_loop(
-            lambda t, flat_state, _: (t < max_length) & ~pause(pack(flat_state)),
+            lambda t, state, _: (t < max_length) & ((t == first) | ~pause(pack(state))),
             body,
             carry,
             shape_invariants=invariants,

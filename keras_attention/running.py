@@ -18,8 +18,8 @@ class Running(NamedTuple):
     Where sentences may leave the batch, all but `whole` has the rows of those that are in it.
 
     Attributes:
-        carry: tuple of tensors `(B, ...)` that the search knows of each sentence, the first of them
-            boolean: whether it is settled.
+        carry: tuple of tensors `(B, ...)` that the search knows of each sentence. The first is
+            boolean, whether it is settled, the second the last tokens `(B,)` or `(B, n)`.
         state: of the step function, `(B·n, ...)`.
         rows: int32, which sentences these are; `()` where none leaves, as the rest.
         memory: for the step function.
@@ -86,7 +86,8 @@ def spread(outputs: dict[str, Tensor], running: Running) -> dict:
 
 
 def _any_settled(running: Running) -> Tensor:
-    return ops.any(running.carry[0])
+    settled = running.carry[0]
+    return ops.logical_or(ops.any(settled), ops.all(settled))  # all of none, too
 
 
 def _leave(running: Running) -> Running:
@@ -94,14 +95,13 @@ def _leave(running: Running) -> Running:
     carry, state, rows, memory, whole = running
     index = ops.expand_dims(rows, 1)
     whole = tuple(ops.scatter_update(x, index, new) for x, new in zip(whole, carry, strict=True))
-    batch, keep = ops.shape(rows)[0], ops.nonzero(ops.logical_not(carry[0]))[0]
+    keep = ops.cast(ops.nonzero(ops.logical_not(carry[0]))[0], "int32")
+    beams = carry[1].shape[1] if len(carry[1].shape) > 1 else 1
+    places = ops.expand_dims(keep * beams, 1) + ops.arange(beams, dtype="int32")
+    places = ops.reshape(places, (-1,))
 
-    def kept(x):
-        return ops.take(x, keep, axis=0)
+    def rows_of(x, index):
+        return tree.map_structure(lambda x: ops.take(x, index, axis=0), x)
 
-    def kept_state(x):  # n rows for each sentence
-        x = ops.reshape(x, (batch, -1, *ops.shape(x)[1:]))
-        return ops.reshape(kept(x), (-1, *ops.shape(x)[2:]))
-
-    carry, rows, memory = tree.map_structure(kept, (carry, rows, memory))
-    return Running(carry, tree.map_structure(kept_state, state), rows, memory, whole)
+    carry, rows, memory = rows_of((carry, rows, memory), keep)
+    return Running(carry, rows_of(state, places), rows, memory, whole)

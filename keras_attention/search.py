@@ -237,7 +237,8 @@ def beam_search(
         reach = total / _length_norm(ops.maximum(limits, length), length_penalty)
         reach = ops.where(finished, NEVER, reach)
         worst_result = ops.top_k(ended, num_results)[0][:, -1]
-        return ops.logical_or(worst_result >= ops.max(reach, axis=1), ops.all(finished, axis=1))
+        best_open = ops.max(reach, axis=1, initial=NEVER)
+        return ops.logical_or(worst_result >= best_open, ops.all(finished, axis=1))
 
     zeros = ops.zeros((batch_size, width), "int32")
     # All beams start alike, so all but the first start out of the race.

@@ -392,3 +392,17 @@ def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find,
     if backend.shapes_may_change():
         assert batches == sorted(batches, reverse=True)
         assert {B, B - 1, B - 2} == set(batches)
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_batch_of_no_sentences_has_no_results(rng, find):
+    decoder = Decoder(rng)
+    state = keras.tree.map_structure(lambda x: x[:0], decoder.state())
+
+    def step(tokens, state, memory):
+        assert tokens.shape[0] in (0, None)
+        return decoder.step(tokens, state)
+
+    options = {"batch_size": 0, "start_id": START, "end_id": END, "max_length": LENGTH}
+    found = find(step, state, memory=ops.zeros((0, S)), **options)
+    assert found.ids.shape[0] == found.scores.shape[0] == 0
