@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.search import _part_length
+from keras_attention.top_k import _part_length
 from tests.keras_attention.helpers import assert_close, normal
 
 B, N, S, DV = 3, 5, 7, 11
