@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from training_speed import draw_lengths
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -20,9 +21,8 @@ def write_corpus(path: Path, options: argparse.Namespace) -> None:
     """Write sentences of random words; 1 in 50 is held out by `training.train`."""
     rng = np.random.default_rng(options.seed)
     count = max(100, options.batch * (options.batches + 1) * 50 // 49)
-    shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
-    targets = rng.integers(shortest, longest + 1, count) - 1  # END is a token too
-    sources = np.maximum(1, targets + rng.integers(-2, 3, count))
+    sources, targets = draw_lengths(rng, count, options)
+    sources, targets = np.maximum(1, sources - 1), targets - 1  # END is a token too
 
     def text(length: int) -> str:
         return " ".join(f"w{number}" for number in rng.integers(0, options.vocabulary, length))

@@ -21,6 +21,7 @@ import tempfile
 from collections.abc import Callable
 
 import numpy as np
+from peers.workload import training_batches
 from turns import PEERS, median, median_ratio, serve, start_workers, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -40,16 +41,22 @@ OURS = {
 STOCK = "stock Keras layers (easier)"
 CASES = [*OURS, STOCK, *PEERS]
 REFERENCES = (STOCK, *PEERS)
-START, FIRST_WORD = 1, 4
+FIRST_WORD = 4
+
+
+def draw_lengths(
+    rng: np.random.Generator, count: int, options: argparse.Namespace
+) -> tuple[np.ndarray, np.ndarray]:
+    """Tokens of sources and of targets, END counted, which are about as long as their sources."""
+    shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
+    targets = rng.integers(shortest, longest + 1, count)
+    return np.maximum(1, targets + rng.integers(-2, 3, count)), targets
 
 
 def make_batches(options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Sources and labels of all batches, ids padded with 0, in the order they are taken."""
     rng = np.random.default_rng(options.seed)
-    count = options.batch * options.batches
-    shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
-    targets = rng.integers(shortest, longest + 1, count)
-    sources = np.maximum(1, targets + rng.integers(-2, 3, count))
+    sources, targets = draw_lengths(rng, options.batch * options.batches, options)
     rows = np.lexsort((sources, targets)).reshape(options.batches, options.batch)
 
     def ids(lengths: np.ndarray) -> np.ndarray:
@@ -66,13 +73,10 @@ def make_batches(options: argparse.Namespace) -> dict[str, np.ndarray]:
 
 def load_batches(path: str) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
     """Inputs and labels of each batch for Keras models."""
-    loaded, batches = np.load(path), []
-    for number in range(len(loaded.files) // 2):
-        labels = loaded[f"labels_{number:03d}"]
-        target = np.roll(labels, 1, axis=1)
-        target[:, 0] = START
-        batches.append(({"source": loaded[f"source_{number:03d}"], "target": target}, labels))
-    return batches
+    return [
+        ({"source": source, "target": target}, labels)
+        for source, target, labels in training_batches(path)
+    ]
 
 
 def our_config(case: str, options: argparse.Namespace) -> object:

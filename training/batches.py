@@ -90,6 +90,10 @@ class PairBatches:
         seed: seed of the order.
         length_multiple: S and T are padded to a multiple of it.
 
+    Attributes:
+        training: as given.
+        statistics: what an epoch holds.
+
     Raises:
         ValueError: sources and targets differ in number, or no pair is left.
     """
@@ -127,7 +131,7 @@ class PairBatches:
         self._source_lengths = np.minimum(source.lengths, max_source_length)
         self._target_lengths = np.minimum(target.lengths, max_target_length)
         self._batch_size, self._multiple = batch_size, length_multiple
-        self._training, self._seed = training, seed
+        self.training, self._seed = training, seed
         steps = max(1, rows.size // batch_size) if training else -(-rows.size // batch_size)
         self.statistics = Statistics(
             pairs=int(rows.size),
@@ -153,14 +157,9 @@ class PairBatches:
             length_multiple=config.length_multiple,
         )
 
-    @property
-    def repeats(self) -> bool:
-        """Whether there are other epochs than the first."""
-        return self._training
-
     def epoch(self, number: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch."""
-        for rows in self._shuffled(number) if self._training else self._in_order():
+        for rows in self._shuffled(number) if self.training else self._in_order():
             source = self._source.pad(rows, self._source_lengths[rows], self._multiple)
             lengths = self._target_lengths[rows]
             labels = self._target.pad(rows, lengths, self._multiple, end=True)

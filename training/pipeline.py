@@ -39,14 +39,14 @@ def make_dataset(pairs: PairBatches, start_epoch: int = 0) -> tf.data.Dataset:
     """
 
     def batches() -> Iterator[Batch]:
-        for epoch in itertools.count(start_epoch) if pairs.repeats else [0]:
+        for epoch in itertools.count(start_epoch) if pairs.training else [0]:
             yield from pairs.epoch(epoch)
 
     ids = tf.TensorSpec((None, None), tf.int32)
     dataset = tf.data.Dataset.from_generator(
         batches, output_signature=({"source": ids, "target": ids}, ids)
     )
-    if not pairs.repeats:
+    if not pairs.training:
         steps = pairs.statistics.steps_per_epoch
         dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
     options = tf.data.Options()

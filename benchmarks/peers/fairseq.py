@@ -12,7 +12,6 @@ its encoder asks.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -21,8 +20,7 @@ from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
 from fairseq.sequence_generator import SequenceGenerator
 from peers.torch_steps import forbid_special_tokens, training_round
-from peers.workload import PAD, SPECIAL, lengths, training_batches, translation_rounds
-from turns import serve
+from peers.workload import PAD, SPECIAL, lengths, serve_peer, training_batches, translation_rounds
 
 ITS_PAD, END = 1, 2  # its own order of special tokens; END begins a sentence too
 
@@ -96,8 +94,4 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
 
 if __name__ == "__main__":
     logging.disable()
-    _, task, data, *sizes = sys.argv
-    if task == "train":
-        serve({"train": training(data, *map(int, sizes))})
-    else:
-        serve(translations(data, *map(int, sizes)), warm_up=1)
+    serve_peer(training, translations)

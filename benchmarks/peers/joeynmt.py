@@ -11,7 +11,6 @@ its encoder asks.
 from __future__ import annotations
 
 import logging
-import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -22,8 +21,7 @@ from joeynmt.model import Model, build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
 from peers.torch_steps import training_round
-from peers.workload import PAD, SPECIAL, lengths, training_batches, translation_rounds
-from turns import serve
+from peers.workload import PAD, SPECIAL, lengths, serve_peer, training_batches, translation_rounds
 
 SYMBOLS = SimpleNamespace(  # the library's own order
     **{"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"},
@@ -114,8 +112,4 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
 
 if __name__ == "__main__":
     logging.disable()
-    _, task, data, *sizes = sys.argv
-    if task == "train":
-        serve({"train": training(data, *map(int, sizes))})
-    else:
-        serve(translations(data, *map(int, sizes)), warm_up=1)
+    serve_peer(training, translations)

@@ -26,8 +26,7 @@ from onmt.models import NMTModel
 from onmt.modules import Embeddings
 from onmt.translate import GNMTGlobalScorer, Translator
 from peers.torch_steps import forbid_special_tokens, training_round
-from peers.workload import PAD, SPECIAL, lengths, training_batches, translation_rounds
-from turns import serve
+from peers.workload import PAD, SPECIAL, lengths, serve_peer, training_batches, translation_rounds
 
 
 def make_model(vocabulary: int, units: int) -> NMTModel:
@@ -97,8 +96,4 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
 
 
 if __name__ == "__main__":
-    _, task, data, *sizes = sys.argv
-    if task == "train":
-        serve({"train": training(data, *map(int, sizes))})
-    else:
-        serve(translations(data, *map(int, sizes)), warm_up=1)
+    serve_peer(training, translations)

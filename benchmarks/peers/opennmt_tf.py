@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -19,8 +18,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import opennmt
 import tensorflow as tf
 import tensorflow_addons as tfa
-from peers.workload import lengths, training_batches
-from turns import serve
+from peers.workload import lengths, serve_peer, training_batches
 
 
 def make_model(vocabulary: int, units: int, **params: object) -> opennmt.models.SequenceToSequence:
@@ -107,8 +105,4 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
 
 
 if __name__ == "__main__":
-    _, task, data, *sizes = sys.argv
-    if task == "train":
-        serve({"train": training_round(data, *map(int, sizes))})
-    else:
-        serve(translations(data, *map(int, sizes)), warm_up=1)
+    serve_peer(training_round, translations)

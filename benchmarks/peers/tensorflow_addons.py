@@ -10,7 +10,6 @@ only where each step needs its logits; in training it runs once, over all steps.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -18,8 +17,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 import tensorflow_addons as tfa
-from peers.workload import SPECIAL, training_batches, translation_rounds
-from turns import serve
+from peers.workload import SPECIAL, serve_peer, training_batches, translation_rounds
 
 START, END = 2, 3
 IDS = tf.TensorSpec([None, None], tf.int32)
@@ -120,8 +118,4 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
 
 
 if __name__ == "__main__":
-    _, task, data, *sizes = sys.argv
-    if task == "train":
-        serve({"train": training_round(data, *map(int, sizes))})
-    else:
-        serve(translations(data, *map(int, sizes)), warm_up=1)
+    serve_peer(training_round, translations)

@@ -1,13 +1,15 @@
-"""What workers of peers are given: batches to train on, sentences to translate."""
+"""What workers of peers share: batches to train on, sentences to translate, how they serve."""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
+from turns import serve
 
 PAD, SPECIAL = 0, 4  # ids below SPECIAL are no words
 
@@ -54,3 +56,20 @@ def translation_rounds(
         mode: functools.partial(run, translators[width], batch)
         for mode, (width, batch) in settings["modes"].items()
     }
+
+
+def serve_peer(
+    train: Callable[..., Callable[[], None]],
+    translate: Callable[..., Mapping[str, Callable[[], None]]],
+) -> None:
+    """Be the worker that the command line asks for: `train|translate DATA VOCABULARY UNITS`.
+
+    Args:
+        train: from data, vocabulary and units to a function that trains on every batch once.
+        translate: from the same to functions that translate all sentences, by the mode's name.
+    """
+    _, task, data, *sizes = sys.argv
+    if task == "train":
+        serve({"train": train(data, *map(int, sizes))})
+    else:
+        serve(translate(data, *map(int, sizes)), warm_up=1)

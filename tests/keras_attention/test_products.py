@@ -6,7 +6,6 @@ import pytest
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.top_k import _part_length
 from tests.keras_attention.helpers import assert_close, normal
 
 B, N, S, DV = 3, 5, 7, 11
@@ -34,8 +33,3 @@ def test_a_projection_is_the_product_over_the_last_axis(rng, columns):
     x, kernel = normal(rng, B, N, S), normal(rng, S, *columns)
     found = traced(lambda x: backend.project(x, ops.convert_to_tensor(kernel)), x)
     assert_close(found, np.tensordot(x, kernel, 1))
-
-
-@pytest.mark.parametrize(("size", "length"), [(8000, 80), (8001, 63), (8009, 89), (2500, 50)])
-def test_parts_of_a_vocabulary_divide_it_where_they_can(size, length):
-    assert _part_length(size) == length

@@ -9,7 +9,6 @@ from keras_attention import (
     AttentionRNN,
     MultiplicativeAttention,
     Shortlist,
-    backend,
     beam_search,
     greedy_search,
 )
@@ -322,22 +321,6 @@ def test_bad_arguments_are_told_with_expected_and_received(rng, options, expecte
     assert expected in str(error.value)
 
 
-@pytest.mark.parametrize("size", [1999, 2000, 2503])
-def test_the_best_tokens_of_a_large_vocabulary(rng, size):
-    x, k = normal(rng, B, 3, size), 5
-    x[0, 0, size - 1] = x[0, 1, 0] = 9.0  # at both ends
-    x[1, 0, 101:107] = np.linspace(11, 10, 6)  # all in one place
-    x[1, 1, :] = -np.inf
-    x[1, 1, 7] = 1.0  # hardly anything left
-    values, index = (array(found) for found in top_k_module.top_k(ops.convert_to_tensor(x), k))
-    expected = np.argsort(-x, axis=-1, kind="stable")[..., :k]
-    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
-    assert index.max() < size
-    finite = np.isfinite(values)
-    np.testing.assert_array_equal(index[finite], expected[finite])
-    np.testing.assert_array_equal(np.take_along_axis(x, index, axis=-1), values)
-
-
 def test_a_large_vocabulary_is_searched_as_a_small_one(rng, monkeypatch):
     decoder = Decoder(rng)
     expected = array(search(decoder, beam_width=3, num_results=3))
@@ -362,47 +345,3 @@ def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
     found = array(find(step, decoder.state(), **options)._asdict())
     np.testing.assert_array_equal(found["ids"], expected["ids"])
     assert_close(found["scores"], expected["scores"])
-
-
-@pytest.mark.parametrize("weights", [True, False])
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find, weights):
-    decoder, batches = Decoder(rng), []
-    options = {"batch_size": B, "start_id": START, "end_id": END, "length_penalty": 0.7}
-    options |= {"max_length": np.array([LENGTH, 2, 4]), "return_attention_weights": weights}
-    if keras.backend.backend() == "jax":
-        options["max_length"] = 4
-    expected = array(find(decoder.step, decoder.state(), **options)._asdict())
-
-    def step(tokens, state, memory):
-        """The row is looked up in the memory, so that a wrong one is found out."""
-        batches.append(memory["row"].shape[0])
-        beams = tokens.shape[0] // memory["row"].shape[0]
-        assert state["t"].shape == tokens.shape
-        row = ops.repeat(memory["row"], beams, axis=0)
-        log_probs, weights, new = decoder.step(tokens, {**state, "row": row})
-        del new["row"]
-        return log_probs, weights, new
-
-    state = {name: x for name, x in decoder.state().items() if name != "row"}
-    memory = {"row": ops.arange(B, dtype="int32")}
-    found = find(step, state, memory=memory, **options)
-    for name, x in array({k: v for k, v in found._asdict().items() if v is not None}).items():
-        assert_close(x, expected[name])
-    if backend.shapes_may_change():
-        assert batches == sorted(batches, reverse=True)
-        assert {B, B - 1, B - 2} == set(batches)
-
-
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_a_batch_of_no_sentences_has_no_results(rng, find):
-    decoder = Decoder(rng)
-    state = keras.tree.map_structure(lambda x: x[:0], decoder.state())
-
-    def step(tokens, state, memory):
-        assert tokens.shape[0] in (0, None)
-        return decoder.step(tokens, state)
-
-    options = {"batch_size": 0, "start_id": START, "end_id": END, "max_length": LENGTH}
-    found = find(step, state, memory=ops.zeros((0, S)), **options)
-    assert found.ids.shape[0] == found.scores.shape[0] == 0
