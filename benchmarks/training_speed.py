@@ -187,7 +187,7 @@ def measure_end_to_end(options: argparse.Namespace) -> dict[str, dict[str, float
 
 def print_table(rows: dict[str, dict[str, float | None]]) -> None:
     """Print the measurements."""
-    columns = {name: name.split(" (")[0] for name in next(iter(rows.values()))}
+    columns = {name: name.split(" (")[0] for name in next(iter(rows.values()), {})}
     print(f"{'':36}" + "".join(f"  {title}" for title in columns.values()))
     for case, row in rows.items():
         print(f"{case:36}" + "".join(f"  {row[c]:>{len(t)}}" for c, t in columns.items()))

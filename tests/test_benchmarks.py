@@ -34,6 +34,13 @@ def test_training_speed(tmp_path):
 
 
 @pytest.mark.tensorflow
+def test_training_speed_of_a_peer_that_is_missing(tmp_path):
+    rows, first_line = run(tmp_path, "training_speed.py", "--cases", "marian")
+    assert first_line.startswith("marian skipped, to install it: ")
+    assert rows == {}
+
+
+@pytest.mark.tensorflow
 def test_training_speed_end_to_end(tmp_path):
     arguments = ["--end-to-end", "--cases", "LSTM additive", "--batch", "23", "--batches", "2"]
     rows, _ = run(tmp_path, "training_speed.py", *arguments)
