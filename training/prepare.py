@@ -54,7 +54,10 @@ def make_output(output: Path, config: Config) -> None:
         RunError: if there is one, or the directory cannot be written to.
     """
     if (output / "config.toml").exists():
-        raise RunError(f"{output} holds a run already: add --resume, or choose another --output")
+        raise RunError(
+            f"{output} holds a run already: go on with it by training.train --resume, or choose "
+            "another --output"
+        )
     try:
         output.mkdir(parents=True, exist_ok=True)
         write_text(output / "history.json", "[]\n")
