@@ -136,7 +136,8 @@ def by_length(
         bootstrap: whether to add `interval`, of 95 % confidence.
 
     Returns:
-        For each bucket `words` (such as "6-10"), `sentences` and `bleu`.
+        For each bucket `words` (such as "6-10"), `sentences`, `bleu` and `references`, how many a
+        sentence has in the mean: more of them make BLEU higher.
     """
     _check_lengths(hypotheses, lengths)
     options = {"lowercase": lowercase, "tokenize": tokenize}
@@ -147,6 +148,7 @@ def by_length(
             texts = [hypotheses[i] for i in chosen], [references[i] for i in chosen]
             score = bleu(*texts, **options)
             row = {"words": f"{low}-{high}", "sentences": len(chosen), "bleu": score["bleu"]}
+            row["references"] = round(sum(map(len, texts[1])) / len(chosen), 2)
             if bootstrap:
                 row["interval"] = bootstrap_interval(bleu_statistics(*texts, **options), bleu_of)
             rows.append(row)

@@ -90,6 +90,7 @@ def test_bleu_by_length_scores_each_bucket_alone():
         ("6-10", 1),
         ("31-40", 2),
     ]
+    assert [row["references"] for row in rows] == [1, 1, 2.5]
     for row, chosen in zip(rows, [[0], [3], [1, 2]], strict=True):
         streams = [[stream[i] for i in chosen] for stream in STREAMS]
         streams = [stream for stream in streams if any(stream)]

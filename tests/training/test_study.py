@@ -83,11 +83,13 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
 ):
     sentences = corpus.load("phrasebook-en-fr", "dev", limit=60)
     lines = [f"{s}\t{texts[0]}" for s, texts in zip(*vars_of(sentences), strict=True)]
+    lines += [f"{s}\tune autre" for s in sentences.sources[:30]]  # not counted
     (tmp_path / "dev.tsv").write_text("\n".join(lines), encoding="utf-8")
     paths = {n: make_run(tmp_path / n, tiny_run, attention=n) for n in ("none", "general")}
     paths["additive"] = tiny_run.path
     output = tmp_path / "study"
     command = ["length", "--output", str(output), "--per-bucket", "3", "--beam-width", "1"]
+    command += ["--references", "1"]
     command += ["--real", f"tsv:{tmp_path / 'dev.tsv'}", "--joined", f"tsv:{tmp_path / 'dev.tsv'}"]
     command += [word for name, path in paths.items() for word in ("--run", f"{name}={path}")]
     study.main(command)
@@ -109,6 +111,7 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
         expected = sacrebleu.corpus_bleu([kept[i] for i in chosen], references).score
         assert float(row["bleu"]) == pytest.approx(expected, rel=1e-4)
         assert row["few"] == ("yes" if len(chosen) < 50 else "no")
+        assert row["references"] == "1"
     assert (output / "length.png").stat().st_size > 10_000
     last = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert str(output / "length.csv") in last["files"]

@@ -211,7 +211,7 @@ def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path):
 
 
 def test_a_run_is_never_overwritten(tiny_run):
-    with pytest.raises(RunError, match="holds a run already: go on with it by .* --resume"):
+    with pytest.raises(RunError, match=r"holds a run already: go on with it by .* --resume"):
         train(tiny_config(), tiny_run.path)
 
 

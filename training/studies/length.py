@@ -45,6 +45,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="joined sentences of each length; default: 300",
     )
+    parser.add_argument(
+        "--references",
+        type=positive_int,
+        metavar="N",
+        help="count at most N references of a sentence: more of them make BLEU higher, and short "
+        "sentences may have more; default: all",
+    )
     parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
     parser.add_argument("--seed", type=int, default=0, help="of the joined sentences; default: 0")
@@ -84,7 +91,11 @@ def load_sets(options: argparse.Namespace, data: str) -> dict[str, corpus.Split]
     else:
         print(f"No real sentences are known for {data}; --real SPEC names some.")
     sets["joined"] = join(single, options.per_bucket, options.seed)
-    return sets
+    return {name: _with_references(split, options.references) for name, split in sets.items()}
+
+
+def _with_references(split: corpus.Split, most: int | None) -> corpus.Split:
+    return corpus.Split(split.sources, [references[:most] for references in split.references])
 
 
 def join(split: corpus.Split, per_bucket: int, seed: int = 0) -> corpus.Split:
@@ -168,6 +179,7 @@ def table_rows(
             "attention": name,
             "words": row["words"],
             "sentences": row["sentences"],
+            "references": row["references"],
             "few": "yes" if row["sentences"] < ENOUGH else "no",
             "bleu": row["bleu"],
             "low": row["interval"][0],
