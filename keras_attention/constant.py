@@ -1,14 +1,19 @@
-"""Steps of an attention cell with constant kernels in bfloat16, for searches that are exported.
+"""Steps of an attention cell with constant kernels, for searches that are exported.
 
 TensorFlow lays a constant kernel of a product with a bias out for the processor once, one that is a
 variable at every product; and in bfloat16 there are half the bytes to read. 5 rows through kernels
 of 512 x 512, 1024 x 2048, 1024 x 512 and 512 x 8000 took 1.45 ms in float32, 0.95 ms with variables
-in bfloat16, 0.47 ms with constants. TensorFlow alone; processors without instructions for bfloat16
-give the same answers, slowly.
+in bfloat16, 0.47 ms with constants.
+
+A context is an average of the memory, and the product of an average is the average of products:
+what contexts are multiplied by, the whole memory is multiplied by once, before the first step.
+
+TensorFlow alone; processors without instructions for bfloat16 give the same answers, slowly.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +23,7 @@ from keras import ops
 
 from keras_attention import hoisted
 from keras_attention.additive import AdditiveAttention
+from keras_attention.attention import Memory
 from keras_attention.cell import AttentionCell, State
 from keras_attention.top_k import top_k
 
@@ -25,12 +31,15 @@ Tensor = Any
 TINY = 1e-30  # a sum with zeros would be taken out of the graph
 
 
-def product(kernel: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Tensor]:
-    """Return the product with a constant kernel in bfloat16.
+def product(
+    kernel: Tensor, bias: Tensor | None = None, dtype: str = "bfloat16"
+) -> Callable[[Tensor], Tensor]:
+    """Return the product with a constant kernel.
 
     Args:
         kernel: `(m, n)`, eager.
         bias: `(n,)`, eager, or None for none.
+        dtype: what is multiplied and rounded to, "bfloat16" or "float32".
 
     Returns:
         A function from `(rows, m)` to float32 `(rows, n)`. It is one TensorFlow function wherever
@@ -38,11 +47,11 @@ def product(kernel: Tensor, bias: Tensor | None = None) -> Callable[[Tensor], Te
     """
     import tensorflow as tf
 
-    kernel, bias = _array(kernel, "bfloat16"), _bias(bias, kernel.shape[1], "bfloat16")
+    kernel, bias = _array(kernel, dtype), _bias(bias, kernel.shape[1], dtype)
 
     @tf.function(input_signature=[tf.TensorSpec([None, kernel.shape[0]])], autograph=False)
     def times_kernel(x):
-        y = tf.matmul(tf.cast(x, tf.bfloat16), tf.constant(kernel))
+        y = tf.matmul(tf.cast(x, dtype), tf.constant(kernel))
         # Only the kernel of a product that is fused with a bias stays as it was laid out.
         return tf.cast(tf.nn.bias_add(y, tf.constant(bias)), tf.float32)
 
@@ -103,76 +112,124 @@ def _array(x: Tensor, dtype: str) -> np.ndarray:
 
 def supports(layer: AttentionCell) -> bool:
     """Whether `ConstantStep` can stand in for the layer's `step`."""
-    cells = getattr(layer.cell, "cells", [layer.cell])
-    return not (layer.several or layer.gate) and all(hoisted.supports(cell) for cell in cells)
+    if layer.several or layer.gate or layer.attention.num_heads > 1:
+        return False
+    return all(hoisted.supports(cell) for cell in _cells(layer))
 
 
 class ConstantStep:
     """A step of a built `AttentionCell` or `AttentionRNN` as its weights are now.
 
-    Products are in bfloat16; scores, distributions, contexts and states stay as they are.
+    Scores, distributions, averages, states and the state's part of the attentional vector are in
+    float32 whatever the dtype of the other products is.
 
     Args:
         layer: one that `supports` accepts.
+        dtype: of the products, "bfloat16" or "float32".
 
     Attributes:
         taken: the layer's weights that are constants now.
     """
 
-    def __init__(self, layer: AttentionCell) -> None:
-        self._layer = layer
-        self._cells = getattr(layer.cell, "cells", [layer.cell])
-        self._times = [_products(cell) for cell in self._cells]
-        self.taken = [weight for cell in self._cells for weight in cell.weights]
+    def __init__(self, layer: AttentionCell, dtype: str = "bfloat16") -> None:
+        self._layer, size = layer, layer.context_size
+        self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
+        kernels = [cell.kernel.value for cell in _cells(layer)]
+        of_context = {}  # what contexts alone are multiplied by
+        if layer.order == "bahdanau":
+            kernels[0], of_context["gates"] = kernels[0][:-size], kernels[0][-size:]
         self._query = self._vector = None
-        if type(layer.attention) is AdditiveAttention and layer.attention.num_heads == 1:
-            self._query = product(layer.attention.query_kernel.value)
-            self.taken.append(layer.attention.query_kernel)
         if layer.output_kernel is not None:
-            self._vector = product(layer.output_kernel.value)
+            of_context["vector"] = layer.output_kernel.value[:size]
+            self._vector = product(layer.output_kernel.value[size:], dtype="float32")
             self.taken.append(layer.output_kernel)
+        if type(layer.attention) is AdditiveAttention:
+            self._query = product(layer.attention.query_kernel.value, dtype=dtype)
+            self.taken.append(layer.attention.query_kernel)
+        self._times = [
+            _products(cell, kernel, dtype)
+            for cell, kernel in zip(_cells(layer), kernels, strict=True)
+        ]
+        self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
+        if of_context:
+            kernel = ops.concatenate(list(of_context.values()), axis=-1)
+            self._of_context = product(kernel, dtype=dtype)
+        if self._vector is None:
+            self._sizes["context"] = size
 
-    def __call__(self, inputs: Tensor, memory: Any, state: State) -> tuple[Tensor, Tensor, State]:
-        """Take one step: see `AttentionCell.step`."""
+    def prepare(self, memory: Memory) -> Memory:
+        """Return the memory with the products of its value in the value's place.
+
+        Args:
+            memory: from the layer's `prepare`.
+        """
+        batch, length, size = ops.shape(memory.value)
+        value = ops.reshape(memory.value, (-1, size))
+        parts = [value] if "context" in self._sizes else []
+        if len(self._sizes) > len(parts):
+            parts.insert(0, self._of_context(value))
+        value = ops.concatenate(parts, axis=-1)
+        value = ops.reshape(value, (batch, length, sum(self._sizes.values())))
+        return memory._replace(value=ops.cast(value, memory.value.dtype))
+
+    def __call__(
+        self, inputs: Tensor, memory: Memory, state: State
+    ) -> tuple[Tensor, Tensor, State]:
+        """Take one step: see `AttentionCell.step`.
+
+        Args:
+            inputs: `(B·n, dim)`.
+            memory: from `prepare`.
+            state: from the layer's `initial_state` or the last step.
+        """
         layer = self._layer
         fed = [inputs, state.output] if layer.input_feeding else [inputs]
         if layer.order == "bahdanau":
             query = layer._query(state.cell)
-            context, weights, attention = self._look(query, memory, state.attention)
-            output, cell = self._advance([*fed, context], state.cell)
+            of_context, weights, attention = self._look(query, memory, state.attention)
+            output, cell = self._advance(fed, state.cell, of_context["gates"])
         else:
             output, cell = self._advance(fed, state.cell)
-            context, weights, attention = self._look(output, memory, state.attention)
-        output = ops.concatenate([context, output], axis=-1)
-        if self._vector:
-            output = ops.cast(ops.tanh(self._vector(output)), layer.compute_dtype)
+            of_context, weights, attention = self._look(output, memory, state.attention)
+        if self._vector is None:
+            output = ops.concatenate([of_context["context"], output], axis=-1)
+        else:
+            output = ops.tanh(of_context["vector"] + self._vector(output))
+        output = ops.cast(output, layer.compute_dtype)
         return output, weights, State(cell, attention, output if layer.input_feeding else ())
 
-    def _look(self, query: Tensor, memory: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
+    def _look(
+        self, query: Tensor, memory: Memory, state: Any
+    ) -> tuple[dict[str, Tensor], Tensor, Any]:
         attention = self._layer.attention
         if self._query is None:
-            return attention.look(query, memory, state, {})
-        batch, length = ops.shape(memory.value)[:2]
-        query = ops.cast(self._query(query), attention.compute_dtype)
-        query = ops.reshape(query, (batch, -1, query.shape[-1]))  # beams share a memory row
-        context, weights, state = attention.attend(query, memory, state, None, {})
-        return (
-            ops.reshape(context, (-1, context.shape[-1])),
-            ops.reshape(weights, (-1, length)),
-            state,
-        )
+            found, weights, state = attention.look(query, memory, state, {})
+        else:
+            batch, length = ops.shape(memory.value)[:2]
+            query = ops.cast(self._query(query), attention.compute_dtype)
+            query = ops.reshape(query, (batch, -1, query.shape[-1]))  # beams share a memory row
+            found, weights, state = attention.attend(query, memory, state, None, {})
+            found = ops.reshape(found, (-1, found.shape[-1]))
+            weights = ops.reshape(weights, (-1, length))
+        *ends, _ = itertools.accumulate(self._sizes.values())
+        parts = ops.split(found, ends, axis=-1) if ends else [found]
+        return dict(zip(self._sizes, parts, strict=True)), weights, state
 
-    def _advance(self, inputs: list[Tensor], state: Any) -> tuple[Tensor, Any]:
+    def _advance(
+        self, inputs: list[Tensor], state: Any, of_context: Tensor | None = None
+    ) -> tuple[Tensor, Any]:
         """Call the cell, or one after the other those of a stack."""
         stacked = isinstance(self._layer.cell, keras.layers.StackedRNNCells)
         states, new = state if stacked else [state], []
-        for cell, times, old in zip(self._cells, self._times, states, strict=True):
+        for cell, times, old in zip(_cells(self._layer), self._times, states, strict=True):
             old = list(old) if isinstance(old, (list, tuple)) else [old]
-            if isinstance(cell, keras.layers.GRUCell):
-                gates, inner = times[0](ops.concatenate(inputs, axis=-1)), times[1](old[0])
-                now = hoisted.gru_step(cell, gates, inner, old)[0]
+            gru = isinstance(cell, keras.layers.GRUCell)
+            gates = times[0](ops.concatenate(inputs if gru else [*inputs, old[0]], axis=-1))
+            if of_context is not None:  # the first cell's
+                gates, of_context = gates + of_context, None
+            if gru:
+                now = hoisted.gru_step(cell, gates, times[1](old[0]), old)[0]
             else:
-                gates = times[0](ops.concatenate([*inputs, old[0]], axis=-1))
                 lstm = isinstance(cell, keras.layers.LSTMCell)
                 now = hoisted.lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
             now = [ops.cast(x, y.dtype) for x, y in zip(now, old, strict=True)]
@@ -182,13 +239,17 @@ class ConstantStep:
         return inputs[0], packed
 
 
-def _products(cell: Any) -> list[Callable[[Tensor], Tensor]]:
+def _cells(layer: AttentionCell) -> list[Any]:
+    return getattr(layer.cell, "cells", [layer.cell])
+
+
+def _products(cell: Any, kernel: Tensor, dtype: str) -> list[Callable[[Tensor], Tensor]]:
     """Return the products of a cell: one of input and state together where it allows that."""
     if isinstance(cell, keras.layers.GRUCell):
         bias, recurrent_bias = ops.unstack(cell.bias.value)
         return [
-            product(cell.kernel.value, bias),
-            product(cell.recurrent_kernel.value, recurrent_bias),
+            product(kernel, bias, dtype),
+            product(cell.recurrent_kernel.value, recurrent_bias, dtype),
         ]
-    kernel = ops.concatenate([cell.kernel.value, cell.recurrent_kernel.value], axis=0)
-    return [product(kernel, cell.bias.value)]
+    kernel = ops.concatenate([kernel, cell.recurrent_kernel.value], axis=0)
+    return [product(kernel, cell.bias.value, dtype)]

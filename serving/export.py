@@ -27,7 +27,7 @@ from training.errors import UserError
 from training.ids import END_ID, PAD_ID
 from training.inference import PRECISIONS, check_precision, dense_ids
 from training.run import Run, load_ensemble
-from training.steps import bfloat16_steps
+from training.steps import fixed_steps
 
 MANIFEST = "assets.extra/manifest.json"
 AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
@@ -47,8 +47,8 @@ class Exported(tf.Module):
         max_source_length: tokens after which a text is cut.
         length_penalty: see `keras_attention.beam_search`.
         weights: what they are stored as, "float32", "float16" or "bfloat16".
-        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16". Their
-            kernels are constants of the graph then.
+        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16". Where
+            that is faster, their kernels are constants of the graph.
 
     Raises:
         ValueError: if several runs are given and `precision` is "bfloat16".
@@ -68,8 +68,10 @@ class Exported(tf.Module):
         super().__init__()
         models = [run.model for run in runs]
         self._models = _Untracked(models)
-        steps = bfloat16_steps(models, beam_width) if precision == "bfloat16" else []
-        taken = [weight for step in steps for weight in step.taken]
+        steps = None  # weights that are stored in half the size are no constants
+        if weights == "float32" or precision == "bfloat16":
+            steps = fixed_steps(models, beam_width, precision)
+        taken = [weight for step in steps or () for weight in step.taken]
         self._settings = _Untracked(
             {"beam_width": beam_width, "length_penalty": length_penalty, "steps": steps}
         )

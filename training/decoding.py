@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, backend, beam_search, greedy_search
 from training.ids import END_ID, PAD_ID, START_ID
-from training.steps import Bfloat16Step, PlainStep
+from training.steps import FixedStep, PlainStep
 
 Tensor = Any
 
@@ -24,7 +24,7 @@ def search(
     num_results: int = 1,
     max_length: int | None = None,
     return_attention_weights: bool = False,
-    steps: Sequence[PlainStep] | Sequence[Bfloat16Step] | None = None,
+    steps: Sequence[PlainStep] | Sequence[FixedStep] | None = None,
 ) -> SearchResult:
     """Translate source ids; an ensemble averages the probabilities of its models.
 
@@ -38,7 +38,7 @@ def search(
             10 more.
         return_attention_weights: whether to return the weights, averaged over the models.
         steps: for each model one step of its decoder, see `training.steps`; plain ones if not
-            given. For an ensemble all are plain.
+            given.
 
     Returns:
         A `SearchResult` with ids `(B, num_results, T)`.
@@ -46,8 +46,8 @@ def search(
     if max_length is None:
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
     prepared = [_prepare(model, source) for model in models]
-    memories = [memory for memory, _ in prepared]
     steps = steps or [PlainStep(model, beam_width) for model in models]
+    memories = [one.prepare(memory) for one, (memory, _) in zip(steps, prepared, strict=True)]
 
     def step(tokens, states, memories):
         taken = [

@@ -14,7 +14,7 @@ from training.errors import UserError
 from training.ids import PAD_ID, START_ID
 from training.pipeline import source_batches
 from training.run import Run
-from training.steps import bfloat16_steps
+from training.steps import fixed_steps
 
 PRECISIONS = ("float32", "bfloat16")
 
@@ -49,7 +49,7 @@ def make_translator(
     """
     models = [run.model for run in runs]
     source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
-    steps = bfloat16_steps(models, beam_width) if precision == "bfloat16" else None
+    steps = fixed_steps(models, beam_width, precision) if precision == "bfloat16" else None
     settings = {"beam_width": beam_width, "length_penalty": length_penalty, "steps": steps}
 
     @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)

@@ -1,4 +1,4 @@
-"""One step of a model's decoder in a search: as the layers compute it, or in bfloat16."""
+"""One step of a model's decoder in a search: as the layers compute it, or with constant weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_attention import Shortlist
-from keras_attention.constant import ConstantStep, shortlist, supports
+from keras_attention.constant import ConstantStep, product, shortlist, supports
 from training.model import output_layer
 
 Tensor = Any
@@ -28,6 +28,10 @@ class PlainStep:
         self._embedding, self._decoder = _layers(model)
         self._output = output_layer(model, beam_width)
 
+    def prepare(self, memory: Any) -> Any:
+        """Return the memory for the steps, of the decoder's `prepare`."""
+        return memory
+
     def __call__(self, tokens: Tensor, memory: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
         """From tokens `(rows,)`, a prepared memory and a state to the next log-probabilities.
 
@@ -39,50 +43,72 @@ class PlainStep:
         return ops.log_softmax(logits, axis=-1), weights, state
 
 
-class Bfloat16Step:
-    """A step whose products are in bfloat16, with a model's weights as they are now.
+class FixedStep:
+    """A step with a model's weights as they are now, which a SavedModel runs faster.
 
-    Log-probabilities are those of the best tokens alone, with their logits in float32. Of cells and
-    attention layers that `keras_attention.constant` does not know, only the product with the
-    vocabulary is in bfloat16. On TensorFlow alone.
+    In bfloat16, log-probabilities are those of the best tokens alone, with their logits in float32.
+    Cells and attention layers that `keras_attention.constant` does not know compute as they do; the
+    product with the vocabulary then is the only one that differs. On TensorFlow alone.
 
     Args:
         model: of `training.model.build_seq2seq`.
         beam_width: the greatest of the searches.
+        precision: of the products, "float32" or "bfloat16".
 
     Attributes:
         taken: the weights that the step holds as constants, and that it needs no more.
     """
 
-    def __init__(self, model: keras.Model, beam_width: int) -> None:
+    def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         self._embedding, decoder = _layers(model)
-        self._advance, self.taken = decoder.step, []
+        self._advance, self._prepare, self.taken = decoder.step, None, []
         if supports(decoder):
-            self._advance = ConstantStep(decoder)
+            self._advance = ConstantStep(decoder, precision)
+            self._prepare = self._advance.prepare
             self.taken += self._advance.taken
         if "output" in {layer.name for layer in model.layers}:
             output = model.get_layer("output")
-            kernel, bias = ops.transpose(output.kernel.value), output.bias.value
+            kernel, bias = output.kernel.value, output.bias.value
             self.taken += output.weights
         else:  # tied: the embeddings are looked up, too
-            kernel, bias = self._embedding.embeddings.value, None
-        self._list = shortlist(kernel, bias, min(beam_width + SPARE, kernel.shape[0]))
+            kernel, bias = ops.transpose(self._embedding.embeddings.value), None
+        if precision == "bfloat16":
+            count = min(beam_width + SPARE, kernel.shape[1])
+            listed = shortlist(ops.transpose(kernel), bias, count)
+            self._log_probs = lambda vector: Shortlist(*listed(vector))
+        else:
+            times_kernel = product(kernel, bias, precision)
+            self._log_probs = lambda vector: ops.log_softmax(times_kernel(vector), axis=-1)
 
-    def __call__(self, tokens: Tensor, memory: Any, state: Any) -> tuple[Shortlist, Tensor, Any]:
-        """Take one step: see `PlainStep`; the log-probabilities are a `Shortlist`."""
+    def prepare(self, memory: Any) -> Any:
+        """Return the memory for the steps, of the decoder's `prepare`."""
+        return memory if self._prepare is None else self._prepare(memory)
+
+    def __call__(
+        self, tokens: Tensor, memory: Any, state: Any
+    ) -> tuple[Tensor | Shortlist, Tensor, Any]:
+        """Take one step: see `PlainStep`."""
         vector, weights, state = self._advance(self._embedding(tokens), memory, state)
-        return Shortlist(*self._list(vector)), weights, state
+        return self._log_probs(vector), weights, state
 
 
-def bfloat16_steps(models: Sequence[keras.Model], beam_width: int) -> list[Bfloat16Step]:
-    """Return the `steps` of a search.
+def fixed_steps(
+    models: Sequence[keras.Model], beam_width: int, precision: str
+) -> list[FixedStep] | None:
+    """Return the `steps` of a search that are the fastest, None for plain ones.
+
+    In float32 that is, greedily, plain ones: a kernel is laid out for one row otherwise than for
+    many, anew whenever their number changes, and one sentence at a time after 32 took three times
+    as long.
 
     Raises:
-        ValueError: if there are several models: their shortlists cannot be averaged.
+        ValueError: if there are several models in bfloat16: their shortlists cannot be averaged.
     """
-    if len(models) > 1:
-        raise ValueError(f"bfloat16_steps expected one model. Received: {len(models)} models")
-    return [Bfloat16Step(model, beam_width) for model in models]
+    if precision == "bfloat16" and len(models) > 1:
+        raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")
+    if precision == "float32" and beam_width == 1:
+        return None
+    return [FixedStep(model, beam_width, precision) for model in models]
 
 
 def _layers(model: keras.Model) -> tuple[keras.layers.Layer, keras.layers.Layer]:

@@ -1,4 +1,4 @@
-"""Steps with constant kernels in bfloat16 against the layers and NumPy."""
+"""Steps with constant kernels against the layers and NumPy."""
 
 import keras
 import numpy as np
@@ -13,7 +13,7 @@ from keras_attention import (
     MultiplicativeAttention,
 )
 from keras_attention.cell import State
-from tests.keras_attention.helpers import array, normal
+from tests.keras_attention.helpers import array, assert_close, normal
 
 pytestmark = pytest.mark.tensorflow
 
@@ -25,6 +25,15 @@ def rounded(x):
     """To bfloat16, by NumPy: half up, which differs from half to even on exact halves alone."""
     bits = np.ascontiguousarray(x, "float32").view("uint32")
     return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view("float32")
+
+
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_a_product_in_float32_is_exact(rng, with_bias):
+    from keras_attention.constant import product
+
+    x, kernel, bias = normal(rng, B, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
+    found = array(product(kernel, bias if with_bias else None, "float32")(x))
+    assert_close(found, x.astype("float64") @ kernel + with_bias * bias)
 
 
 @pytest.mark.parametrize("with_bias", [False, True])
@@ -93,8 +102,9 @@ LAYERS = {
 }
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_steps_are_those_of_the_layer_but_for_rounding(rng, name):
+def test_steps_are_those_of_the_layer_but_for_rounding(rng, name, dtype):
     from keras_attention.constant import ConstantStep, supports
 
     cell, attention, options = LAYERS[name]()
@@ -106,7 +116,9 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, name):
     assert supports(layer)
     mask = np.arange(S) < np.array([[S], [2], [3]])
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=mask)
-    step = ConstantStep(layer)
+    step = ConstantStep(layer, dtype)
+    made = step.prepare(prepared)
+    tolerance = 1e-5 if dtype == "float32" else 0.1
     assert {id(w) for w in step.taken} <= {id(w) for w in layer.weights}
     state = layer.initial_state(prepared)
     # The beams of a sentence share its row of the memory.
@@ -114,20 +126,20 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, name):
     for _ in range(3):
         inputs = normal(rng, B * WIDTH, INPUTS)
         expected = layer.step(inputs, prepared, state)
-        found = step(inputs, prepared, state)
+        found = step(inputs, made, state)
         keras.tree.assert_same_structure(found, expected)
         largest = 0.0
         for x, y in zip(*map(keras.tree.flatten, (array(found), array(expected))), strict=True):
             assert x.dtype == y.dtype
             assert x.shape == y.shape
-            np.testing.assert_allclose(x, y, atol=0.1)
+            np.testing.assert_allclose(x, y, atol=tolerance)
             largest = max(largest, np.abs(x - y).max())
         assert largest > 0  # it is another computation
         state = expected[2]
-    before = array(step(inputs, prepared, state))
+    before = array(step(inputs, made, state))
     for weight in step.taken:
         weight.assign(weight * 2)
-    after = array(step(inputs, prepared, state))
+    after = array(step(inputs, made, state))
     for x, y in zip(*map(keras.tree.flatten, (before, after)), strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -138,3 +150,4 @@ def test_cells_that_are_not_known_are_not_supported():
     assert not supports(AttentionRNN(LayerNormGRUCell(UNITS), general()))
     assert not supports(AttentionRNN(lstm(), general(), gate=True))
     assert not supports(AttentionRNN(lstm(), [general(), general()]))
+    assert not supports(AttentionRNN(lstm(), AdditiveAttention(4, num_heads=2)))

@@ -1,0 +1,78 @@
+"""Steps with constant weights against those that the layers compute."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.keras_attention.helpers import array, assert_close, normal
+from training.config import Config
+from training.decoding import search
+from training.model import build_seq2seq
+from training.steps import FixedStep, PlainStep, fixed_steps
+
+SOURCES, TARGETS, BATCH, WIDTH = 23, 29, 3, 2
+MODELS = {
+    "lstm": {"encoder": "lstm", "decoder": "lstm"},
+    "gru, tied": {"tie_embeddings": True},
+    "luong, feeding": {"order": "luong", "input_feeding": True, "attention": "general"},
+    "two layers": {"decoder": "lstm", "encoder": "lstm", "decoder_layers": 2},
+    "no attention": {"attention": "none"},
+    "unknown cell": {"decoder": "layer_norm_gru"},
+}
+
+
+def make_model(rng, **settings):
+    sizes = {"encoder_units": 7, "decoder_units": 13, "embedding_size": 11, "readout_units": 11}
+    model = build_seq2seq(Config(attention_units=17, **sizes, **settings), SOURCES, TARGETS)
+    for weight in model.weights:
+        if weight.dtype == "float32":
+            weight.assign(0.5 * normal(rng, *weight.shape))
+    return model
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_log_probabilities_are_those_of_the_layers(rng, name, precision):
+    model = make_model(rng, **MODELS[name])
+    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
+    source[1, 2:] = 0
+    memory, mask, *states = model.get_layer("encoder")(source)
+    decoder = model.get_layer("decoder")
+    memory = decoder.prepare(memory, mask=mask)
+    state = decoder.initial_state(memory, states)
+    state = keras.tree.map_structure(lambda x: ops.repeat(x, WIDTH, 0), state)
+    plain, fixed = PlainStep(model, WIDTH), FixedStep(model, WIDTH, precision)
+    made = fixed.prepare(memory)
+    assert {id(weight) for weight in fixed.taken} <= {id(weight) for weight in model.weights}
+    for _ in range(3):
+        tokens = rng.integers(4, TARGETS, BATCH * WIDTH).astype("int32")
+        expected, expected_weights, after = plain(tokens, memory, state)
+        found, weights, state = fixed(tokens, made, state)
+        if precision == "float32":
+            assert_close([found, weights], [array(expected), array(expected_weights)])
+        else:
+            listed = np.take_along_axis(array(expected), array(found.ids), -1)
+            np.testing.assert_allclose(array(found.log_probs), listed, atol=0.2)
+            np.testing.assert_allclose(array(weights), array(expected_weights), atol=0.1)
+            best = array(expected).max(-1)
+            assert (best - listed.max(-1) < 0.1).all()
+        state = after
+
+
+def test_an_ensemble_searches_with_constants_as_without(rng):
+    models = [make_model(rng) for _ in range(2)]
+    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
+    settings = {"beam_width": 3, "num_results": 2, "max_length": 7}
+    found = search(models, source, steps=fixed_steps(models, 3, "float32"), **settings)
+    expected = search(models, source, **settings)
+    np.testing.assert_array_equal(array(found.ids), array(expected.ids))
+    assert_close(found.scores, array(expected.scores))
+    with pytest.raises(ValueError, match="bfloat16 expected one model"):
+        fixed_steps(models, 3, "bfloat16")
+
+
+def test_plain_steps_are_the_fastest_of_a_greedy_search_in_float32(rng):
+    models = [make_model(rng)]
+    assert fixed_steps(models, 1, "float32") is None
+    assert len(fixed_steps(models, 1, "bfloat16")) == len(fixed_steps(models, 2, "float32")) == 1
