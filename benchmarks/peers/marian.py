@@ -57,14 +57,16 @@ def settings(folder: Path, vocabulary: int, units: int) -> dict:
     }
 
 
+def text(ids: np.ndarray) -> str:
+    """The words of a sentence of ids."""
+    return " ".join(f"w{token - SPECIAL}" for token in ids)
+
+
 def write(path: Path, rows: Iterable[np.ndarray]) -> None:
     """Write sentences of ids, without the last token of each: Marian puts an end there."""
     with path.open("w") as file:
         for row in rows:
-            file.write(
-                " ".join(f"w{token - SPECIAL}" for token in row[: lengths(row[None])[0] - 1])
-            )
-            file.write("\n")
+            file.write(text(row[: lengths(row[None])[0] - 1]) + "\n")
 
 
 def train(options: dict) -> None:
@@ -125,10 +127,10 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
             return translators[threads]
 
         def translate(source: np.ndarray) -> np.ndarray:
-            texts = [" ".join(f"w{token - SPECIAL}" for token in row) for row in source]
+            texts = [text(row) for row in source]
             threads = THREADS if len(texts) > 1 else 1
             found = translator(threads, source.shape[1] + 1).translate(texts)
-            rows = [[int(word[1:]) + SPECIAL for word in text.split()] for text in found]
+            rows = [[int(word[1:]) + SPECIAL for word in line.split()] for line in found]
             return np.array(rows)
 
         return translate
