@@ -32,7 +32,7 @@ TINY = 1e-30  # a sum with zeros would be taken out of the graph
 
 
 def product(
-    kernel: Tensor, bias: Tensor | None = None, dtype: str = "bfloat16"
+    kernel: Tensor, bias: Tensor | None = None, dtype: str = "bfloat16", fused: bool = True
 ) -> Callable[[Tensor], Tensor]:
     """Return the product with a constant kernel.
 
@@ -40,6 +40,9 @@ def product(
         kernel: `(m, n)`, eager.
         bias: `(n,)`, eager, or None for none.
         dtype: what is multiplied and rounded to, "bfloat16" or "float32".
+        fused: whether the bias is added in the product, whose kernel then stays as it was laid out
+            for the first call. In float32 one row wants another layout than many: a kernel that
+            both use is better not kept.
 
     Returns:
         A function from `(rows, m)` to float32 `(rows, n)`. It is one TensorFlow function wherever
@@ -52,8 +55,9 @@ def product(
     @tf.function(input_signature=[tf.TensorSpec([None, kernel.shape[0]])], autograph=False)
     def times_kernel(x):
         y = tf.matmul(tf.cast(x, dtype), tf.constant(kernel))
-        # Only the kernel of a product that is fused with a bias stays as it was laid out.
-        return tf.cast(tf.nn.bias_add(y, tf.constant(bias)), tf.float32)
+        # A sum with a constant would be fused, a difference is not.
+        y = tf.nn.bias_add(y, tf.constant(bias)) if fused else y - tf.constant(-bias)
+        return tf.cast(y, tf.float32)
 
     return times_kernel
 
@@ -126,12 +130,13 @@ class ConstantStep:
     Args:
         layer: one that `supports` accepts.
         dtype: of the products, "bfloat16" or "float32".
+        fused: whether kernels stay as they were laid out, see `product`.
 
     Attributes:
         taken: the layer's weights that are constants now.
     """
 
-    def __init__(self, layer: AttentionCell, dtype: str = "bfloat16") -> None:
+    def __init__(self, layer: AttentionCell, dtype: str = "bfloat16", fused: bool = True) -> None:
         self._layer, size = layer, layer.context_size
         self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
         kernels = [cell.kernel.value for cell in _cells(layer)]
@@ -141,19 +146,19 @@ class ConstantStep:
         self._query = self._vector = None
         if layer.output_kernel is not None:
             of_context["vector"] = layer.output_kernel.value[:size]
-            self._vector = product(layer.output_kernel.value[size:], dtype="float32")
+            self._vector = product(layer.output_kernel.value[size:], dtype="float32", fused=fused)
             self.taken.append(layer.output_kernel)
         if type(layer.attention) is AdditiveAttention:
-            self._query = product(layer.attention.query_kernel.value, dtype=dtype)
+            self._query = product(layer.attention.query_kernel.value, dtype=dtype, fused=fused)
             self.taken.append(layer.attention.query_kernel)
         self._times = [
-            _products(cell, kernel, dtype)
+            _products(cell, kernel, dtype, fused)
             for cell, kernel in zip(_cells(layer), kernels, strict=True)
         ]
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
-            self._of_context = product(kernel, dtype=dtype)
+            self._of_context = product(kernel, dtype=dtype, fused=fused)
         if self._vector is None:
             self._sizes["context"] = size
 
@@ -243,13 +248,15 @@ def _cells(layer: AttentionCell) -> list[Any]:
     return getattr(layer.cell, "cells", [layer.cell])
 
 
-def _products(cell: Any, kernel: Tensor, dtype: str) -> list[Callable[[Tensor], Tensor]]:
+def _products(
+    cell: Any, kernel: Tensor, dtype: str, fused: bool
+) -> list[Callable[[Tensor], Tensor]]:
     """Return the products of a cell: one of input and state together where it allows that."""
     if isinstance(cell, keras.layers.GRUCell):
         bias, recurrent_bias = ops.unstack(cell.bias.value)
         return [
-            product(kernel, bias, dtype),
-            product(cell.recurrent_kernel.value, recurrent_bias, dtype),
+            product(kernel, bias, dtype, fused),
+            product(cell.recurrent_kernel.value, recurrent_bias, dtype, fused),
         ]
     kernel = ops.concatenate([kernel, cell.recurrent_kernel.value], axis=0)
-    return [product(kernel, cell.bias.value, dtype)]
+    return [product(kernel, cell.bias.value, dtype, fused)]

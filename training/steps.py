@@ -62,8 +62,10 @@ class FixedStep:
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         self._embedding, decoder = _layers(model)
         self._advance, self._prepare, self.taken = decoder.step, None, []
+        # Greedily, one sentence is one row and a batch is many.
+        fused = precision == "bfloat16" or beam_width > 1
         if supports(decoder):
-            self._advance = ConstantStep(decoder, precision)
+            self._advance = ConstantStep(decoder, precision, fused)
             self._prepare = self._advance.prepare
             self.taken += self._advance.taken
         if "output" in {layer.name for layer in model.layers}:
@@ -77,7 +79,7 @@ class FixedStep:
             listed = shortlist(ops.transpose(kernel), bias, count)
             self._log_probs = lambda vector: Shortlist(*listed(vector))
         else:
-            times_kernel = product(kernel, bias, precision)
+            times_kernel = product(kernel, bias, precision, fused)
             self._log_probs = lambda vector: ops.log_softmax(times_kernel(vector), axis=-1)
 
     def prepare(self, memory: Any) -> Any:
@@ -92,22 +94,14 @@ class FixedStep:
         return self._log_probs(vector), weights, state
 
 
-def fixed_steps(
-    models: Sequence[keras.Model], beam_width: int, precision: str
-) -> list[FixedStep] | None:
-    """Return the `steps` of a search that are the fastest, None for plain ones.
-
-    In float32 that is, greedily, plain ones: a kernel is laid out for one row otherwise than for
-    many, anew whenever their number changes, and one sentence at a time after 32 took three times
-    as long.
+def fixed_steps(models: Sequence[keras.Model], beam_width: int, precision: str) -> list[FixedStep]:
+    """Return the `steps` of a search that are the fastest.
 
     Raises:
         ValueError: if there are several models in bfloat16: their shortlists cannot be averaged.
     """
     if precision == "bfloat16" and len(models) > 1:
         raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")
-    if precision == "float32" and beam_width == 1:
-        return None
     return [FixedStep(model, beam_width, precision) for model in models]
 
 

@@ -60,19 +60,16 @@ def test_log_probabilities_are_those_of_the_layers(rng, name, precision):
         state = after
 
 
-def test_an_ensemble_searches_with_constants_as_without(rng):
+@pytest.mark.parametrize("width", [1, 3])
+def test_an_ensemble_searches_with_constants_as_without(rng, width):
     models = [make_model(rng) for _ in range(2)]
-    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
-    settings = {"beam_width": 3, "num_results": 2, "max_length": 7}
-    found = search(models, source, steps=fixed_steps(models, 3, "float32"), **settings)
-    expected = search(models, source, **settings)
-    np.testing.assert_array_equal(array(found.ids), array(expected.ids))
-    assert_close(found.scores, array(expected.scores))
+    settings = {"beam_width": width, "num_results": min(width, 2), "max_length": 7}
+    steps = fixed_steps(models, width, "float32")
+    for batch in (BATCH, 1):
+        source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")
+        found = search(models, source, steps=steps, **settings)
+        expected = search(models, source, **settings)
+        np.testing.assert_array_equal(array(found.ids), array(expected.ids))
+        assert_close(found.scores, array(expected.scores))
     with pytest.raises(ValueError, match="bfloat16 expected one model"):
-        fixed_steps(models, 3, "bfloat16")
-
-
-def test_plain_steps_are_the_fastest_of_a_greedy_search_in_float32(rng):
-    models = [make_model(rng)]
-    assert fixed_steps(models, 1, "float32") is None
-    assert len(fixed_steps(models, 1, "bfloat16")) == len(fixed_steps(models, 2, "float32")) == 1
+        fixed_steps(models, width, "bfloat16")
