@@ -1,5 +1,6 @@
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 
@@ -225,13 +226,14 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
     [
         (["--target", "localhost:1", "--model", "upper", "x"], "no answer from the server"),
         (["--target", "TARGET", "--model", "missing", "x"], "does not serve model 'missing'"),
-        (["--target", "TARGET", "--model", "upper", "--timeout", "1e-6", "x"], "within 1e-06 s"),
+        (["--target", "SILENT", "--model", "upper", "--timeout", "0.3", "x"], "within 0.3 s"),
         (["--target", "TARGET", "--model", "upper", "--tls-roots", "/none", "x"], "No such file"),
     ],
 )
 def test_the_command_fails_with_one_line(target, capsys, arguments, message):
-    arguments = [target if argument == "TARGET" else argument for argument in arguments]
-    status, out, err = run(capsys, *arguments)
+    with socket.create_server(("localhost", 0)) as silent:
+        targets = {"TARGET": target, "SILENT": f"localhost:{silent.getsockname()[1]}"}
+        status, out, err = run(capsys, *[targets.get(one, one) for one in arguments])
     assert (status, out) == (1, "")
     assert message in err
     assert err.count("\n") == 1
