@@ -13,6 +13,7 @@ TensorFlow alone; processors without instructions for bfloat16 give the same ans
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -138,6 +139,7 @@ class ConstantStep:
 
     def __init__(self, layer: AttentionCell, dtype: str = "bfloat16", fused: bool = True) -> None:
         self._layer, size = layer, layer.context_size
+        times = functools.partial(product, dtype=dtype, fused=fused)
         self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
         kernels = [cell.kernel.value for cell in _cells(layer)]
         of_context = {}  # what contexts alone are multiplied by
@@ -146,19 +148,19 @@ class ConstantStep:
         self._query = self._vector = None
         if layer.output_kernel is not None:
             of_context["vector"] = layer.output_kernel.value[:size]
-            self._vector = product(layer.output_kernel.value[size:], dtype="float32", fused=fused)
+            self._vector = times(layer.output_kernel.value[size:], dtype="float32")
             self.taken.append(layer.output_kernel)
         if type(layer.attention) is AdditiveAttention:
-            self._query = product(layer.attention.query_kernel.value, dtype=dtype, fused=fused)
+            self._query = times(layer.attention.query_kernel.value)
             self.taken.append(layer.attention.query_kernel)
         self._times = [
-            _products(cell, kernel, dtype, fused)
+            _products(cell, kernel, times)
             for cell, kernel in zip(_cells(layer), kernels, strict=True)
         ]
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
-            self._of_context = product(kernel, dtype=dtype, fused=fused)
+            self._of_context = times(kernel)
         if self._vector is None:
             self._sizes["context"] = size
 
@@ -249,14 +251,14 @@ def _cells(layer: AttentionCell) -> list[Any]:
 
 
 def _products(
-    cell: Any, kernel: Tensor, dtype: str, fused: bool
+    cell: Any, kernel: Tensor, times: Callable[..., Callable[[Tensor], Tensor]]
 ) -> list[Callable[[Tensor], Tensor]]:
     """Return the products of a cell: one of input and state together where it allows that."""
     if isinstance(cell, keras.layers.GRUCell):
         bias, recurrent_bias = ops.unstack(cell.bias.value)
         return [
-            product(kernel, bias, dtype, fused),
-            product(cell.recurrent_kernel.value, recurrent_bias, dtype, fused),
+            times(kernel, bias),
+            times(cell.recurrent_kernel.value, recurrent_bias),
         ]
     kernel = ops.concatenate([kernel, cell.recurrent_kernel.value], axis=0)
-    return [product(kernel, cell.bias.value, dtype, fused)]
+    return [times(kernel, cell.bias.value)]
