@@ -102,7 +102,7 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
 
     rows = tf.reshape(x, [-1, x.shape[-1]])
     columns = tf.reshape(kernel, [x.shape[-1], -1])
-    return ops.reshape(rows @ columns, (*ops.shape(x)[:-1], *ops.shape(kernel)[1:]))
+    return tf.reshape(rows @ columns, tf.concat([tf.shape(x)[:-1], tf.shape(kernel)[1:]], 0))
 
 
 def average(weights: Tensor, value: Tensor) -> Tensor:
@@ -121,6 +121,31 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
         lambda: tf.reduce_sum(weights[..., None] * tf.expand_dims(value, -3), -2),
         lambda: tf.matmul(weights, value),
     )
+
+
+def gather(x: Tensor, index: Tensor) -> Tensor:
+    """Return the rows `index`, none of them negative, of `x` `(n, ...)`.
+
+    On TensorFlow one operation, where `keras.ops.take` has six: in a step of a search they count.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return ops.take(x, index, axis=0)
+    import tensorflow as tf
+
+    return tf.gather(ops.convert_to_tensor(x), index)
+
+
+def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`.
+
+    On TensorFlow one operation, where `keras.ops.take_along_axis` has 20 and copies `x`.
+    """
+    if keras.backend.backend() != "tensorflow":
+        index = ops.reshape(index, (*ops.shape(index), *[1] * (len(x.shape) - 2)))
+        return ops.take_along_axis(x, index, axis=1)
+    import tensorflow as tf
+
+    return tf.gather(x, index, batch_dims=1)
 
 
 def shapes_may_change() -> bool:

@@ -91,7 +91,7 @@ def shortlist(
         rough = tf.matmul(tf.cast(x, tf.bfloat16), rows, transpose_b=True)
         rough = tf.nn.bias_add(rough, tf.constant(bias.astype(kernel.dtype)))
         rough = tf.cast(rough, tf.float32)
-        values, ids = (found[:, 0] for found in top_k(rough[:, None], k))
+        values, ids = top_k(rough, k)
         rows = tf.cast(tf.gather(rows, ids), tf.float32)  # (rows, k, m)
         logits = tf.reduce_sum(rows * x[:, None], -1) + tf.gather(tf.constant(bias), ids)
         rough_log_probs = tf.nn.log_softmax(rough)

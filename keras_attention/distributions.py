@@ -36,7 +36,7 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     weights = ops.exp(scores - highest) * mask
     total = ops.sum(weights, axis=-1, keepdims=True)
     # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
-    return ops.cast(weights / ops.where(total > 0, total, ops.ones_like(total)), dtype)
+    return ops.cast(weights / ops.where(total > 0, total, 1.0), dtype)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -231,8 +231,7 @@ def _raised(scores: Tensor) -> tuple[Tensor, str]:
 
 
 def _hidden(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores, very low where masked, and the mask as a float of their shape."""
-    mask = ops.broadcast_to(mask, ops.shape(scores))
+    """Return the scores, very low where masked, and the mask as a float."""
     low = ops.cast(-1e30, scores.dtype)
     return ops.where(mask, scores, low), ops.cast(mask, scores.dtype)
 

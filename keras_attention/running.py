@@ -78,10 +78,12 @@ def spread(outputs: dict[str, Tensor], running: Running) -> dict:
     batch_size = ops.shape(running.whole[0])[0]
     index, whole = ops.expand_dims(running.rows, 1), {}
     for name, x in outputs.items():
-        rest = ops.zeros((batch_size, *ops.shape(x)[1:]), x.dtype)
-        if name == "parents":
-            rest = rest + ops.arange(x.shape[1], dtype=x.dtype)
-        whole[name] = ops.scatter_update(rest, index, x)
+        shape = (batch_size, *ops.shape(x)[1:])
+        if name == "parents":  # those that have left are their own
+            rest = ops.broadcast_to(ops.arange(x.shape[1], dtype=x.dtype), shape)
+            whole[name] = ops.scatter_update(rest, index, x)
+        else:
+            whole[name] = ops.scatter(index, x, shape)
     return whole
 
 
@@ -101,7 +103,7 @@ def _leave(running: Running) -> Running:
     places = ops.reshape(places, (-1,))
 
     def rows_of(x, index):
-        return tree.map_structure(lambda x: ops.take(x, index, axis=0), x)
+        return tree.map_structure(lambda x: backend.gather(x, index), x)
 
     carry, rows, memory = rows_of((carry, rows, memory), keep)
     return Running(carry, rows_of(state, places), rows, memory, whole)

@@ -103,8 +103,7 @@ def greedy_search(
     def advance(_, now):
         finished, tokens, total, length, limits = now.carry
         log_probs, weights, state = decode(tokens, now)
-        gain, best = _most_probable(log_probs, 1, 1)
-        gain, best = ops.reshape(gain, (-1,)), ops.reshape(best, (-1,))
+        gain, best = (ops.squeeze(x, -1) for x in _most_probable(log_probs, 1))
         total = total + ops.where(finished, 0.0, gain)
         length = length + ops.cast(ops.logical_not(finished), "int32")
         outputs = {"tokens": best}
@@ -113,7 +112,7 @@ def greedy_search(
         finished = ops.logical_or(finished, ops.equal(best, end_id))
         finished = ops.logical_or(finished, length >= limits)
         # A finished sentence goes on with its end token, which any embedding knows.
-        tokens = ops.where(finished, ops.full_like(best, end_id), best)
+        tokens = ops.where(finished, end_id, best)
         carry = (finished, tokens, total, length, limits)
         return running.spread(outputs, now), now._replace(carry=carry, state=state)
 
@@ -199,8 +198,9 @@ def beam_search(
         log_probs, weights, state = decode(ops.reshape(tokens, (-1,)), now)
         # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be
         # among the best W of a sentence, which spares sorting the joint vocabulary.
-        gain, token = _most_probable(log_probs, width, width)  # (B, W, W)
+        gain, token = _most_probable(log_probs, width)
         choices = token.shape[-1]
+        gain, token = (ops.reshape(x, (-1, width, choices)) for x in (gain, token))
         first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
         frozen = ops.expand_dims(finished, -1)
         gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
@@ -210,10 +210,10 @@ def beam_search(
         _, index = ops.top_k(candidates, width)  # (B, W)
 
         def pick(x):
-            return ops.take_along_axis(ops.reshape(x, (-1, width * choices)), index, axis=1)
+            return backend.gather_in_rows(ops.reshape(x, (-1, width * choices)), index)
 
         parents = ops.cast(ops.floor_divide(index, choices), "int32")
-        was_finished = ops.take_along_axis(finished, parents, axis=1)
+        was_finished = backend.gather_in_rows(finished, parents)
         picked = pick(token)
         outputs = {"tokens": picked, "parents": parents}
         if return_attention_weights:
@@ -222,11 +222,11 @@ def beam_search(
         finished = ops.logical_or(was_finished, ops.equal(picked, end_id))
         finished = ops.logical_or(finished, length >= limits)
         # A frozen beam goes on reading its end token, which any embedding knows.
-        tokens = ops.where(finished, ops.full_like(picked, end_id), picked)
+        tokens = ops.where(finished, end_id, picked)
         settled = is_settled(finished, total, length, limits)
         places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * width
         places = ops.reshape(places + parents, (-1,))
-        state = tree.map_structure(lambda x: ops.take(x, places, axis=0), state)
+        state = tree.map_structure(lambda x: backend.gather(x, places), state)
         carry = (settled, tokens, finished, total, length, limits)
         return running.spread(outputs, now), now._replace(carry=carry, state=state)
 
@@ -265,16 +265,12 @@ def beam_search(
     return SearchResult(ids, length, total / _length_norm(length, length_penalty), weights)
 
 
-def _most_probable(log_probs: Tensor | Shortlist, width: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the best `k` tokens of each row, or all, `(B, W, k)`: log-probabilities and ids."""
+def _most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor]:
+    """Return the best `k` tokens of each row, or all, `(rows, k)`: log-probabilities and ids."""
     listed = isinstance(log_probs, Shortlist)
     values = log_probs.log_probs if listed else log_probs
-    size = values.shape[-1]
-    values = ops.cast(ops.reshape(values, (-1, width, size)), "float32")
-    values, index = top_k(values, min(k, size))
-    if listed:
-        index = ops.take_along_axis(ops.reshape(log_probs.ids, (-1, width, size)), index, axis=-1)
-    return values, index
+    values, index = top_k(ops.cast(values, "float32"), min(k, values.shape[-1]))
+    return values, backend.gather_in_rows(log_probs.ids, index) if listed else index
 
 
 def _check(name: str, max_length: int | Tensor, length_penalty: float) -> None:
@@ -326,12 +322,11 @@ def _follow_parents(outputs: dict, steps: Tensor, num_results: int) -> dict:
     backwards["taken"] = ops.flip(ops.arange(time) < steps, axis=0)
 
     def back(now, beams):
-        parents = ops.take_along_axis(now["parents"], beams, axis=1)
+        parents = backend.gather_in_rows(now["parents"], beams)
         parents = ops.where(now["taken"], parents, beams)
-        found = {"tokens": ops.take_along_axis(now["tokens"], beams, axis=1)}
+        found = {"tokens": backend.gather_in_rows(now["tokens"], beams)}
         if "weights" in now:  # they belong to the beams before the choice: to the parents
-            index = _like(parents, now["weights"])
-            found["weights"] = ops.take_along_axis(now["weights"], index, axis=1)
+            found["weights"] = backend.gather_in_rows(now["weights"], parents)
         return found, parents
 
     dtypes = _output_dtypes("tokens", "weights" in outputs)

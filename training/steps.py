@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import Shortlist
+from keras_attention import Shortlist, backend
 from keras_attention.constant import ConstantStep, product, shortlist, supports
 from training.model import output_layer
 
@@ -90,7 +90,8 @@ class FixedStep:
         self, tokens: Tensor, memory: Any, state: Any
     ) -> tuple[Tensor | Shortlist, Tensor, Any]:
         """Take one step: see `PlainStep`."""
-        vector, weights, state = self._advance(self._embedding(tokens), memory, state)
+        inputs = backend.gather(self._embedding.embeddings, tokens)
+        vector, weights, state = self._advance(inputs, memory, state)
         return self._log_probs(vector), weights, state
 
 
