@@ -6,7 +6,9 @@ of 512 x 512, 1024 x 2048, 1024 x 512 and 512 x 8000 took 1.45 ms in float32, 0.
 in bfloat16, 0.47 ms with constants.
 
 A context is an average of the memory, and the product of an average is the average of products:
-what contexts are multiplied by, the whole memory is multiplied by once, before the first step.
+what contexts are multiplied by, the whole memory is multiplied by once, before the first step. And
+what embeddings are multiplied by, the whole vocabulary is multiplied by when the step is made: a
+step looks the product up.
 
 TensorFlow alone; processors without instructions for bfloat16 give the same answers, slowly.
 """
@@ -22,7 +24,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import hoisted
+from keras_attention import backend, hoisted
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Memory
 from keras_attention.cell import AttentionCell, State
@@ -30,6 +32,7 @@ from keras_attention.top_k import top_k
 
 Tensor = Any
 TINY = 1e-30  # a sum with zeros would be taken out of the graph
+TABLE = 2**27  # the most bytes that a vocabulary's products may take
 
 
 def product(
@@ -64,7 +67,7 @@ def product(
 
 
 def shortlist(
-    kernel: Tensor, bias: Tensor | None, k: int
+    kernel: Tensor, bias: Tensor | None, k: int, softmax: bool = False
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """Return log-probabilities from a vocabulary's constant kernel, of the greatest alone.
 
@@ -76,6 +79,9 @@ def shortlist(
         kernel: `(V, m)`, a row for each token, eager.
         bias: `(V,)`, eager, or None for none.
         k: how many, at most V.
+        softmax: whether the normaliser is that of oneDNN's softmax, which is faster than
+            TensorFlow's log-softmax for 32 rows (1.05 times, of a whole search) and slower for 5
+            (0.92 times).
 
     Returns:
         A function from `(rows, m)` to float32 log-probabilities `(rows, k)` and int32 ids
@@ -94,14 +100,48 @@ def shortlist(
         values, ids = top_k(rough, k)
         rows = tf.cast(tf.gather(rows, ids), tf.float32)  # (rows, k, m)
         logits = tf.reduce_sum(rows * x[:, None], -1) + tf.gather(tf.constant(bias), ids)
-        rough_log_probs = tf.nn.log_softmax(rough)
-        rough_log_probs = tf.gather(rough_log_probs, ids, batch_dims=1)
+        normal = tf.nn.softmax(rough) if softmax else tf.nn.log_softmax(rough)
+        best = tf.gather(normal, ids[:, :1], batch_dims=1)
+        rough_log_probs = values - values[:, :1] + (tf.math.log(best) if softmax else best)
         log_probs = logits - (values - rough_log_probs)
         # The normaliser with these logits instead of the rough ones.
         more = tf.reduce_sum(tf.exp(log_probs) - tf.exp(rough_log_probs), -1, keepdims=True)
         return log_probs - tf.math.log1p(more), ids
 
     return listed
+
+
+def lookup(
+    embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, fused: bool
+) -> Callable[[Tensor], Tensor]:
+    """Return the products of embeddings with a constant kernel, in float32 if they are kept.
+
+    Args:
+        embeddings: `(V, m)`.
+        kernel: `(m, n)`, eager.
+        bias: `(n,)`, eager.
+        dtype: of the products where the V of them would take too much room to be kept.
+        fused: see `product`.
+
+    Returns:
+        A function from int32 ids `(rows,)` to float32 `(rows, n)`.
+    """
+    import tensorflow as tf
+
+    if not _is_kept(embeddings, kernel):
+        times_kernel = product(kernel, bias, dtype, fused)
+        return lambda ids: times_kernel(backend.gather(embeddings, ids))
+    table = _array(ops.matmul(embeddings.value, kernel) + bias, "float32")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    def look_up(ids):
+        return tf.gather(tf.constant(table), ids)
+
+    return look_up
+
+
+def _is_kept(embeddings: keras.Variable, kernel: Tensor) -> bool:
+    return 4 * embeddings.shape[0] * kernel.shape[1] <= TABLE
 
 
 def _bias(bias: Tensor | None, size: int, dtype: str) -> np.ndarray:
@@ -130,18 +170,33 @@ class ConstantStep:
 
     Args:
         layer: one that `supports` accepts.
+        embeddings: `(V, dim)`, of the tokens.
+        beams: how many rows share a row of the memory, next to one another.
         dtype: of the products, "bfloat16" or "float32".
         fused: whether kernels stay as they were laid out, see `product`.
 
     Attributes:
-        taken: the layer's weights that are constants now.
+        taken: the weights that are constants now, and needed no more.
     """
 
-    def __init__(self, layer: AttentionCell, dtype: str = "bfloat16", fused: bool = True) -> None:
-        self._layer, size = layer, layer.context_size
+    def __init__(
+        self,
+        layer: AttentionCell,
+        embeddings: keras.Variable,
+        beams: int = 1,
+        dtype: str = "bfloat16",
+        fused: bool = True,
+    ) -> None:
+        self._layer, self._beams, size = layer, beams, layer.context_size
         times = functools.partial(product, dtype=dtype, fused=fused)
         self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
-        kernels = [cell.kernel.value for cell in _cells(layer)]
+        kernels, biases = zip(*(_input_weights(cell) for cell in _cells(layer)), strict=True)
+        kernels, (bias, *biases) = list(kernels), biases
+        width = embeddings.shape[1]
+        kernel, kernels[0] = kernels[0][:width], kernels[0][width:]
+        self._of_tokens = lookup(embeddings, kernel, bias, dtype, fused)
+        if _is_kept(embeddings, kernel):
+            self.taken.append(embeddings)
         of_context = {}  # what contexts alone are multiplied by
         if layer.order == "bahdanau":
             kernels[0], of_context["gates"] = kernels[0][:-size], kernels[0][-size:]
@@ -154,8 +209,8 @@ class ConstantStep:
             self._query = times(layer.attention.query_kernel.value)
             self.taken.append(layer.attention.query_kernel)
         self._times = [
-            _products(cell, kernel, times)
-            for cell, kernel in zip(_cells(layer), kernels, strict=True)
+            _products(cell, kernel, bias, times)
+            for cell, kernel, bias in zip(_cells(layer), kernels, [None, *biases], strict=True)
         ]
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
@@ -180,23 +235,23 @@ class ConstantStep:
         return memory._replace(value=ops.cast(value, memory.value.dtype))
 
     def __call__(
-        self, inputs: Tensor, memory: Memory, state: State
+        self, tokens: Tensor, memory: Memory, state: State
     ) -> tuple[Tensor, Tensor, State]:
         """Take one step: see `AttentionCell.step`.
 
         Args:
-            inputs: `(B·n, dim)`.
+            tokens: int32 `(B·beams,)`, whose embeddings are the inputs.
             memory: from `prepare`.
             state: from the layer's `initial_state` or the last step.
         """
         layer = self._layer
-        fed = [inputs, state.output] if layer.input_feeding else [inputs]
+        fed, gates = [state.output] if layer.input_feeding else [], [self._of_tokens(tokens)]
         if layer.order == "bahdanau":
             query = layer._query(state.cell)
             of_context, weights, attention = self._look(query, memory, state.attention)
-            output, cell = self._advance(fed, state.cell, of_context["gates"])
+            output, cell = self._advance(fed, state.cell, [*gates, of_context["gates"]])
         else:
-            output, cell = self._advance(fed, state.cell)
+            output, cell = self._advance(fed, state.cell, gates)
             of_context, weights, attention = self._look(output, memory, state.attention)
         if self._vector is None:
             output = ops.concatenate([of_context["context"], output], axis=-1)
@@ -212,35 +267,32 @@ class ConstantStep:
         if self._query is None:
             found, weights, state = attention.look(query, memory, state, {})
         else:
-            batch, length = ops.shape(memory.value)[:2]
             query = ops.cast(self._query(query), attention.compute_dtype)
-            query = ops.reshape(query, (batch, -1, query.shape[-1]))  # beams share a memory row
+            query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
             found, weights, state = attention.attend(query, memory, state, None, {})
             found = ops.reshape(found, (-1, found.shape[-1]))
-            weights = ops.reshape(weights, (-1, length))
+            weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
         *ends, _ = itertools.accumulate(self._sizes.values())
         parts = ops.split(found, ends, axis=-1) if ends else [found]
         return dict(zip(self._sizes, parts, strict=True)), weights, state
 
-    def _advance(
-        self, inputs: list[Tensor], state: Any, of_context: Tensor | None = None
-    ) -> tuple[Tensor, Any]:
-        """Call the cell, or one after the other those of a stack."""
+    def _advance(self, inputs: list[Tensor], state: Any, gates: list[Tensor]) -> tuple[Tensor, Any]:
+        """Call the cell, or one after the other those of a stack: `gates` adds to the first's."""
         stacked = isinstance(self._layer.cell, keras.layers.StackedRNNCells)
         states, new = state if stacked else [state], []
         for cell, times, old in zip(_cells(self._layer), self._times, states, strict=True):
             old = list(old) if isinstance(old, (list, tuple)) else [old]
             gru = isinstance(cell, keras.layers.GRUCell)
-            gates = times[0](ops.concatenate(inputs if gru else [*inputs, old[0]], axis=-1))
-            if of_context is not None:  # the first cell's
-                gates, of_context = gates + of_context, None
+            if rows := inputs if gru else [*inputs, old[0]]:
+                gates = [*gates, times[0](ops.concatenate(rows, axis=-1))]
+            gates = functools.reduce(ops.add, gates)
             if gru:
                 now = hoisted.gru_step(cell, gates, times[1](old[0]), old)[0]
             else:
                 lstm = isinstance(cell, keras.layers.LSTMCell)
                 now = hoisted.lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
             now = [ops.cast(x, y.dtype) for x, y in zip(now, old, strict=True)]
-            inputs = [now[0]]
+            inputs, gates = [now[0]], []
             new.append(now)
         packed = keras.tree.pack_sequence_as(state, keras.tree.flatten(new))
         return inputs[0], packed
@@ -250,15 +302,18 @@ def _cells(layer: AttentionCell) -> list[Any]:
     return getattr(layer.cell, "cells", [layer.cell])
 
 
+def _input_weights(cell: Any) -> tuple[Tensor, Tensor]:
+    """Return the kernel and the bias of a cell's inputs."""
+    gru = isinstance(cell, keras.layers.GRUCell)
+    return cell.kernel.value, cell.bias.value[0] if gru else cell.bias.value
+
+
 def _products(
-    cell: Any, kernel: Tensor, times: Callable[..., Callable[[Tensor], Tensor]]
-) -> list[Callable[[Tensor], Tensor]]:
+    cell: Any, kernel: Tensor, bias: Tensor | None, times: Callable[..., Callable[[Tensor], Tensor]]
+) -> list[Callable[[Tensor], Tensor] | None]:
     """Return the products of a cell: one of input and state together where it allows that."""
+    recurrent = cell.recurrent_kernel.value
     if isinstance(cell, keras.layers.GRUCell):
-        bias, recurrent_bias = ops.unstack(cell.bias.value)
-        return [
-            times(kernel, bias),
-            times(cell.recurrent_kernel.value, recurrent_bias),
-        ]
-    kernel = ops.concatenate([kernel, cell.recurrent_kernel.value], axis=0)
-    return [times(kernel, cell.bias.value)]
+        of_inputs = times(kernel, bias) if kernel.shape[0] else None
+        return [of_inputs, times(recurrent, cell.bias.value[1])]
+    return [times(ops.concatenate([kernel, recurrent], axis=0), bias)]

@@ -8,12 +8,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import Shortlist, backend
+from keras_attention import Shortlist
 from keras_attention.constant import ConstantStep, product, shortlist, supports
 from training.model import output_layer
 
 Tensor = Any
-SPARE = 3  # tokens beyond the beam width whose logits bfloat16 may have put in the wrong order
+SPARE = 1  # tokens beyond the beam width whose logits bfloat16 may have put in the wrong order
 
 
 class PlainStep:
@@ -52,7 +52,7 @@ class FixedStep:
 
     Args:
         model: of `training.model.build_seq2seq`.
-        beam_width: the greatest of the searches.
+        beam_width: of the search.
         precision: of the products, "float32" or "bfloat16".
 
     Attributes:
@@ -61,13 +61,17 @@ class FixedStep:
 
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         self._embedding, decoder = _layers(model)
-        self._advance, self._prepare, self.taken = decoder.step, None, []
+        self._prepare, self.taken = None, []
         # Greedily, one sentence is one row and a batch is many.
         fused = precision == "bfloat16" or beam_width > 1
         if supports(decoder):
-            self._advance = ConstantStep(decoder, precision, fused)
+            embeddings = self._embedding.embeddings
+            self._advance = ConstantStep(decoder, embeddings, beam_width, precision, fused)
             self._prepare = self._advance.prepare
             self.taken += self._advance.taken
+        else:
+            embed, step = self._embedding, decoder.step
+            self._advance = lambda tokens, *rest: step(embed(tokens), *rest)
         if "output" in {layer.name for layer in model.layers}:
             output = model.get_layer("output")
             kernel, bias = output.kernel.value, output.bias.value
@@ -76,7 +80,8 @@ class FixedStep:
             kernel, bias = ops.transpose(self._embedding.embeddings.value), None
         if precision == "bfloat16":
             count = min(beam_width + SPARE, kernel.shape[1])
-            listed = shortlist(ops.transpose(kernel), bias, count)
+            # Batches are worth more than single sentences where a sentence is one row.
+            listed = shortlist(ops.transpose(kernel), bias, count, softmax=beam_width == 1)
             self._log_probs = lambda vector: Shortlist(*listed(vector))
         else:
             times_kernel = product(kernel, bias, precision, fused)
@@ -90,8 +95,7 @@ class FixedStep:
         self, tokens: Tensor, memory: Any, state: Any
     ) -> tuple[Tensor | Shortlist, Tensor, Any]:
         """Take one step: see `PlainStep`."""
-        inputs = backend.gather(self._embedding.embeddings, tokens)
-        vector, weights, state = self._advance(inputs, memory, state)
+        vector, weights, state = self._advance(tokens, memory, state)
         return self._log_probs(vector), weights, state
 
 

@@ -17,7 +17,7 @@ from tests.keras_attention.helpers import array, assert_close, normal
 
 pytestmark = pytest.mark.tensorflow
 
-B, S, DIM, INPUTS, UNITS, WIDTH = 3, 5, 11, 7, 13, 2
+B, S, DIM, INPUTS, UNITS, WIDTH, TOKENS = 3, 5, 11, 7, 13, 2, 23
 EPSILON = 2.0**-8  # of bfloat16, whose rounding is at most half of it
 
 
@@ -103,11 +103,15 @@ LAYERS = {
 }
 
 
+@pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
-def test_steps_are_those_of_the_layer_but_for_rounding(rng, name, dtype):
+def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, dtype, kept):
+    from keras_attention import constant
     from keras_attention.constant import ConstantStep, supports
 
+    if not kept:  # the products of all embeddings take too much room
+        monkeypatch.setattr(constant, "TABLE", 0)
     cell, attention, options = LAYERS[name]()
     layer = AttentionRNN(cell, attention, **options)
     memory = normal(rng, B, S, DIM)
@@ -117,17 +121,19 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, name, dtype):
     assert supports(layer)
     mask = np.arange(S) < np.array([[S], [2], [3]])
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=mask)
-    step = ConstantStep(layer, dtype)
+    embeddings = keras.Variable(normal(rng, TOKENS, INPUTS))
+    step = ConstantStep(layer, embeddings, WIDTH, dtype)
     made = step.prepare(prepared)
     tolerance = 1e-5 if dtype == "float32" else 0.1
-    assert {id(w) for w in step.taken} <= {id(w) for w in layer.weights}
+    assert {id(w) for w in step.taken} <= {id(w) for w in [*layer.weights, embeddings]}
+    assert (id(embeddings) in {id(w) for w in step.taken}) == kept
     state = layer.initial_state(prepared)
     # The beams of a sentence share its row of the memory.
     state = State(*keras.tree.map_structure(lambda x: ops.repeat(x, WIDTH, 0), tuple(state)))
     for _ in range(3):
-        inputs = normal(rng, B * WIDTH, INPUTS)
-        expected = layer.step(inputs, prepared, state)
-        found = step(inputs, made, state)
+        tokens = rng.integers(0, TOKENS, B * WIDTH).astype("int32")
+        expected = layer.step(array(embeddings)[tokens], prepared, state)
+        found = step(tokens, made, state)
         keras.tree.assert_same_structure(found, expected)
         largest = 0.0
         for x, y in zip(*map(keras.tree.flatten, (array(found), array(expected))), strict=True):
@@ -137,10 +143,10 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, name, dtype):
             largest = max(largest, np.abs(x - y).max())
         assert largest > 0  # it is another computation
         state = expected[2]
-    before = array(step(inputs, made, state))
+    before = array(step(tokens, made, state))
     for weight in step.taken:
         weight.assign(weight * 2)
-    after = array(step(inputs, made, state))
+    after = array(step(tokens, made, state))
     for x, y in zip(*map(keras.tree.flatten, (before, after)), strict=True):
         np.testing.assert_array_equal(x, y)
 
