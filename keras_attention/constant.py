@@ -173,6 +173,7 @@ class ConstantStep:
         embeddings: `(V, dim)`, of the tokens.
         beams: how many rows share a row of the memory, next to one another.
         dtype: of the products, "bfloat16" or "float32".
+        recurrent_dtype: of those that cells and keys are computed by.
         fused: whether kernels stay as they were laid out, see `product`.
 
     Attributes:
@@ -185,6 +186,7 @@ class ConstantStep:
         embeddings: keras.Variable,
         beams: int = 1,
         dtype: str = "bfloat16",
+        recurrent_dtype: str = "bfloat16",
         fused: bool = True,
     ) -> None:
         self._layer, self._beams, size = layer, beams, layer.context_size
@@ -194,22 +196,26 @@ class ConstantStep:
         kernels, (bias, *biases) = list(kernels), biases
         width = embeddings.shape[1]
         kernel, kernels[0] = kernels[0][:width], kernels[0][width:]
-        self._of_tokens = lookup(embeddings, kernel, bias, dtype, fused)
+        self._of_tokens = lookup(embeddings, kernel, bias, recurrent_dtype, fused)
         if _is_kept(embeddings, kernel):
             self.taken.append(embeddings)
         of_context = {}  # what contexts alone are multiplied by
         if layer.order == "bahdanau":
             kernels[0], of_context["gates"] = kernels[0][:-size], kernels[0][-size:]
-        self._query = self._vector = None
+        self._query = self._key = self._vector = None
         if layer.output_kernel is not None:
             of_context["vector"] = layer.output_kernel.value[:size]
             self._vector = times(layer.output_kernel.value[size:], dtype="float32")
             self.taken.append(layer.output_kernel)
         if type(layer.attention) is AdditiveAttention:
-            self._query = times(layer.attention.query_kernel.value)
-            self.taken.append(layer.attention.query_kernel)
+            attention = layer.attention
+            self._query = times(attention.query_kernel.value)
+            self.taken.append(attention.query_kernel)
+            bias = None if attention.bias is None else attention.bias.value
+            self._key = times(attention.key_kernel.value, bias, dtype=recurrent_dtype)
+        times_state = functools.partial(times, dtype=recurrent_dtype)
         self._times = [
-            _products(cell, kernel, bias, times)
+            _products(cell, kernel, bias, times_state)
             for cell, kernel, bias in zip(_cells(layer), kernels, [None, *biases], strict=True)
         ]
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
@@ -219,20 +225,26 @@ class ConstantStep:
         if self._vector is None:
             self._sizes["context"] = size
 
-    def prepare(self, memory: Memory) -> Memory:
-        """Return the memory with the products of its value in the value's place.
+    def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:
+        """Do what the layer's `prepare` does; products of the value take the value's place.
 
         Args:
-            memory: from the layer's `prepare`.
+            value: `(B, S, dim)`.
+            mask: boolean `(B, S)` or None.
         """
+        memory = self._layer.prepare(value, mask=mask)
         batch, length, size = ops.shape(memory.value)
-        value = ops.reshape(memory.value, (-1, size))
-        parts = [value] if "context" in self._sizes else []
+        rows = ops.reshape(memory.value, (-1, size))
+
+        def sequences(parts):
+            joined = ops.cast(ops.concatenate(parts, axis=-1), memory.value.dtype)
+            return ops.reshape(joined, (batch, length, joined.shape[-1]))
+
+        parts = [rows] if "context" in self._sizes else []
         if len(self._sizes) > len(parts):
-            parts.insert(0, self._of_context(value))
-        value = ops.concatenate(parts, axis=-1)
-        value = ops.reshape(value, (batch, length, sum(self._sizes.values())))
-        return memory._replace(value=ops.cast(value, memory.value.dtype))
+            parts.insert(0, self._of_context(rows))
+        key = memory.key if self._key is None else sequences([self._key(rows)])
+        return memory._replace(value=sequences(parts), key=key)
 
     def __call__(
         self, tokens: Tensor, memory: Memory, state: State

@@ -71,6 +71,7 @@ def run(
     gru = isinstance(cell, keras.layers.GRUCell)
     # In half precision the products alone are: a state that adds up keeps its small parts.
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+    inputs = ops.cast(inputs, dtype)
     first_output, state = state[0], [ops.cast(x, wide) for x in state]
     seen = {}  # what the deferred gradients need of the loop, known when they are asked for
 

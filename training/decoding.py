@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, backend, beam_search, greedy_search
 from training.ids import END_ID, PAD_ID, START_ID
-from training.steps import FixedStep, PlainStep
+from training.steps import FixedStep, PlainStep, prepare
 
 Tensor = Any
 
@@ -45,9 +45,8 @@ def search(
     """
     if max_length is None:
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
-    prepared = [_prepare(model, source) for model in models]
     steps = steps or [PlainStep(model, beam_width) for model in models]
-    memories = [one.prepare(memory) for one, (memory, _) in zip(steps, prepared, strict=True)]
+    memories, states = map(list, zip(*(one.prepare(source) for one in steps), strict=True))
 
     def step(tokens, states, memories):
         taken = [
@@ -66,7 +65,6 @@ def search(
         "return_attention_weights": return_attention_weights,
         "memory": memories,
     }
-    states = [state for _, state in prepared]
     if beam_width > 1:
         return beam_search(step, states, beam_width=beam_width, num_results=num_results, **settings)
     ids, lengths, scores, weights = greedy_search(step, states, **settings)
@@ -90,7 +88,7 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
     """
     total = 0.0
     for model in models:
-        memory, state = _prepare(model, source)
+        memory, state = prepare(model, source)
         inputs = model.get_layer("target_embedding")(target)
         decoder = model.get_layer("decoder")
 
@@ -102,13 +100,6 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
         weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)
         total += ops.cast(ops.transpose(weights, (1, 0, 2)), "float32")
     return total / len(models)
-
-
-def _prepare(model: keras.Model, source: Tensor) -> tuple[Any, Any]:
-    memory, mask, *states = model.get_layer("encoder")(source, training=False)
-    decoder = model.get_layer("decoder")
-    prepared = decoder.prepare(memory, mask=mask)
-    return prepared, decoder.initial_state(prepared, states)
 
 
 def _mean_log_probs(log_probs: Sequence[Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import keras
@@ -120,6 +120,15 @@ def build_encoder(config: Config, vocab_size: int) -> keras.Model:
         for number in range(count)
     ]
     return keras.Model(source, [x, mask, *states], name="encoder")
+
+
+def encoder_cells(model: keras.Model) -> Iterator[keras.layers.Layer]:
+    """Yield the recurrent cells of a model's encoder."""
+    for layer in model.get_layer("encoder").layers:
+        if isinstance(layer, keras.layers.Bidirectional):
+            yield from (layer.forward_layer.cell, layer.backward_layer.cell)
+        elif isinstance(layer, keras.layers.RNN):
+            yield layer.cell
 
 
 def build_decoder_cell(config: Config) -> keras.layers.Layer:

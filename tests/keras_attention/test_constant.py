@@ -122,8 +122,8 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, d
     mask = np.arange(S) < np.array([[S], [2], [3]])
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=mask)
     embeddings = keras.Variable(normal(rng, TOKENS, INPUTS))
-    step = ConstantStep(layer, embeddings, WIDTH, dtype)
-    made = step.prepare(prepared)
+    step = ConstantStep(layer, embeddings, WIDTH, dtype, dtype)
+    made = step.prepare(memory, mask)
     tolerance = 1e-5 if dtype == "float32" else 0.1
     assert {id(w) for w in step.taken} <= {id(w) for w in [*layer.weights, embeddings]}
     assert (id(embeddings) in {id(w) for w in step.taken}) == kept
