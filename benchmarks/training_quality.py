@@ -4,7 +4,7 @@ Trains one configuration twice from the same seed: by the plain formulas, which 
 differentiates, in float32; and by all fast paths (loops with hoisted products, additive scores in
 blocks, Adam in one operation, a cross-entropy with its own gradient) in mixed_bfloat16. Both are
 scored on the dev set by `training.evaluate`, in float32, and the second once more with its
-decoder's products in bfloat16. Prints a table; the last line is JSON.
+products in bfloat16. Prints a table; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, fl
         seconds = [epoch["seconds"] for epoch in json.loads((run / "history.json").read_text())]
         rows[way] = {"s_an_epoch": round(sum(seconds) / len(seconds), 1), **score(run, options)}
     decoded = score(folder / "fast", options, "--precision", "bfloat16")
-    rows["fast, decoder in bfloat16"] = {"s_an_epoch": rows["fast"]["s_an_epoch"], **decoded}
+    rows["fast, searched in bfloat16"] = {"s_an_epoch": rows["fast"]["s_an_epoch"], **decoded}
     return rows
 
 

@@ -191,33 +191,31 @@ class ConstantStep:
     ) -> None:
         self._layer, self._beams, size = layer, beams, layer.context_size
         times = functools.partial(product, dtype=dtype, fused=fused)
-        self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
-        kernels, biases = zip(*(_input_weights(cell) for cell in _cells(layer)), strict=True)
-        kernels, (bias, *biases) = list(kernels), biases
-        width = embeddings.shape[1]
-        kernel, kernels[0] = kernels[0][:width], kernels[0][width:]
-        self._of_tokens = lookup(embeddings, kernel, bias, recurrent_dtype, fused)
-        if _is_kept(embeddings, kernel):
-            self.taken.append(embeddings)
+        recurrent_times = functools.partial(times, dtype=recurrent_dtype)
+        first, *others = _cells(layer)
+        kernel, bias = _input_weights(first)
+        of_token, kernel = ops.split(kernel, [embeddings.shape[1]])
         of_context = {}  # what contexts alone are multiplied by
         if layer.order == "bahdanau":
-            kernels[0], of_context["gates"] = kernels[0][:-size], kernels[0][-size:]
-        self._query = self._key = self._vector = None
+            kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
+        self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, fused)
+        self._times = [_products(first, kernel, None, recurrent_times)]
+        self._times += [_products(cell, *_input_weights(cell), recurrent_times) for cell in others]
+        self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
+        if _is_kept(embeddings, of_token):
+            self.taken.append(embeddings)
+        self._vector = None
         if layer.output_kernel is not None:
             of_context["vector"] = layer.output_kernel.value[:size]
             self._vector = times(layer.output_kernel.value[size:], dtype="float32")
             self.taken.append(layer.output_kernel)
+        self._query = self._key = None
         if type(layer.attention) is AdditiveAttention:
             attention = layer.attention
+            key_bias = None if attention.bias is None else attention.bias.value
             self._query = times(attention.query_kernel.value)
+            self._key = recurrent_times(attention.key_kernel.value, key_bias)
             self.taken.append(attention.query_kernel)
-            bias = None if attention.bias is None else attention.bias.value
-            self._key = times(attention.key_kernel.value, bias, dtype=recurrent_dtype)
-        times_state = functools.partial(times, dtype=recurrent_dtype)
-        self._times = [
-            _products(cell, kernel, bias, times_state)
-            for cell, kernel, bias in zip(_cells(layer), kernels, [None, *biases], strict=True)
-        ]
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)

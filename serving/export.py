@@ -47,7 +47,7 @@ class Exported(tf.Module):
         max_source_length: tokens after which a text is cut.
         length_penalty: see `keras_attention.beam_search`.
         weights: what they are stored as, "float32", "float16" or "bfloat16".
-        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16". Where
+        precision: of the products, "float32" or, for one run alone, "bfloat16". Where
             that is faster, their kernels are constants of the graph.
 
     Raises:
@@ -275,7 +275,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--precision",
         choices=PRECISIONS,
         default="float32",
-        help="of the decoder's products; bfloat16 is faster where the processor has it",
+        help="of the products; bfloat16 is faster where the processor has it",
     )
     options = parser.parse_args(arguments)
     check_precision(options.precision, options.runs)

@@ -47,7 +47,7 @@ def evaluate(
         beam_width: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: see `keras_attention.beam_search`.
         batch_size: sentences translated together.
-        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16".
+        precision: of the products, "float32" or, for one run alone, "bfloat16".
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
@@ -232,7 +232,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--length-penalty", type=float, default=1.0, metavar="X")
     parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
     parser.add_argument(
-        "--precision", choices=PRECISIONS, default="float32", help="of the decoder's products"
+        "--precision", choices=PRECISIONS, default="float32", help="of the products"
     )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
     parser.add_argument("--seed", type=int, default=0, help="of --limit")

@@ -42,7 +42,7 @@ def make_translator(
         length_penalty: see `keras_attention.beam_search`.
         batch_size: texts translated together; they are sorted by length for it.
         max_source_length: tokens after which a text is cut.
-        precision: of the decoder's products, "float32" or, for one run alone, "bfloat16".
+        precision: of the products, "float32" or, for one run alone, "bfloat16".
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
