@@ -28,6 +28,7 @@ from keras_attention import backend, hoisted
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Memory
 from keras_attention.cell import AttentionCell, State
+from keras_attention.shapes import flat_mask, flat_memory
 from keras_attention.top_k import top_k
 
 Tensor = Any
@@ -215,7 +216,9 @@ class ConstantStep:
             key_bias = None if attention.bias is None else attention.bias.value
             self._query = times(attention.query_kernel.value)
             self._key = recurrent_times(attention.key_kernel.value, key_bias)
-            self.taken.append(attention.query_kernel)
+            self.taken += [attention.query_kernel, attention.key_kernel]
+            if attention.bias is not None:
+                self.taken.append(attention.bias)
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
@@ -230,7 +233,12 @@ class ConstantStep:
             value: `(B, S, dim)`.
             mask: boolean `(B, S)` or None.
         """
-        memory = self._layer.prepare(value, mask=mask)
+        if self._key is None:
+            memory = self._layer.prepare(value, mask=mask)
+        else:  # the layer would read the kernel that is taken
+            value = flat_memory(ops.cast(value, self._layer.compute_dtype))
+            mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
+            memory = Memory(value, None, mask)
         batch, length, size = ops.shape(memory.value)
         rows = ops.reshape(memory.value, (-1, size))
 

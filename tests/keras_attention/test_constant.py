@@ -143,12 +143,27 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, d
             largest = max(largest, np.abs(x - y).max())
         assert largest > 0  # it is another computation
         state = expected[2]
+    assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, layer, embeddings)
     before = array(step(tokens, made, state))
     for weight in step.taken:
         weight.assign(weight * 2)
     after = array(step(tokens, made, state))
     for x, y in zip(*map(keras.tree.flatten, (before, after)), strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, layer, embeddings):
+    """What a graph reads is saved with it: a constant that is read, too, would be there twice."""
+    import tensorflow as tf
+
+    def whole():
+        return step(tokens, step.prepare(memory, mask), state)[:2]
+
+    graph = tf.function(whole, autograph=False).get_concrete_function().graph
+    read = {id(outside) for outside, _ in graph.captures}
+    taken = {id(weight) for weight in step.taken}
+    for weight in [*layer.weights, embeddings]:
+        assert (id(weight.value.handle) in read) == (id(weight) not in taken), weight.path
 
 
 def test_cells_that_are_not_known_are_not_supported():
