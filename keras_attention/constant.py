@@ -1,22 +1,15 @@
-"""Steps of an attention cell with constant kernels, for searches that are exported.
+"""Products with constant kernels, for graphs that are exported.
 
 TensorFlow lays a constant kernel of a product with a bias out for the processor once, one that is a
 variable at every product; and in bfloat16 there are half the bytes to read. 5 rows through kernels
 of 512 x 512, 1024 x 2048, 1024 x 512 and 512 x 8000 took 1.45 ms in float32, 0.95 ms with variables
 in bfloat16, 0.47 ms with constants.
 
-A context is an average of the memory, and the product of an average is the average of products:
-what contexts are multiplied by, the whole memory is multiplied by once, before the first step. And
-what embeddings are multiplied by, the whole vocabulary is multiplied by when the step is made: a
-step looks the product up.
-
 TensorFlow alone; processors without instructions for bfloat16 give the same answers, slowly.
 """
 
 from __future__ import annotations
 
-import functools
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention import backend, hoisted
-from keras_attention.additive import AdditiveAttention
-from keras_attention.attention import Memory
-from keras_attention.cell import AttentionCell, State
-from keras_attention.shapes import flat_mask, flat_memory
+from keras_attention import backend
 from keras_attention.top_k import top_k
 
 Tensor = Any
@@ -129,7 +118,7 @@ def lookup(
     """
     import tensorflow as tf
 
-    if not _is_kept(embeddings, kernel):
+    if not is_kept(embeddings, kernel):
         times_kernel = product(kernel, bias, dtype, fused)
         return lambda ids: times_kernel(backend.gather(embeddings, ids))
     table = _array(ops.matmul(embeddings.value, kernel) + bias, "float32")
@@ -141,7 +130,8 @@ def lookup(
     return look_up
 
 
-def _is_kept(embeddings: keras.Variable, kernel: Tensor) -> bool:
+def is_kept(embeddings: keras.Variable, kernel: Tensor) -> bool:
+    """Whether `lookup` keeps the products, and needs the embeddings no more."""
     return 4 * embeddings.shape[0] * kernel.shape[1] <= TABLE
 
 
@@ -154,184 +144,3 @@ def _array(x: Tensor, dtype: str) -> np.ndarray:
     import tensorflow as tf
 
     return tf.cast(x, dtype).numpy()
-
-
-def supports(layer: AttentionCell) -> bool:
-    """Whether `ConstantStep` can stand in for the layer's `step`."""
-    if layer.several or layer.gate or layer.attention.num_heads > 1:
-        return False
-    return all(hoisted.supports(cell) for cell in _cells(layer))
-
-
-class ConstantStep:
-    """A step of a built `AttentionCell` or `AttentionRNN` as its weights are now.
-
-    Scores, distributions, averages, states and the state's part of the attentional vector are in
-    float32 whatever the dtype of the other products is.
-
-    Args:
-        layer: one that `supports` accepts.
-        embeddings: `(V, dim)`, of the tokens.
-        beams: how many rows share a row of the memory, next to one another.
-        dtype: of the products, "bfloat16" or "float32".
-        recurrent_dtype: of those that cells and keys are computed by.
-        fused: whether kernels stay as they were laid out, see `product`.
-
-    Attributes:
-        taken: the weights that are constants now, and needed no more.
-    """
-
-    def __init__(
-        self,
-        layer: AttentionCell,
-        embeddings: keras.Variable,
-        beams: int = 1,
-        dtype: str = "bfloat16",
-        recurrent_dtype: str = "bfloat16",
-        fused: bool = True,
-    ) -> None:
-        self._layer, self._beams, size = layer, beams, layer.context_size
-        times = functools.partial(product, dtype=dtype, fused=fused)
-        recurrent_times = functools.partial(times, dtype=recurrent_dtype)
-        first, *others = _cells(layer)
-        kernel, bias = _input_weights(first)
-        of_token, kernel = ops.split(kernel, [embeddings.shape[1]])
-        of_context = {}  # what contexts alone are multiplied by
-        if layer.order == "bahdanau":
-            kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
-        self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, fused)
-        self._times = [_products(first, kernel, None, recurrent_times)]
-        self._times += [_products(cell, *_input_weights(cell), recurrent_times) for cell in others]
-        self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
-        if _is_kept(embeddings, of_token):
-            self.taken.append(embeddings)
-        self._vector = None
-        if layer.output_kernel is not None:
-            of_context["vector"] = layer.output_kernel.value[:size]
-            self._vector = times(layer.output_kernel.value[size:], dtype="float32")
-            self.taken.append(layer.output_kernel)
-        self._query = self._key = None
-        if type(layer.attention) is AdditiveAttention:
-            attention = layer.attention
-            key_bias = None if attention.bias is None else attention.bias.value
-            self._query = times(attention.query_kernel.value)
-            self._key = recurrent_times(attention.key_kernel.value, key_bias)
-            self.taken += [attention.query_kernel, attention.key_kernel]
-            if attention.bias is not None:
-                self.taken.append(attention.bias)
-        self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
-        if of_context:
-            kernel = ops.concatenate(list(of_context.values()), axis=-1)
-            self._of_context = times(kernel)
-        if self._vector is None:
-            self._sizes["context"] = size
-
-    def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:
-        """Do what the layer's `prepare` does; products of the value take the value's place.
-
-        Args:
-            value: `(B, S, dim)`.
-            mask: boolean `(B, S)` or None.
-        """
-        if self._key is None:
-            memory = self._layer.prepare(value, mask=mask)
-        else:  # the layer would read the kernel that is taken
-            value = flat_memory(ops.cast(value, self._layer.compute_dtype))
-            mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
-            memory = Memory(value, None, mask)
-        batch, length, size = ops.shape(memory.value)
-        rows = ops.reshape(memory.value, (-1, size))
-
-        def sequences(parts):
-            joined = ops.cast(ops.concatenate(parts, axis=-1), memory.value.dtype)
-            return ops.reshape(joined, (batch, length, joined.shape[-1]))
-
-        parts = [rows] if "context" in self._sizes else []
-        if len(self._sizes) > len(parts):
-            parts.insert(0, self._of_context(rows))
-        key = memory.key if self._key is None else sequences([self._key(rows)])
-        return memory._replace(value=sequences(parts), key=key)
-
-    def __call__(
-        self, tokens: Tensor, memory: Memory, state: State
-    ) -> tuple[Tensor, Tensor, State]:
-        """Take one step: see `AttentionCell.step`.
-
-        Args:
-            tokens: int32 `(B·beams,)`, whose embeddings are the inputs.
-            memory: from `prepare`.
-            state: from the layer's `initial_state` or the last step.
-        """
-        layer = self._layer
-        fed, gates = [state.output] if layer.input_feeding else [], [self._of_tokens(tokens)]
-        if layer.order == "bahdanau":
-            query = layer._query(state.cell)
-            of_context, weights, attention = self._look(query, memory, state.attention)
-            output, cell = self._advance(fed, state.cell, [*gates, of_context["gates"]])
-        else:
-            output, cell = self._advance(fed, state.cell, gates)
-            of_context, weights, attention = self._look(output, memory, state.attention)
-        if self._vector is None:
-            output = ops.concatenate([of_context["context"], output], axis=-1)
-        else:
-            output = ops.tanh(of_context["vector"] + self._vector(output))
-        output = ops.cast(output, layer.compute_dtype)
-        return output, weights, State(cell, attention, output if layer.input_feeding else ())
-
-    def _look(
-        self, query: Tensor, memory: Memory, state: Any
-    ) -> tuple[dict[str, Tensor], Tensor, Any]:
-        attention = self._layer.attention
-        if self._query is None:
-            found, weights, state = attention.look(query, memory, state, {})
-        else:
-            query = ops.cast(self._query(query), attention.compute_dtype)
-            query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
-            found, weights, state = attention.attend(query, memory, state, None, {})
-            found = ops.reshape(found, (-1, found.shape[-1]))
-            weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
-        *ends, _ = itertools.accumulate(self._sizes.values())
-        parts = ops.split(found, ends, axis=-1) if ends else [found]
-        return dict(zip(self._sizes, parts, strict=True)), weights, state
-
-    def _advance(self, inputs: list[Tensor], state: Any, gates: list[Tensor]) -> tuple[Tensor, Any]:
-        """Call the cell, or one after the other those of a stack: `gates` adds to the first's."""
-        stacked = isinstance(self._layer.cell, keras.layers.StackedRNNCells)
-        states, new = state if stacked else [state], []
-        for cell, times, old in zip(_cells(self._layer), self._times, states, strict=True):
-            old = list(old) if isinstance(old, (list, tuple)) else [old]
-            gru = isinstance(cell, keras.layers.GRUCell)
-            if rows := inputs if gru else [*inputs, old[0]]:
-                gates = [*gates, times[0](ops.concatenate(rows, axis=-1))]
-            gates = functools.reduce(ops.add, gates)
-            if gru:
-                now = hoisted.gru_step(cell, gates, times[1](old[0]), old)[0]
-            else:
-                lstm = isinstance(cell, keras.layers.LSTMCell)
-                now = hoisted.lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
-            now = [ops.cast(x, y.dtype) for x, y in zip(now, old, strict=True)]
-            inputs, gates = [now[0]], []
-            new.append(now)
-        packed = keras.tree.pack_sequence_as(state, keras.tree.flatten(new))
-        return inputs[0], packed
-
-
-def _cells(layer: AttentionCell) -> list[Any]:
-    return getattr(layer.cell, "cells", [layer.cell])
-
-
-def _input_weights(cell: Any) -> tuple[Tensor, Tensor]:
-    """Return the kernel and the bias of a cell's inputs."""
-    gru = isinstance(cell, keras.layers.GRUCell)
-    return cell.kernel.value, cell.bias.value[0] if gru else cell.bias.value
-
-
-def _products(
-    cell: Any, kernel: Tensor, bias: Tensor | None, times: Callable[..., Callable[[Tensor], Tensor]]
-) -> list[Callable[[Tensor], Tensor] | None]:
-    """Return the products of a cell: one of input and state together where it allows that."""
-    recurrent = cell.recurrent_kernel.value
-    if isinstance(cell, keras.layers.GRUCell):
-        of_inputs = times(kernel, bias) if kernel.shape[0] else None
-        return [of_inputs, times(recurrent, cell.bias.value[1])]
-    return [times(ops.concatenate([kernel, recurrent], axis=0), bias)]

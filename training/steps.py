@@ -10,7 +10,8 @@ import keras
 from keras import ops
 
 from keras_attention import Shortlist, hoisted
-from keras_attention.constant import ConstantStep, product, shortlist, supports
+from keras_attention.constant import product, shortlist
+from keras_attention.constant_step import ConstantStep, supports
 from training.model import encoder_cells, output_layer
 
 Tensor = Any
@@ -69,8 +70,8 @@ class FixedStep:
 
     In bfloat16, log-probabilities are those of the best tokens alone, with their logits in float32,
     and with beams, what recurrent cells multiply is multiplied in float32.
-    Cells and attention layers that `keras_attention.constant` does not know compute as they do; the
-    product with the vocabulary then is the only one that differs. On TensorFlow alone.
+    Cells and attention layers that `keras_attention.constant_step` does not know compute as they
+    do; the product with the vocabulary then is the only one that differs. On TensorFlow alone.
 
     Args:
         model: of `training.model.build_seq2seq`.

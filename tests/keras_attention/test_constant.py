@@ -1,4 +1,4 @@
-"""Steps with constant kernels against the layers and NumPy."""
+"""Products and steps with constant kernels against NumPy and the layers."""
 
 import keras
 import numpy as np
@@ -108,7 +108,7 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, dtype, kept):
     from keras_attention import constant
-    from keras_attention.constant import ConstantStep, supports
+    from keras_attention.constant_step import ConstantStep, supports
 
     if not kept:  # the products of all embeddings take too much room
         monkeypatch.setattr(constant, "TABLE", 0)
@@ -167,7 +167,7 @@ def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, lay
 
 
 def test_cells_that_are_not_known_are_not_supported():
-    from keras_attention.constant import supports
+    from keras_attention.constant_step import supports
 
     assert not supports(AttentionRNN(LayerNormGRUCell(UNITS), general()))
     assert not supports(AttentionRNN(lstm(), general(), gate=True))
