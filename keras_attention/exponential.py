@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from keras import ops
@@ -101,7 +101,9 @@ def exponential(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     def block(query):  # (B, n, units) to (B, n, Tv)
         queries = [ops.expand_dims(x, 2) for x in slices(query)]
-        total = _sum_of_pairs(lambda r, v: v * r, queries, keys, scales)  # (B, n, Tv, width)
+        total = 0  # (B, n, Tv, width)
+        for first, second, inverse, u, v in _pairs(queries, keys, scales):
+            total += (u * second + v * first) * inverse
         return backend.project(total, ops.ones((width,), total.dtype))
 
     return ops.sum(scale) - 2 * _map_rows(block, [query], _size(key, 1) * width)
@@ -148,11 +150,16 @@ def _weighted_rows(
 def _sum_of_pairs(term: Callable, a: list, b: list, factors: list) -> Tensor:
     """Return the sum over all slices of `term(1 / (1 + a b), factor)`."""
     total = 0
+    for first, second, inverse, u, v in _pairs(a, b, factors):
+        total += term(second * inverse, u) + term(first * inverse, v)
+    return total
+
+
+def _pairs(a: list, b: list, factors: list) -> Iterator[tuple[Tensor, ...]]:
+    """Yield, of two slices at a time, both `1 + a b`, the inverse of their product, the factors."""
     for n in range(0, SLICES, 2):
         first, second = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
-        inverse = 1 / (first * second)
-        total += term(second * inverse, factors[n]) + term(first * inverse, factors[n + 1])
-    return total
+        yield first, second, 1 / (first * second), factors[n], factors[n + 1]
 
 
 def _map_rows(function: Callable, arrays: list, row_size: Any) -> Tensor:
