@@ -26,7 +26,7 @@ TABLE = 2**27  # the most bytes that a vocabulary's products may take
 
 
 def product(
-    kernel: Tensor, bias: Tensor | None = None, dtype: str = "bfloat16", fused: bool = True
+    kernel: Tensor, bias: Tensor | None = None, dtype: str = "bfloat16", single: bool = False
 ) -> Callable[[Tensor], Tensor]:
     """Return the product with a constant kernel.
 
@@ -34,9 +34,8 @@ def product(
         kernel: `(m, n)`, eager.
         bias: `(n,)`, eager, or None for none.
         dtype: what is multiplied and rounded to, "bfloat16" or "float32".
-        fused: whether the bias is added in the product, whose kernel then stays as it was laid out
-            for the first call. In float32 one row wants another layout than many: a kernel that
-            both use is better not kept.
+        single: whether some calls have a single row and others many. In float32 they want different
+            layouts, of which TensorFlow keeps that of the first call: none is kept then.
 
     Returns:
         A function from `(rows, m)` to float32 `(rows, n)`. It is one TensorFlow function wherever
@@ -44,13 +43,18 @@ def product(
     """
     import tensorflow as tf
 
-    kernel, bias = _array(kernel, dtype), _bias(bias, kernel.shape[1], dtype)
+    fused = dtype == "bfloat16" or not single
+    if fused or bias is not None:
+        bias = _bias(bias, kernel.shape[1], dtype)
+    kernel = _array(kernel, dtype)
 
     @tf.function(input_signature=[tf.TensorSpec([None, kernel.shape[0]])], autograph=False)
     def times_kernel(x):
         y = tf.matmul(tf.cast(x, dtype), tf.constant(kernel))
-        # A sum with a constant would be fused, a difference is not.
-        y = tf.nn.bias_add(y, tf.constant(bias)) if fused else y - tf.constant(-bias)
+        if fused:
+            y = tf.nn.bias_add(y, tf.constant(bias))
+        elif bias is not None:
+            y = y - tf.constant(-bias)  # a sum with a constant would be fused
         return tf.cast(y, tf.float32)
 
     return times_kernel
@@ -102,7 +106,7 @@ def shortlist(
 
 
 def lookup(
-    embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, fused: bool
+    embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, single: bool
 ) -> Callable[[Tensor], Tensor]:
     """Return the products of embeddings with a constant kernel, in float32 if they are kept.
 
@@ -111,7 +115,7 @@ def lookup(
         kernel: `(m, n)`, eager.
         bias: `(n,)`, eager.
         dtype: of the products where the V of them would take too much room to be kept.
-        fused: see `product`.
+        single: see `product`.
 
     Returns:
         A function from int32 ids `(rows,)` to float32 `(rows, n)`.
@@ -119,7 +123,7 @@ def lookup(
     import tensorflow as tf
 
     if not is_kept(embeddings, kernel):
-        times_kernel = product(kernel, bias, dtype, fused)
+        times_kernel = product(kernel, bias, dtype, single)
         return lambda ids: times_kernel(backend.gather(embeddings, ids))
     table = _array(ops.matmul(embeddings.value, kernel) + bias, "float32")
 

@@ -47,7 +47,6 @@ class ConstantStep:
         beams: how many rows share a row of the memory, next to one another.
         dtype: of the products, "bfloat16" or "float32".
         recurrent_dtype: of those that cells and keys are computed by.
-        fused: whether kernels stay as they were laid out, see `product`.
 
     Attributes:
         taken: the weights that are constants now, and needed no more.
@@ -60,10 +59,10 @@ class ConstantStep:
         beams: int = 1,
         dtype: str = "bfloat16",
         recurrent_dtype: str = "bfloat16",
-        fused: bool = True,
     ) -> None:
         self._layer, self._beams, size = layer, beams, layer.context_size
-        times = functools.partial(product, dtype=dtype, fused=fused)
+        single = beams == 1  # without beams, one sentence is one row and a batch is many
+        times = functools.partial(product, dtype=dtype, single=single)
         recurrent_times = functools.partial(times, dtype=recurrent_dtype)
         first, *others = _cells(layer)
         kernel, bias = _input_weights(first)
@@ -71,7 +70,7 @@ class ConstantStep:
         of_context = {}  # what contexts alone are multiplied by
         if layer.order == "bahdanau":
             kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
-        self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, fused)
+        self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, single)
         self._times = [_products(first, kernel, None, recurrent_times)]
         self._times += [_products(cell, *_input_weights(cell), recurrent_times) for cell in others]
         self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
@@ -87,14 +86,14 @@ class ConstantStep:
             attention = layer.attention
             key_bias = None if attention.bias is None else attention.bias.value
             self._query = times(attention.query_kernel.value)
-            self._key = recurrent_times(attention.key_kernel.value, key_bias)
+            self._key = recurrent_times(attention.key_kernel.value, key_bias, single=True)
             self.taken += [attention.query_kernel, attention.key_kernel]
             if attention.bias is not None:
                 self.taken.append(attention.bias)
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
-            self._of_context = times(kernel)
+            self._of_context = times(kernel, single=True)  # a source may be of one token
         if self._vector is None:
             self._sizes["context"] = size
 

@@ -88,12 +88,10 @@ class FixedStep:
         # With beams it is the vocabulary that takes the time, and what is rounded in a recurrence
         # comes back at every later step.
         self._recurrent_dtype = precision if beam_width == 1 else "float32"
-        # Greedily, one sentence is one row and a batch is many.
-        fused = precision == "bfloat16" or beam_width > 1
         if supports(decoder):
             embeddings = self._embedding.embeddings
             dtypes = precision, self._recurrent_dtype
-            self._advance = ConstantStep(decoder, embeddings, beam_width, *dtypes, fused)
+            self._advance = ConstantStep(decoder, embeddings, beam_width, *dtypes)
             self._prepare = self._advance.prepare
             self.taken += self._advance.taken
         else:
@@ -111,7 +109,7 @@ class FixedStep:
             listed = shortlist(ops.transpose(kernel), bias, count, softmax=beam_width == 1)
             self._log_probs = lambda vector: Shortlist(*listed(vector))
         else:
-            times_kernel = product(kernel, bias, precision, fused)
+            times_kernel = product(kernel, bias, precision, single=beam_width == 1)
             self._log_probs = lambda vector: ops.log_softmax(times_kernel(vector), axis=-1)
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:

@@ -27,13 +27,13 @@ def rounded(x):
     return ((bits + np.uint32(0x8000)) & np.uint32(0xFFFF0000)).view("float32")
 
 
-@pytest.mark.parametrize("fused", [False, True])
+@pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
-def test_a_product_in_float32_is_exact(rng, with_bias, fused):
+def test_a_product_in_float32_is_exact(rng, with_bias, single):
     from keras_attention.constant import product
 
     x, kernel, bias = normal(rng, B, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
-    found = array(product(kernel, bias if with_bias else None, "float32", fused)(x))
+    found = array(product(kernel, bias if with_bias else None, "float32", single)(x))
     assert_close(found, x.astype("float64") @ kernel + with_bias * bias)
 
 
