@@ -45,18 +45,20 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     `backend.compiles` has it.
     """
     if backend.under_xla():
-        forward, backward = _guarded(exponential, exponential_gradients)
+        way = functools.partial(_guarded, exponential, exponential_gradients)
     elif backend.compiles([query, key, scale]):
-        forward, backward = _guarded(*_compiled())
+        way = functools.partial(_guarded, *_compiled())
     else:
-        forward, backward = blockwise, blockwise_gradients
+        way = _in_blocks
 
     @ops.custom_gradient
-    def custom(query, key, scale):
-        def gradients(*args, upstream=None):
-            return backward(query, key, scale, args[0] if upstream is None else upstream)
+    def custom(*args):
+        scores, backward = way(*args)
 
-        return forward(query, key, scale), gradients
+        def gradients(*upstreams, upstream=None):
+            return backward(*args, upstreams[0] if upstream is None else upstream)
+
+        return scores, gradients
 
     return custom(query, key, scale)
 
@@ -66,28 +68,30 @@ def _compiled() -> tuple[Callable, Callable]:
     return backend.compiled(exponential), backend.compiled(exponential_gradients)
 
 
-def _guarded(forward: Callable, backward: Callable) -> tuple[Callable, Callable]:
-    """Take `tanh` in blocks where the exponentials would leave float32."""
+def _guarded(forward: Callable, backward: Callable, *args: Tensor) -> tuple[Tensor, Callable]:
+    """Return scores and their gradients, by `tanh` where exponentials have left float32."""
+    scores, fits = forward(*args)
 
-    def fits(query, key):
-        return ops.max(ops.abs(query)) + ops.max(ops.abs(key)) < RANGE
+    def gradients(*args):
+        return ops.cond(fits, lambda: backward(*args), lambda: blockwise_gradients(*args))
 
-    def guarded_forward(*args):
-        return ops.cond(fits(*args[:2]), lambda: forward(*args), lambda: blockwise(*args))
+    return ops.cond(fits, lambda: scores, lambda: blockwise(*args)), gradients
 
-    def guarded_backward(*args):
-        return ops.cond(
-            fits(*args[:2]), lambda: backward(*args), lambda: blockwise_gradients(*args)
-        )
 
-    return guarded_forward, guarded_backward
+def _in_blocks(*args: Tensor) -> tuple[Tensor, Callable]:
+    """Return scores and their gradients, by `tanh`."""
+    return blockwise(*args), blockwise_gradients
 
 
 # The exponential form, for XLA.
 
 
-def exponential(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
-    """Return the scores `Σ v - 2 Σ_d v_d r_d`, where `|q| + |k| < RANGE`."""
+def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether `|q| + |k| < RANGE`, or they are wrong.
+
+    They are computed before that is known: the pass that finds it out has the exponentials to make.
+    """
+    fits = ops.relu(ops.max(query)) + ops.relu(ops.max(key)) < RANGE
     units = scale.shape[0]
     width = math.ceil(units / SLICES)
     scale = ops.pad(scale, [[0, SLICES * width - units]])
@@ -106,7 +110,7 @@ def exponential(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
             total += (u * second + v * first) * inverse
         return backend.project(total, ops.ones((width,), total.dtype))
 
-    return ops.sum(scale) - 2 * _map_rows(block, [query], _size(key, 1) * width)
+    return ops.sum(scale) - 2 * _map_rows(block, [query], _size(key, 1) * width), fits
 
 
 def exponential_gradients(
