@@ -101,16 +101,13 @@ def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tens
         x = ops.pad(ops.exp(2 * x), [[0, 0], [0, 0], [0, SLICES * width - units]])
         return ops.split(x, SLICES, -1)
 
-    keys = [ops.expand_dims(x, 1) for x in slices(key)]
-
-    def block(query):  # (B, n, units) to (B, n, Tv)
+    def block(query, key):  # (b, n, units), (b, Tv, units) to (b, n, Tv)
         queries = [ops.expand_dims(x, 2) for x in slices(query)]
-        total = 0  # (B, n, Tv, width)
-        for first, second, inverse, u, v in _pairs(queries, keys, scales):
-            total += (u * second + v * first) * inverse
+        keys = [ops.expand_dims(x, 1) for x in slices(key)]
+        total = _sum_of_inverses(queries, keys, scales)  # (b, n, Tv, width)
         return backend.project(total, ops.ones((width,), total.dtype))
 
-    return ops.sum(scale) - 2 * _map_rows(block, [query], _size(key, 1) * width), fits
+    return ops.sum(scale) - 2 * _map_blocks(block, [query], [key], _size(key, 1) * width), fits
 
 
 def exponential_gradients(
@@ -118,44 +115,46 @@ def exponential_gradients(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of `exponential`: `d tanh = 4 r (1 - r)`."""
     turned = ops.transpose(upstream, [0, 2, 1])
-    slope = functools.partial(_weighted_rows, lambda r, g: g * (r - r * r))
-    hidden = functools.partial(_weighted_rows, lambda r, g: g * (1 - 2 * r), total=True)
+    # Row by row: a sum of all `r` is far greater than one of all `1 - 2r`, and rounded like it.
+    inverses = _weighted_rows(_sum_of_inverses, query, key, upstream)
+    hidden = ops.sum(upstream, -1, keepdims=True) - 2 * inverses
     return (
-        4 * scale * slope(query, key, upstream),
-        4 * scale * slope(key, query, turned),
-        hidden(query, key, upstream),
+        4 * scale * _weighted_rows(_sum_of_slopes, query, key, upstream),
+        4 * scale * _weighted_rows(_sum_of_slopes, key, query, turned),
+        ops.sum(hidden, [0, 1]),
     )
 
 
-def _weighted_rows(
-    term: Callable, rows: Tensor, others: Tensor, weights: Tensor, total: bool = False
-) -> Tensor:
-    """Return `Σ_j term(r_ij, g_ij)`, `(B, T, units)`, for rows i and others j.
-
-    With `total` it is summed over the batch and the rows as well, `(units,)`.
-    """
+def _weighted_rows(sum_of: Callable, rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Return a sum over others j, `(B, T, units)`, for rows i and factors `weights_ij`."""
     length = _size(others, 1)
     width = -(-length // SLICES)
     padding = [0, SLICES * width - length]
-    others = ops.pad(ops.exp(2 * others), [[0, 0], padding, [0, 0]])
-    others = ops.split(ops.expand_dims(others, 1), SLICES, 2)
 
-    def block(rows, weights):  # (B, n, units), (B, n, T others) to (B, n, units)
+    def block(rows, weights, others):  # (b, n, units), (b, n, T others), … to (b, n, units)
+        others = ops.pad(ops.exp(2 * others), [[0, 0], padding, [0, 0]])
+        others = ops.split(ops.expand_dims(others, 1), SLICES, 2)
         rows = ops.expand_dims(ops.exp(2 * rows), 2)
         weights = ops.expand_dims(ops.pad(weights, [[0, 0], [0, 0], padding]), -1)
-        weights = ops.split(weights, SLICES, 2)
-        sums = _sum_of_pairs(term, [rows] * SLICES, others, weights)
-        return ops.sum(sums, [0, 1, 2])[None, None] if total else ops.sum(sums, 2)
+        return ops.sum(sum_of([rows] * SLICES, others, ops.split(weights, SLICES, 2)), 2)
 
-    found = _map_rows(block, [rows, weights], width * rows.shape[2])
-    return ops.sum(found, [0, 1]) if total else found
+    return _map_blocks(block, [rows, weights], [others], width * rows.shape[2])
 
 
-def _sum_of_pairs(term: Callable, a: list, b: list, factors: list) -> Tensor:
-    """Return the sum over all slices of `term(1 / (1 + a b), factor)`."""
+def _sum_of_inverses(a: list, b: list, factors: list) -> Tensor:
+    """Return the sum over all slices of `r factor`, `r = 1 / (1 + a b)`."""
     total = 0
     for first, second, inverse, u, v in _pairs(a, b, factors):
-        total += term(second * inverse, u) + term(first * inverse, v)
+        total += (u * second + v * first) * inverse
+    return total
+
+
+def _sum_of_slopes(a: list, b: list, factors: list) -> Tensor:
+    """Return the sum over all slices of `(r - r²) factor`, `r = 1 / (1 + a b)`."""
+    total = 0
+    for first, second, inverse, u, v in _pairs(a, b, factors):
+        r, s = second * inverse, first * inverse
+        total += u * (r - r * r) + v * (s - s * s)
     return total
 
 
@@ -166,12 +165,42 @@ def _pairs(a: list, b: list, factors: list) -> Iterator[tuple[Tensor, ...]]:
         yield first, second, 1 / (first * second), factors[n], factors[n + 1]
 
 
+def _map_blocks(function: Callable, rows: list, others: list, row_size: Any) -> Tensor:
+    """Apply a function to blocks of the batch, or of rows if a block is less than one of a batch.
+
+    A block of the batch has rows and others of its own, which fit the caches together.
+
+    Args:
+        function: of blocks `(b, n, ·)` of rows and `(b, m, ·)` of others to `(b, n, ·)`.
+        rows: arrays `(B, T, ·)`.
+        others: arrays `(B, m, ·)`.
+        row_size: how many numbers the function makes of a row.
+    """
+    batch, length = _size(rows[0], 0), _size(rows[0], 1)
+    count = -(-batch * length * row_size // BLOCK)
+    if not isinstance(count, int) or count > batch:
+        return _map_rows(lambda *rows: function(*rows, *others), rows, row_size)
+    # Without padding, if there is a number of blocks for that.
+    count = next((n for n in range(count, 2 * count) if batch % n == 0), count)
+    n = -(-batch // count)
+
+    def blocks(x):  # (B, T, ·) to (count, n, T, ·), with zeros at the end of the last
+        x = ops.pad(x, [[0, count * n - batch], [0, 0], [0, 0]])
+        return ops.reshape(x, [count, n, *x.shape[1:]])
+
+    found = _each(function, [blocks(x) for x in [*rows, *others]])
+    return ops.reshape(found, [count * n, *found.shape[2:]])[:batch]
+
+
 def _map_rows(function: Callable, arrays: list, row_size: Any) -> Tensor:
     """Apply a function to blocks of axis 1, of which each row makes `row_size` numbers a batch."""
     count = _count_blocks(arrays[0], row_size)
-    blocks = [_blocks(x, count) for x in arrays]
-    result, _ = backend.scan(lambda xs, _: (function(*xs), ()), (), blocks, arrays[0].dtype)
-    return _joined(result, _size(arrays[0], 1))
+    return _joined(_each(function, [_blocks(x, count) for x in arrays]), _size(arrays[0], 1))
+
+
+def _each(function: Callable, blocks: list) -> Tensor:
+    """Apply a function to one block of each array after the other."""
+    return backend.scan(lambda xs, _: (function(*xs), ()), (), blocks, blocks[0].dtype)[0]
 
 
 # `tanh` in blocks of queries.

@@ -59,7 +59,10 @@ def test_scores_and_gradients_follow_the_formula(rng, exponential):
     for arrays in (
         [query, key, scale, upstream],
         [query + shift, key - shift, scale, upstream],  # past what the exponentials hold
+        [query - 60, key + 15, scale, upstream],  # an exponential of 0 in float32
+        [query + 15, key - 1e4, scale, upstream],
         inputs(rng, size=1e4),
+        inputs(rng, 17, 5, 7, UNITS),
         inputs(rng, 1, 47, 2, 31),
         inputs(rng, 2, 2, 41, 67),
         inputs(rng, B, TQ, 1, 101),
@@ -146,7 +149,15 @@ def test_sizes_that_blocks_and_slices_do_not_divide(rng, exponential):
     import tensorflow as tf
 
     function = tf.function(scores_and_gradients)
-    for sizes in [(1, 47, 2, 31), (2, 2, 41, 67), (B, 1, TV, 101), (B, TQ, 1, 101)]:
+    for sizes in [
+        (1, 47, 2, 31),
+        (2, 2, 41, 67),
+        (B, 1, TV, 101),
+        (B, TQ, 1, 101),
+        (7, 11, 13, 29),  # a block for each of the batch
+        (17, 5, 7, UNITS),  # blocks of the batch, the last ragged
+        (2, 29, 23, 31),  # blocks of rows, the last ragged
+    ]:
         holds(function, inputs(rng, *sizes))
 
 
