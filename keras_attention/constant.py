@@ -70,7 +70,7 @@ def shortlist(
     float32.
 
     Args:
-        kernel: `(V, m)`, a row for each token, eager.
+        kernel: `(m, V)`, eager.
         bias: `(V,)`, eager, or None for none.
         k: how many, at most V.
         softmax: whether the normaliser is that of oneDNN's softmax, which is faster than
@@ -83,7 +83,8 @@ def shortlist(
     """
     import tensorflow as tf
 
-    kernel, bias = _array(kernel, "bfloat16"), _bias(bias, kernel.shape[0], "float32")
+    kernel, bias = _array(kernel, "bfloat16"), _bias(bias, kernel.shape[1], "float32")
+    kernel = np.ascontiguousarray(kernel.T)  # a token's weights next to one another
 
     @tf.function(input_signature=[tf.TensorSpec([None, kernel.shape[1]])], autograph=False)
     def listed(x):

@@ -106,7 +106,7 @@ class FixedStep:
         if precision == "bfloat16":
             count = min(beam_width + SPARE, kernel.shape[1])
             # Batches are worth more than single sentences where a sentence is one row.
-            listed = shortlist(ops.transpose(kernel), bias, count, softmax=beam_width == 1)
+            listed = shortlist(kernel, bias, count, softmax=beam_width == 1)
             self._log_probs = lambda vector: Shortlist(*listed(vector))
         else:
             times_kernel = product(kernel, bias, precision, single=beam_width == 1)
