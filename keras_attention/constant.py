@@ -22,7 +22,7 @@ from keras_attention.top_k import top_k
 
 Tensor = Any
 TINY = 1e-30  # a sum with zeros would be taken out of the graph
-TABLE = 2**27  # the most bytes that a vocabulary's products may take
+TABLE = 2**25  # the most numbers that a vocabulary's products may be
 
 
 def product(
@@ -109,13 +109,13 @@ def shortlist(
 def lookup(
     embeddings: keras.Variable, kernel: Tensor, bias: Tensor, dtype: str, single: bool
 ) -> Callable[[Tensor], Tensor]:
-    """Return the products of embeddings with a constant kernel, in float32 if they are kept.
+    """Return the products of embeddings with a constant kernel, from a table if that is not large.
 
     Args:
         embeddings: `(V, m)`.
         kernel: `(m, n)`, eager.
         bias: `(n,)`, eager.
-        dtype: of the products where the V of them would take too much room to be kept.
+        dtype: what products are rounded to, "bfloat16" or "float32"; those of a table once.
         single: see `product`.
 
     Returns:
@@ -126,18 +126,18 @@ def lookup(
     if not is_kept(embeddings, kernel):
         times_kernel = product(kernel, bias, dtype, single)
         return lambda ids: times_kernel(backend.gather(embeddings, ids))
-    table = _array(ops.matmul(embeddings.value, kernel) + bias, "float32")
+    table = _array(ops.matmul(embeddings.value, kernel) + bias, dtype)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
     def look_up(ids):
-        return tf.gather(tf.constant(table), ids)
+        return tf.cast(tf.gather(tf.constant(table), ids), tf.float32)
 
     return look_up
 
 
 def is_kept(embeddings: keras.Variable, kernel: Tensor) -> bool:
     """Whether `lookup` keeps the products, and needs the embeddings no more."""
-    return 4 * embeddings.shape[0] * kernel.shape[1] <= TABLE
+    return embeddings.shape[0] * kernel.shape[1] <= TABLE
 
 
 def _bias(bias: Tensor | None, size: int, dtype: str) -> np.ndarray:
