@@ -20,7 +20,8 @@ from keras_attention import backend
 
 Tensor = Any
 
-# Where |q| + |k| stays below it, products of two `1 + e^{2q} e^{2k}` are finite in float32.
+# Where the greatest q and k, if positive, stay below it together, products of two
+# `1 + e^{2q} e^{2k}` are finite in float32. An exponential that is 0 adds nothing to the 1.
 RANGE = 22.0
 # Numbers in a block: about what the caches hold. What is smaller as a whole stays as it is.
 BLOCK = 2**20
@@ -87,9 +88,9 @@ def _in_blocks(*args: Tensor) -> tuple[Tensor, Callable]:
 
 
 def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether `|q| + |k| < RANGE`, or they are wrong.
+    """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether they are right: see `RANGE`.
 
-    They are computed before that is known: the pass that finds it out has the exponentials to make.
+    A pass that finds that out first would read all queries and keys once more.
     """
     fits = ops.relu(ops.max(query)) + ops.relu(ops.max(key)) < RANGE
     units = scale.shape[0]
