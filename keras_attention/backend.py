@@ -198,6 +198,18 @@ def compiles(tensors: list[Tensor]) -> bool:
     return (batch_known or recorded) and not _traced_for_export()
 
 
+def fuses_sums() -> bool:
+    """Whether XLA computes what is summed over an axis in the loop that sums it.
+
+    JAX's XLA on CPU stores it first, part by part: there a product that sums it is faster.
+    """
+    if keras.backend.backend() != "jax":
+        return True
+    import jax
+
+    return jax.default_backend() != "cpu"
+
+
 def _traced_for_export() -> bool:
     """Whether `get_concrete_function`, on which every way to export rests, asks for the trace."""
     frame = sys._getframe()

@@ -105,7 +105,9 @@ def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tens
     def block(query, key):  # (b, n, units), (b, Tv, units) to (b, n, Tv)
         queries = [ops.expand_dims(x, 2) for x in slices(query)]
         keys = [ops.expand_dims(x, 1) for x in slices(key)]
-        total = _sum_of_inverses(queries, keys, scales)  # (b, n, Tv, width)
+        total = 0  # (b, n, Tv, width)
+        for first, second, inverse, u, v in _pairs(queries, keys, scales):
+            total += (u * second + v * first) * inverse
         return backend.project(total, ops.ones((width,), total.dtype))
 
     return ops.sum(scale) - 2 * _map_blocks(block, [query], [key], _size(key, 1) * width), fits
@@ -117,46 +119,50 @@ def exponential_gradients(
     """Return the gradients of `exponential`: `d tanh = 4 r (1 - r)`."""
     turned = ops.transpose(upstream, [0, 2, 1])
     # Row by row: a sum of all `r` is far greater than one of all `1 - 2r`, and rounded like it.
-    inverses = _weighted_rows(_sum_of_inverses, query, key, upstream)
-    hidden = ops.sum(upstream, -1, keepdims=True) - 2 * inverses
+    hidden = ops.sum(upstream, -1, keepdims=True) - 2 * _weighted(_same, query, key, upstream)
     return (
-        4 * scale * _weighted_rows(_sum_of_slopes, query, key, upstream),
-        4 * scale * _weighted_rows(_sum_of_slopes, key, query, turned),
+        4 * scale * _weighted(_slope, query, key, upstream),
+        4 * scale * _weighted(_slope, key, query, turned),
         ops.sum(hidden, [0, 1]),
     )
 
 
-def _weighted_rows(sum_of: Callable, rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
-    """Return a sum over others j, `(B, T, units)`, for rows i and factors `weights_ij`."""
-    length = _size(others, 1)
+def _same(r: Tensor) -> Tensor:
+    return r
+
+
+def _slope(r: Tensor) -> Tensor:
+    return r - r * r
+
+
+def _weighted(term: Callable, rows: Tensor, others: Tensor, weights: Tensor) -> Tensor:
+    """Return `Σ_j weights_ij term(r_ij)`, `(B, T, units)`, for rows i and others j."""
+    length, units = _size(others, 1), rows.shape[2]
     width = -(-length // SLICES)
     padding = [0, SLICES * width - length]
 
-    def block(rows, weights, others):  # (b, n, units), (b, n, T others), … to (b, n, units)
+    # Blocks of (b, n, units), (b, n, T others) and (b, T others, units), to (b, n, units).
+
+    def fused(rows, weights, others):
         others = ops.pad(ops.exp(2 * others), [[0, 0], padding, [0, 0]])
         others = ops.split(ops.expand_dims(others, 1), SLICES, 2)
         rows = ops.expand_dims(ops.exp(2 * rows), 2)
         weights = ops.expand_dims(ops.pad(weights, [[0, 0], [0, 0], padding]), -1)
-        return ops.sum(sum_of([rows] * SLICES, others, ops.split(weights, SLICES, 2)), 2)
+        weights = ops.split(weights, SLICES, 2)
+        total = 0  # (b, n, width, units)
+        for first, second, inverse, u, v in _pairs([rows] * SLICES, others, weights):
+            total += u * term(second * inverse) + v * term(first * inverse)
+        return ops.sum(total, 2)
 
-    return _map_blocks(block, [rows, weights], [others], width * rows.shape[2])
+    def stored(rows, weights, others):
+        rows = ops.expand_dims(ops.exp(2 * rows), 2)
+        r = 1 / (1 + rows * ops.expand_dims(ops.exp(2 * others), 1))  # (b, n, T others, units)
+        return ops.matmul(ops.expand_dims(weights, 2), term(r))[:, :, 0]
 
-
-def _sum_of_inverses(a: list, b: list, factors: list) -> Tensor:
-    """Return the sum over all slices of `r factor`, `r = 1 / (1 + a b)`."""
-    total = 0
-    for first, second, inverse, u, v in _pairs(a, b, factors):
-        total += (u * second + v * first) * inverse
-    return total
-
-
-def _sum_of_slopes(a: list, b: list, factors: list) -> Tensor:
-    """Return the sum over all slices of `(r - r²) factor`, `r = 1 / (1 + a b)`."""
-    total = 0
-    for first, second, inverse, u, v in _pairs(a, b, factors):
-        r, s = second * inverse, first * inverse
-        total += u * (r - r * r) + v * (s - s * s)
-    return total
+    if backend.fuses_sums():
+        return _map_blocks(fused, [rows, weights], [others], width * units)
+    # Larger blocks than the caches hold: each costs time to start.
+    return _map_blocks(stored, [rows, weights], [others], -(-length // 4) * units)
 
 
 def _pairs(a: list, b: list, factors: list) -> Iterator[tuple[Tensor, ...]]:
