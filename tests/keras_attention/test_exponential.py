@@ -53,7 +53,9 @@ def scores_and_gradients(query, key, scale, upstream):
     return found, tape.gradient(found, [query, key, scale], upstream)
 
 
-def test_scores_and_gradients_follow_the_formula(rng, exponential):
+@pytest.mark.parametrize("fused", [True, False])  # as on a GPU, and as on a CPU, for JAX
+def test_scores_and_gradients_follow_the_formula(rng, exponential, monkeypatch, fused):
+    monkeypatch.setattr(exponential.backend, "fuses_sums", lambda: fused)
     shift = 25.0 * np.sign(normal(rng, UNITS))
     query, key, scale, upstream = inputs(rng)
     for arrays in (
