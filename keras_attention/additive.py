@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.backend import project
+from keras_attention.fast.backend import project
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -29,14 +29,20 @@ class AdditiveAttention(Attention):
         units: width of the hidden layer, of all heads together.
         use_bias: whether a bias is added inside the tanh; by default only if `normalize`.
         normalize: whether the scale vector is weight-normalised.
-        kernel_initializer: initializer of `W`, `U` and `v`.
         num_heads: number of heads, a divisor of `units`.
-        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`, `U` and
+            `v`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: `query_kernel` `(dq, units)`, `key_kernel` `(dk, units)`, `scale` `(units,)`; with bias
     `bias` `(units,)`; with `normalize` `gain` `()`.
 
     Call arguments and output are those of `keras_attention.Attention`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        context = AdditiveAttention(8)(query, value)  # (2, 3, 6)
+        ```
     """
 
     def __init__(
@@ -44,11 +50,10 @@ class AdditiveAttention(Attention):
         units: int,
         use_bias: bool | None = None,
         normalize: bool = False,
-        kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self._expect(units >= 1, "units >= 1", f"units={units}")
+        self._expect_count("units", units)
         self._expect(
             units % self.num_heads == 0,
             "units that num_heads divides",
@@ -57,14 +62,13 @@ class AdditiveAttention(Attention):
         self.units = units
         self.normalize = normalize
         self.use_bias = normalize if use_bias is None else use_bias
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the two kernels and the scale vector."""
-        units, initializer = self.units, self.kernel_initializer
-        self.query_kernel = self.add_weight((query_dim, units), initializer, name="query_kernel")
-        self.key_kernel = self.add_weight((key_dim, units), initializer, name="key_kernel")
-        self.scale = self.add_weight((units,), initializer, name="scale")
+        units = self.units
+        self.query_kernel = self.add_kernel((query_dim, units), "query_kernel")
+        self.key_kernel = self.add_kernel((key_dim, units), "key_kernel")
+        self.scale = self.add_kernel((units,), "scale")
         self.bias = self.add_weight((units,), "zeros", name="bias") if self.use_bias else None
         gain = keras.initializers.Constant((units // self.num_heads) ** -0.5)
         self.gain = self.add_weight((), gain, name="gain") if self.normalize else None
@@ -87,10 +91,11 @@ class AdditiveAttention(Attention):
         return ops.stack([scores.additive(query[:, h], key[:, h], scale[h]) for h in heads], axis=1)
 
     def _effective_scale(self) -> Tensor:
-        scale = ops.reshape(ops.cast(self.scale, "float32"), (self.num_heads, -1))
+        wide = "float64" if self.compute_dtype == "float64" else self.wide_dtype
+        scale = ops.reshape(ops.cast(self.scale, wide), (self.num_heads, -1))
         if self.normalize:
             length = ops.sqrt(ops.sum(ops.square(scale), axis=-1, keepdims=True))
-            scale = ops.cast(self.gain, "float32") * scale / length
+            scale = ops.cast(self.gain, wide) * scale / length
         return ops.cast(scale, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -100,5 +105,4 @@ class AdditiveAttention(Attention):
             "units": self.units,
             "use_bias": self.use_bias,
             "normalize": self.normalize,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

@@ -6,6 +6,17 @@ A mechanism is a Keras layer that can be used in two ways that give the same res
 - one step at a time: `memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
   `context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
 
+Who calls whom, from what users call to what a mechanism gives:
+
+    call ──> prepare, then attend_all ──┬─ queries that do not depend on one another ──> attend
+             keys, project_key          └─ `sequential`: one after the other ─────────> attend
+             queries, project_query
+
+    step ──> look, with noise drawn outside any loop ─────────────────────────────────> attend
+
+    attend: masks, then weigh, then the average of the values
+            weigh: score, then the distribution; a mechanism with a past overrides it
+
 A memory may also be a grid, `(B, H, W, dim)`, as convolutions over an image make it: it is read
 row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
 """
@@ -17,15 +28,17 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention import distributions
-from keras_attention.backend import average
+from keras_attention import distributions, masks
+from keras_attention.fast import choice
+from keras_attention.fast.backend import average
+from keras_attention.layer import BaseLayer
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
     batched_mask,
     both,
     causal_mask,
-    check_mask,
     check_shapes,
+    checked_mask,
     flat_length,
     flat_mask,
     flat_memory,
@@ -52,7 +65,7 @@ class Memory(NamedTuple):
     mask: Tensor | None
 
 
-class Attention(keras.layers.Layer):
+class Attention(BaseLayer):
     """Base class of the mechanisms.
 
     A subclass makes its weights in `build_score(query_dim, key_dim)` and gives `project_query`,
@@ -68,6 +81,8 @@ class Attention(keras.layers.Layer):
         dropout: fraction of the attention weights dropped in training. The weights that are
             returned are those before dropout.
         seed: integer seed of the dropout.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of all kernels
+            that a mechanism has; `name`, `dtype`.
 
     Call arguments:
         query: `(B, Tq, dq)`, or one step `(B, dq)`.
@@ -77,7 +92,8 @@ class Attention(keras.layers.Layer):
             mechanism remembers stays.
         value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; what is False gets weight 0.
         key_mask: like `value_mask`, and combined with it.
-        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, combined with the others.
+        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, B and Tq of which may be 1; combined
+            with the others.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
         use_causal_mask: whether query `i` sees only positions up to `i`, combined with the masks.
@@ -89,6 +105,17 @@ class Attention(keras.layers.Layer):
 
     Raises:
         ValueError: if ranks, batch sizes, lengths or widths do not fit.
+
+    Example:
+        ```python
+        class CosineAttention(Attention):
+            def score(self, query, key):
+                query, key = (keras.ops.normalize(x, axis=-1) for x in (query, key))
+                return scores.dot(query, key)
+
+        query, value = keras.random.normal((2, 3, 6)), keras.random.normal((2, 7, 6))
+        context = CosineAttention()(query, value)  # (2, 3, 6)
+        ```
     """
 
     # Whether a query's weights depend on those of the queries before it.
@@ -108,7 +135,7 @@ class Attention(keras.layers.Layer):
             f"distribution to be one of {', '.join(distributions.BY_NAME)}",
             f"distribution={distribution!r}",
         )
-        self._expect(num_heads >= 1, "num_heads >= 1", f"num_heads={num_heads}")
+        self._expect_count("num_heads", num_heads)
         self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
         self.distribution = distribution
         self.num_heads = num_heads
@@ -141,6 +168,10 @@ class Attention(keras.layers.Layer):
         """Return what `weigh` is to know of the queries `(B, n, dq)`."""
         return self.split_heads(self.project_query(query))
 
+    def keys(self, key: Tensor, mask: Tensor | None) -> Any:
+        """Return the memory's `key` of keys `(B, Tv, dk)` and its mask `(B, Tv)` or None."""
+        return self.split_heads(self.project_key(key))
+
     def initial_state(self, memory: Memory) -> Any:
         """Return what the mechanism remembers before the first step: here nothing, `()`.
 
@@ -166,7 +197,7 @@ class Attention(keras.layers.Layer):
         scores = self.score(query, memory.key)
         return distributions.BY_NAME[self.distribution](scores, mask), state
 
-    def noise(self, shape: tuple, training: bool | None) -> dict[str, Tensor]:
+    def noise(self, shape: tuple[Any, ...], training: bool | None) -> dict[str, Tensor]:
         """Draw, before any loop, what is random about attention weights of this shape.
 
         Args:
@@ -183,7 +214,12 @@ class Attention(keras.layers.Layer):
 
     # All queries at once.
 
-    def build(self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None) -> None:
+    def build(
+        self,
+        query_shape: tuple[Any, ...],
+        value_shape: tuple[Any, ...],
+        key_shape: tuple[Any, ...] | None = None,
+    ) -> None:
         """Make the weights for queries, values and keys of these shapes."""
         check_shapes(self, query_shape, value_shape, key_shape)
         self._expect(
@@ -208,11 +244,12 @@ class Attention(keras.layers.Layer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; arguments and result as the class says."""
         check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
-        check_mask(self, "query_mask", query_mask, query.shape[:-1])
-        check_mask(self, "value_mask", value_mask, value.shape[:-1])
-        check_mask(self, "key_mask", key_mask, (value if key is None else key).shape[:-1])
-        length = flat_length(value.shape)
-        check_mask(self, "attention_mask", attention_mask, (*query.shape[:-1], length))
+        query_mask = checked_mask(self, "query_mask", query_mask, query.shape[:-1])
+        value_mask = checked_mask(self, "value_mask", value_mask, value.shape[:-1])
+        key_mask = checked_mask(self, "key_mask", key_mask, (*value.shape[:-1],))
+        attention_mask = checked_mask(
+            self, "attention_mask", attention_mask, (*query.shape[:-1], flat_length(value.shape))
+        )
         one_step = len(query.shape) == 2
         if one_step:
             query = ops.expand_dims(query, 1)
@@ -224,10 +261,15 @@ class Attention(keras.layers.Layer):
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
-        context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
+        with choice.training(training):
+            context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
-        return (context, weights) if return_attention_scores else context
+        if not return_attention_scores:
+            return context
+        if not one_step:
+            masks.carry(weights, query_mask, memory.mask)
+        return context, weights
 
     def attend_all(
         self,
@@ -252,11 +294,16 @@ class Attention(keras.layers.Layer):
         query = ops.cast(query, self.compute_dtype)
         length, mask = ops.shape(query)[1], attention_mask
         if query_mask is not None:
-            query_mask = ops.cast(query_mask, "bool")
             mask = both(mask, ops.expand_dims(query_mask, -1))
         query = self.queries(query)
         if self.sequential:
-            return attend_in_turn(self, query, memory, query_mask, mask, training)
+            noise = self.noise((length, *self.weights_shape(memory, 1)), training)
+
+            def attend(query: Any, state: Any, mask: Any, noise: Any) -> tuple[Tensor, Tensor, Any]:
+                return self.attend(query, memory, state, mask, noise)
+
+            state = self.initial_state(memory)
+            return attend_in_turn(attend, query, state, noise, query_mask, mask, self.compute_dtype)
         noise = self.noise(self.weights_shape(memory, length), training)
         state = self.states_at_once(memory, query_mask, length)
         return self.attend(query, memory, state, mask, noise)[:2]
@@ -280,10 +327,11 @@ class Attention(keras.layers.Layer):
         Returns:
             A `Memory` to pass to `initial_state` and `step`.
         """
+        self._expect_built()
+        mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
         value = flat_memory(ops.cast(value, self.compute_dtype))
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
-        mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
-        return Memory(self.split_heads(value), self.split_heads(self.project_key(key)), mask)
+        return Memory(self.split_heads(value), self.keys(key, mask), mask)
 
     def step(
         self, query: Tensor, memory: Memory, state: Any, training: bool | None = None
@@ -314,7 +362,14 @@ class Attention(keras.layers.Layer):
     ) -> tuple[Tensor, Tensor, Any]:
         """Do the work of `step`, with given noise."""
         query = ops.cast(query, self.compute_dtype)
-        if query.shape[0] is not None and query.shape[0] == memory.value.shape[0]:
+        rows, batch = query.shape[0], memory.value.shape[0]
+        self._expect(
+            not (rows and batch) or rows % batch == 0,
+            f"a multiple of {batch} queries, those of one memory row next to one another: a memory "
+            "is shared by the beams of a search, and never tiled",
+            f"query {tuple(query.shape)}",
+        )
+        if rows is not None and rows == batch:
             query = ops.expand_dims(query, 1)
         else:
             query = ops.reshape(query, (ops.shape(memory.value)[0], -1, query.shape[-1]))
@@ -329,6 +384,11 @@ class Attention(keras.layers.Layer):
         return context, weights, state
 
     # Shared by the mechanisms.
+
+    @property
+    def wide_dtype(self) -> str:
+        """What is summed over many positions or queries is in this: float32 or wider."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
 
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
@@ -359,20 +419,19 @@ class Attention(keras.layers.Layer):
         """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
         return x if self.num_heads == 1 else split_heads(x, self.num_heads)
 
-    def weights_shape(self, memory: Memory, queries: Any) -> tuple:
+    def weights_shape(self, memory: Memory, queries: Any) -> tuple[Any, ...]:
         """Return the shape of the weights of so many queries, `(B, [heads,] queries, Tv)`."""
         *lead, length, _ = ops.shape(memory.value)
         return (*lead, queries, length)
 
-    def _expect(self, holds: bool, expected: str, received: str) -> None:
-        if not holds:
-            raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
-
     # Keras.
 
     def compute_output_shape(
-        self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None
-    ) -> tuple:
+        self,
+        query_shape: tuple[Any, ...],
+        value_shape: tuple[Any, ...],
+        key_shape: tuple[Any, ...] | None = None,
+    ) -> tuple[Any, ...]:
         """Return the shape of the contexts."""
         return (*query_shape[:-1], value_shape[-1])
 

@@ -28,7 +28,12 @@ class BorrowedScore(Attention):
         )
         self.attention = attention
 
-    def build(self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None) -> None:
+    def build(
+        self,
+        query_shape: tuple[Any, ...],
+        value_shape: tuple[Any, ...],
+        key_shape: tuple[Any, ...] | None = None,
+    ) -> None:
         """Make the weights of the inner layer, then those of this one."""
         if not self.attention.built:
             self.attention.build(query_shape, value_shape, key_shape)
@@ -41,6 +46,10 @@ class BorrowedScore(Attention):
     def project_key(self, key: Tensor) -> Any:
         """Return what the inner layer makes of the keys."""
         return self.attention.project_key(key)
+
+    def keys(self, key: Tensor, mask: Tensor | None) -> Any:
+        """Return what the inner layer makes of keys and mask."""
+        return self.attention.keys(key, mask)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores of the inner layer."""

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops, tree
 
+from keras_attention import cells
 from keras_attention.attention import Attention, Memory, Tensor
-from keras_attention.shapes import alike
+from keras_attention.layer import BaseLayer
+from keras_attention.shapes import alike, checked_mask
 
 ORDERS = ("bahdanau", "luong")
+READOUTS = ("vector", "deep")
 
 
 class State(NamedTuple):
@@ -29,7 +34,7 @@ class State(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionCell(keras.layers.Layer):
+class AttentionCell(BaseLayer):
     """One step of a recurrent cell that attends to a memory.
 
     Two orders of computation, for input `y_t`, memory `h` and cell `f`:
@@ -40,10 +45,14 @@ class AttentionCell(keras.layers.Layer):
       context comes from the new state, `c_t = attend(s_t, h)`.
 
     The output of a step is the attentional vector `tanh(W_c [c_t; s_t])` (Luong et al. 2015,
-    eq. 5), or `[c_t; s_t]` itself where `units` is None. With `input_feeding` (section 3.3) the
-    output of the step before joins the cell's input. With `gate` the context is multiplied by
-    `sigmoid(W_b s + b)`, where `s` is the state that asked for it (Xu et al. 2015, arXiv
-    1502.03044, section 4.2.1).
+    eq. 5; another `activation` takes the place of `tanh`), or `[c_t; s_t]` itself where `units` is
+    None. With `readout="deep"` it is Bahdanau's, a maxout layer (Goodfellow et al. 2013, arXiv
+    1302.4389) that sees the input as well: `t̃ = C_o c_t + U_o s_t + V_o y_t`, and of each pair of
+    `t̃` the greater (appendix A.2.2, there with `s_{t-1}` for the `s_t` of its eq. 4).
+
+    With `input_feeding` (Luong et al. 2015, section 3.3) the output of the step before joins the
+    cell's input. With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the
+    state that asked for it (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
 
     With several memories, for example a text and an image, each has an attention layer of its own,
     and `c_t` is their contexts one after the other.
@@ -55,12 +64,18 @@ class AttentionCell(keras.layers.Layer):
         units: width of the attentional vector, or None to return `[c_t; s_t]`.
         input_feeding: whether the last output is fed to the cell.
         gate: whether the contexts are gated.
+        activation: of the attentional vector; None for none, as in TensorFlow Addons.
+        readout: `"vector"`, the attentional vector, or `"deep"`, the maxout layer of `units`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_c` and the
+            gate's kernel; `name`, `dtype`.
 
     Call arguments:
         inputs: `(B, dim)`.
         memory: `(B, S, dim)` or a grid `(B, H, W, dim)`; for several memories a list of them.
         state: a `State`; that of `initial_state` if not given.
         memory_mask: boolean `(B, S)`; what is False gets weight 0. For several a list.
+        memory_key: `(B, S, dk)`, what scores are computed of, such as a memory with its positions;
+            the memory itself if not given. For several a list.
         training: whether dropout is applied.
 
     Output:
@@ -69,8 +84,20 @@ class AttentionCell(keras.layers.Layer):
         once and `step` often: a call prepares the memory each time.
 
     Weights: those of the cell and of the attention layers; `output_kernel`
-    `(dim of c + dim of s, units)` where `units` is given; with `gate` `gate_kernel`
+    `(dim of c + dim of s, units)` where `units` is given, for a deep readout the rows of `C_o`,
+    `U_o` and `V_o`, `(dim of c + dim of s + dim of y, 2 units)`; with `gate` `gate_kernel`
     `(dim of s, number of memories)` and `gate_bias` `(number of memories,)`.
+
+    Example:
+        ```python
+        memory = keras.random.normal((2, 7, 6))
+        cell = AttentionCell(keras.layers.GRUCell(8), AdditiveAttention(8), units=4)
+        cell.build((2, 5), memory.shape)
+        prepared = cell.prepare(memory)
+        state = cell.initial_state(prepared)
+        inputs = keras.random.normal((2, 5))
+        output, weights, state = cell.step(inputs, prepared, state)  # (2, 4), (2, 7)
+        ```
     """
 
     def __init__(
@@ -81,29 +108,46 @@ class AttentionCell(keras.layers.Layer):
         units: int | None = None,
         input_feeding: bool = False,
         gate: bool = False,
+        activation: Any = "tanh",
+        readout: str = "vector",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         self._expect(order in ORDERS, f"order to be one of {', '.join(ORDERS)}", f"order={order!r}")
+        self._expect(
+            not isinstance(cell, (keras.layers.RNN, AttentionCell)),
+            "a recurrent cell, such as keras.layers.GRUCell, not a layer that runs one",
+            repr(cell),
+        )
         self._expect(hasattr(cell, "state_size"), "a recurrent cell with a state_size", repr(cell))
-        self._expect(units is None or units >= 1, "units >= 1 or None", f"units={units}")
+        self._expect_count("units", units, or_none=True)
+        self._expect(
+            readout == "vector" or (readout == "deep" and units is not None),
+            f"readout to be one of {', '.join(READOUTS)}, deep with units",
+            f"readout={readout!r}, units={units}",
+        )
         self.several = isinstance(attention, (list, tuple))
         for layer in attention if self.several else [attention]:
             self._expect(
                 isinstance(layer, Attention), "an attention layer of keras_attention", repr(layer)
             )
         self.cell = cell
-        self.attention = list(attention) if self.several else attention
+        self.attention: Any = list(attention) if self.several else attention
         self.order = order
         self.units = units
         self.input_feeding = input_feeding
         self.gate = gate
+        self.activation = keras.activations.get(activation)
+        self.readout = readout
 
-    def build(self, inputs_shape: tuple, memory_shape: Any) -> None:
-        """Make the weights for one step's inputs and a memory of these shapes."""
-        memories = self._list(memory_shape)
+    def build(
+        self, inputs_shape: tuple[Any, ...], memory_shape: Any, memory_key_shape: Any = None
+    ) -> None:
+        """Make the weights for one step's inputs, a memory and its keys of these shapes."""
+        memories, keys = self._list(memory_shape), self._list_or_nones(memory_key_shape)
         self._check_shapes(inputs_shape, memories)
         batch, size = inputs_shape[0], self.cell_output_size
+        query_size = cells.state_size(self.cell) if self.order == "bahdanau" else size
         self.context_size = sum(shape[-1] for shape in memories)
         self.output_size = self.units or self.context_size + size
         width = inputs_shape[-1]
@@ -113,17 +157,20 @@ class AttentionCell(keras.layers.Layer):
         if not self.cell.built:
             self.cell.build((batch, width))
             self.cell.built = True
-        for attention, shape in zip(self._list(self.attention), memories, strict=True):
+        for attention, *shapes in zip(self._list(self.attention), memories, keys, strict=True):
             if not attention.built:
-                attention.build((batch, None, size), tuple(shape))
+                shapes = [None if shape is None else tuple(shape) for shape in shapes]
+                attention.build((batch, None, query_size), *shapes)
                 attention.built = True
         self.output_kernel = None
         if self.units:
             shape = (self.context_size + size, self.units)
-            self.output_kernel = self.add_weight(shape, name="output_kernel")
+            if self.readout == "deep":
+                shape = (shape[0] + inputs_shape[-1], 2 * self.units)
+            self.output_kernel = self.add_kernel(shape, "output_kernel")
         if self.gate:
             count = len(memories)
-            self.gate_kernel = self.add_weight((size, count), name="gate_kernel")
+            self.gate_kernel = self.add_kernel((query_size, count), "gate_kernel")
             self.gate_bias = self.add_weight((count,), "zeros", name="gate_bias")
 
     def call(
@@ -132,11 +179,13 @@ class AttentionCell(keras.layers.Layer):
         memory: Any,
         state: State | None = None,
         memory_mask: Any = None,
+        memory_key: Any = None,
         training: bool | None = None,
     ) -> tuple[Tensor, Any, State]:
         """Take one step; arguments and result as the class says."""
         self._check_shapes(inputs.shape, [m.shape for m in self._list(memory)])
-        prepared = self.prepare(memory, mask=memory_mask)
+        memory_mask = self._checked_memory_masks(memory, memory_mask)
+        prepared = self.prepare(memory, memory_key, memory_mask)
         state = self.initial_state(prepared) if state is None else State(*state)
         return self.step(inputs, prepared, state, training)
 
@@ -144,14 +193,20 @@ class AttentionCell(keras.layers.Layer):
 
     def prepare(self, value: Any, key: Any = None, mask: Any = None) -> Any:
         """Prepare a memory for `step`: see `Attention.prepare`; for several, lists all through."""
-        if not self.several:
-            return self.attention.prepare(value, key, mask)
-        count = len(self.attention)
-        keys, masks = key or [None] * count, mask or [None] * count
-        return [
+        self._expect_built()
+        keys, masks = self._list_or_nones(key), self._list_or_nones(mask)
+        self._expect(
+            len(self._list(value)) == len(keys) == len(masks) == len(self._list(self.attention)),
+            f"{len(self._list(self.attention))} value(s), keys and masks, one for each memory",
+            f"{len(self._list(value))}, {len(keys)} and {len(masks)}",
+        )
+        prepared = [
             attention.prepare(*rest)
-            for attention, *rest in zip(self.attention, value, keys, masks, strict=True)
+            for attention, *rest in zip(
+                self._list(self.attention), self._list(value), keys, masks, strict=True
+            )
         ]
+        return self._one(prepared)
 
     def initial_state(self, memory: Any, cell_state: Any = None) -> State:
         """Return the state before the first step.
@@ -166,8 +221,8 @@ class AttentionCell(keras.layers.Layer):
         memories = [memory] if isinstance(memory, Memory) else memory
         batch = ops.shape(memories[0].value)[0]
         if cell_state is None:
-            cell_state = self.cell.get_initial_state(batch_size=batch)
-        like = self.cell.get_initial_state(batch_size=1)
+            cell_state = cells.zero_state(self.cell, batch)
+        like = cells.zero_state(self.cell, 1)
         flat = [ops.cast(x, self.cell.compute_dtype) for x in tree.flatten(cell_state)]
         shapes = [tuple(x.shape) for x in flat]
         sizes = tree.flatten(self.cell.state_size)
@@ -201,16 +256,15 @@ class AttentionCell(keras.layers.Layer):
             The output `(B·n, output_size)`, the attention weights `(B·n, S)` (with several heads
             `(B·n, heads, S)`, for several memories a tuple of them) and the next state.
         """
+        self._expect_built()
         inputs = ops.cast(inputs, self.compute_dtype)
+        rows = ops.shape(inputs)[0]
         noise = None
         if training:
-            rows = ops.shape(inputs)[0]
-            self._draw_dropout_masks(rows)
             noise = self._noise(memory, (), rows // ops.shape(self._list(memory)[0].value)[0])
-        pair, weights, state = self._advance(inputs, memory, state, noise, training)
-        if training:
-            self._forget_dropout_masks()
-        output = self._attentional_vector(pair)
+        with self._dropout_masks(rows, training):
+            pair, weights, state = self._advance(inputs, memory, state, noise, training)
+        output = self._read_out(pair, inputs)
         if self.input_feeding:
             state = state._replace(output=output)
         return output, weights, state
@@ -255,34 +309,48 @@ class AttentionCell(keras.layers.Layer):
             contexts = [gates[..., i : i + 1] * c for i, c in enumerate(contexts)]
         return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
 
-    def _call_cell(self, inputs: list, state: Any, training: bool | None) -> tuple[Tensor, Any]:
+    def _call_cell(
+        self, inputs: list[Any], state: Any, training: bool | None
+    ) -> tuple[Tensor, Any]:
         inputs = inputs[0] if len(inputs) == 1 else ops.concatenate(inputs, axis=-1)
-        output, new = self.cell(inputs, state, training=training)
-        # A stack of one cell does not give its states back in the structure it took them in.
-        new = tree.pack_sequence_as(state, tree.flatten(new))
+        output, new = cells.advance(self.cell, inputs, state, training)
         return ops.cast(output, self.compute_dtype), new
 
     def _query(self, cell_state: Any) -> Tensor:
         """Return `s_{t-1}`: what the (top) cell put out last, its first state."""
-        top = cell_state
-        if isinstance(self.cell, keras.layers.StackedRNNCells):
-            top = cell_state[-1]
-        return tree.flatten(top)[0]
+        return cells.first_state(self.cell, cell_state)
 
-    def _attentional_vector(self, pair: Tensor) -> Tensor:
+    def _read_out(self, pair: Tensor, inputs: Tensor) -> Tensor:
+        """Return the output of `[c_t; s_t]`, `(..., ·)`, and the inputs that led to them."""
         if self.output_kernel is None:
             return pair
-        return ops.tanh(ops.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
+        if self.readout == "deep":
+            pair = ops.concatenate([pair, inputs], axis=-1)
+        return self._activate(ops.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
+
+    def _activate(self, hidden: Tensor) -> Tensor:
+        """Return the output of its linear part: activated, or the greater of each pair."""
+        if self.readout == "vector":
+            return self.activation(hidden)
+        return ops.max(ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2)), axis=-1)
 
     @property
     def cell_output_size(self) -> int:
         """Width of the (top) cell's output."""
-        size = getattr(self.cell, "output_size", None) or self.cell.state_size
-        return tree.flatten(size)[0]
+        return cells.output_size(self.cell)
+
+    @property
+    def state_size(self) -> None:
+        """Not there: `keras.layers.RNN` has no way to pass a memory to its cell."""
+        raise TypeError(
+            "AttentionCell expected to be run by keras_attention.AttentionRNN(cell, attention), or "
+            "step by step: its state is of a memory. Received: keras.layers.RNN or a stack, which "
+            "ask for a state_size"
+        )
 
     # What is random is drawn outside the loop, or it would leak out of it.
 
-    def _noise(self, memory: Any, lead: tuple, queries: Any) -> Any:
+    def _noise(self, memory: Any, lead: tuple[Any, ...], queries: Any) -> Any:
         """Draw the noise of the attention layers, with `lead` before its shape."""
         drawn = []
         for attention, m in zip(self._list(self.attention), self._list(memory), strict=True):
@@ -290,31 +358,27 @@ class AttentionCell(keras.layers.Layer):
             drawn.append(attention.noise((*lead, *shape), True))
         return self._one(drawn)
 
-    def _draw_dropout_masks(self, rows: Any) -> None:
-        """Let the cells draw the masks that they keep for a sequence."""
-        width = self.cell_input_size
-        for cell in getattr(self.cell, "cells", [self.cell]):
-            size = tree.flatten(cell.state_size)[0]
-            if hasattr(cell, "get_dropout_mask"):
-                cell.get_dropout_mask(ops.zeros((rows, width), self.compute_dtype))
-                cell.get_recurrent_dropout_mask(ops.zeros((rows, size), self.compute_dtype))
-            width = size
-
-    def _forget_dropout_masks(self) -> None:
-        for cell in getattr(self.cell, "cells", [self.cell]):
-            if hasattr(cell, "get_dropout_mask"):
-                cell.reset_dropout_mask()
-                cell.reset_recurrent_dropout_mask()
+    @contextlib.contextmanager
+    def _dropout_masks(self, rows: Any, training: bool | None) -> Iterator[None]:
+        """Let the cell hold dropout masks for so many rows in a block, if in training."""
+        if not training:
+            yield
+            return
+        with cells.dropout_masks(self.cell, self.cell_input_size, rows, self.compute_dtype):
+            yield
 
     # One or several memories.
 
-    def _list(self, x: Any) -> list:
+    def _list(self, x: Any) -> list[Any]:
         return list(x) if self.several else [x]
+
+    def _list_or_nones(self, x: Any) -> list[Any]:
+        return [None] * len(self._list(self.attention)) if x is None else self._list(x)
 
     def _one(self, xs: Any) -> Any:
         return xs if self.several else xs[0]
 
-    def _check_shapes(self, inputs: tuple, memories: list[tuple]) -> None:
+    def _check_shapes(self, inputs: tuple[Any, ...], memories: list[tuple[Any, ...]]) -> None:
         described = ", ".join(f"memory {tuple(shape)}" for shape in memories)
         received = f"inputs {tuple(inputs)}, {described}"
         self._expect(
@@ -331,11 +395,12 @@ class AttentionCell(keras.layers.Layer):
             all(alike(inputs[0], shape[0]) for shape in memories), "one batch size", received
         )
 
-    _inputs_rank, _inputs_form = 2, "inputs (B, dim)"
+    def _checked_memory_masks(self, memory: Any, mask: Any) -> Any:
+        """Return the mask of the memory, or a list of those of the memories."""
+        pairs = zip(self._list(memory), self._list_or_nones(mask), strict=True)
+        return self._one([checked_mask(self, "memory_mask", m, x.shape[:-1]) for x, m in pairs])
 
-    def _expect(self, holds: bool, expected: str, received: str) -> None:
-        if not holds:
-            raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
+    _inputs_rank, _inputs_form = 2, "inputs (B, dim)"
 
     # Keras.
 
@@ -349,6 +414,8 @@ class AttentionCell(keras.layers.Layer):
             "units": self.units,
             "input_feeding": self.input_feeding,
             "gate": self.gate,
+            "activation": keras.activations.serialize(self.activation),
+            "readout": self.readout,
         }
 
     @classmethod

@@ -11,7 +11,7 @@ from typing import Any
 from keras import backend as keras_backend
 from keras import ops
 
-from keras_attention import backend
+from keras_attention.fast import backend
 
 Tensor = Any
 
@@ -172,7 +172,7 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
     """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis, one after the other."""
     terms = ops.broadcast_to(terms, ops.shape(factors))
 
-    def step(now, q):
+    def step(now: tuple[Tensor, Tensor], q: Tensor) -> tuple[Tensor, Tensor]:
         q = now[0] * q + now[1]
         return q, q
 
@@ -195,7 +195,7 @@ def _recurrence_by_doubling(factors: Tensor, terms: Tensor) -> Tensor:
     length = ops.shape(factors)[-1]
     positions = ops.arange(length)
 
-    def double(distance, factors, terms):
+    def double(distance: Tensor, factors: Tensor, terms: Tensor) -> tuple[Tensor, ...]:
         inside = ops.cast(positions >= distance, factors.dtype)
         source = ops.maximum(positions - distance, 0)
         terms = terms + factors * inside * ops.take(terms, source, axis=-1)
@@ -245,4 +245,5 @@ def _shifted(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:
-    return weights if mask is None else weights * ops.cast(mask, weights.dtype)
+    # Not a product, since NaN times 0 is NaN.
+    return weights if mask is None else ops.where(ops.cast(mask, "bool"), weights, 0.0)

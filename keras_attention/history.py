@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention import distributions
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Memory, Tensor
-from keras_attention.backend import project
+from keras_attention.fast.backend import project
 
 
 class HistoryAttention(AdditiveAttention):
@@ -33,7 +33,7 @@ class HistoryAttention(AdditiveAttention):
 
     def initial_state(self, memory: Memory) -> Tensor:
         """Return the history before the first query: zeros."""
-        return ops.zeros(ops.shape(memory.value)[:2], "float32")
+        return ops.zeros(ops.shape(memory.value)[:2], self.wide_dtype)
 
     def history_scores(self, query: Tensor, memory: Memory, state: Tensor) -> Tensor:
         """Return the scores `(B, n, Tv)` of projected queries `(B, n, units)`."""
@@ -53,7 +53,7 @@ class HistoryAttention(AdditiveAttention):
         noise: dict[str, Tensor],
     ) -> tuple[Tensor, Tensor]:
         """Return the weights and the next history; arguments as the contract says."""
-        scores = ops.cast(self.history_scores(query, memory, state), "float32")
+        scores = ops.cast(self.history_scores(query, memory, state), self.wide_dtype)
         weights = distributions.BY_NAME[self.distribution](scores, mask)
         new = ops.reshape(weights, (-1, ops.shape(memory.value)[1]))
         return weights, state + new if self.cumulative else new
@@ -76,13 +76,20 @@ class LocationSensitiveAttention(HistoryAttention):
         sharpening: factor for the scores, above 1 for sharper weights.
         use_bias: whether `b` is added.
         normalize: whether `v` is weight-normalised, see `AdditiveAttention`.
-        kernel_initializer: initializer of all kernels and `v`.
-        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of all kernels and
+            `v`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: those of `AdditiveAttention`, `location_filter` `(kernel_size, 1, filters)` and
     `location_kernel` `(filters, units)`.
 
     Call arguments and output are those of `keras_attention.Attention`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        layer = LocationSensitiveAttention(8, filters=4, kernel_size=3)
+        context = layer(query, value)  # (2, 3, 6)
+        ```
     """
 
     def __init__(
@@ -95,8 +102,8 @@ class LocationSensitiveAttention(HistoryAttention):
         **kwargs: Any,
     ) -> None:
         super().__init__(units, **kwargs)
-        self._expect(filters >= 1, "filters >= 1", f"filters={filters}")
-        self._expect(kernel_size >= 1, "kernel_size >= 1", f"kernel_size={kernel_size}")
+        self._expect_count("filters", filters)
+        self._expect_count("kernel_size", kernel_size)
         self._expect(sharpening > 0, "sharpening > 0", f"sharpening={sharpening}")
         self.filters = filters
         self.kernel_size = kernel_size
@@ -106,13 +113,10 @@ class LocationSensitiveAttention(HistoryAttention):
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the weights of additive attention, the filters and their projection."""
         super().build_score(query_dim, key_dim)
-        shape = (self.kernel_size, 1, self.filters)
-        self.location_filter = self.add_weight(
-            shape, self.kernel_initializer, name="location_filter"
+        self.location_filter = self.add_kernel(
+            (self.kernel_size, 1, self.filters), "location_filter"
         )
-        self.location_kernel = self.add_weight(
-            (self.filters, self.units), self.kernel_initializer, name="location_kernel"
-        )
+        self.location_kernel = self.add_kernel((self.filters, self.units), "location_kernel")
 
     def features(self, history: Tensor) -> Tensor:
         """Return `V (F * a')`."""
@@ -149,20 +153,25 @@ class CoverageAttention(HistoryAttention):
         units: width of the hidden layer.
         use_bias: whether `b` is added.
         normalize: whether `v` is weight-normalised, see `AdditiveAttention`.
-        kernel_initializer: initializer of all kernels, `w_c` and `v`.
-        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of all kernels,
+            `w_c` and `v`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: those of `AdditiveAttention` and `coverage_kernel` `w_c` `(units,)`.
 
     Call arguments and output are those of `keras_attention.Attention`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        context, weights = CoverageAttention(8)(query, value, return_attention_scores=True)
+        covered = keras.ops.cumsum(weights, axis=1)  # (2, 3, 7)
+        ```
     """
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the weights of additive attention and `w_c`."""
         super().build_score(query_dim, key_dim)
-        self.coverage_kernel = self.add_weight(
-            (self.units,), self.kernel_initializer, name="coverage_kernel"
-        )
+        self.coverage_kernel = self.add_kernel((self.units,), "coverage_kernel")
 
     def features(self, history: Tensor) -> Tensor:
         """Return `w_c c`."""

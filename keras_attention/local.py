@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_attention.attention import Attention, Memory, Tensor
-from keras_attention.backend import project
 from keras_attention.borrowed import BorrowedScore
-from keras_attention.shapes import both
+from keras_attention.fast.backend import project
+from keras_attention.shapes import both, first_place
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -24,20 +24,28 @@ class LocalAttention(BorrowedScore):
       the number of valid positions, and the weights within the window are multiplied by
       `exp(-(s - p_t)² / (2σ²))` with `σ = D/2` (eq. 10); they then sum to less than 1.
 
-    Positions count from 0. A window that lies beyond the memory gives weights of 0.
+    Positions count from 0, which is the first that the memory's mask allows: padding on the left
+    changes nothing. A window that lies beyond the memory gives weights of 0.
 
     Args:
         attention: an attention layer of this library, of which the score is used.
         half_width: `D`; the paper takes 10.
         predictive: whether the position is predicted (local-p).
         units: width of `W_p`; by default that of the query.
-        kernel_initializer: initializer of `W_p` and `v_p`.
-        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_p` and
+            `v_p`; `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: those of the score; for local-p `position_kernel` `(dq, units)` and `position_scale`
     `(units,)`.
 
     Call arguments and output are those of `keras_attention.Attention`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 30, 6))
+        layer = LocalAttention(MultiplicativeAttention("general"), half_width=4, predictive=True)
+        context = layer(query, value)  # (2, 3, 6)
+        ```
     """
 
     def __init__(
@@ -46,7 +54,6 @@ class LocalAttention(BorrowedScore):
         half_width: int = 10,
         predictive: bool = False,
         units: int | None = None,
-        kernel_initializer: Any = "glorot_uniform",
         **kwargs: Any,
     ) -> None:
         super().__init__(attention, **kwargs)
@@ -54,17 +61,14 @@ class LocalAttention(BorrowedScore):
         self.half_width = half_width
         self.predictive = predictive
         self.units = units
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the weights that predict the position."""
         if not self.predictive:
             return
-        units, initializer = self.units or query_dim, self.kernel_initializer
-        self.position_kernel = self.add_weight(
-            (query_dim, units), initializer, name="position_kernel"
-        )
-        self.position_scale = self.add_weight((units,), initializer, name="position_scale")
+        units = self.units or query_dim
+        self.position_kernel = self.add_kernel((query_dim, units), "position_kernel")
+        self.position_scale = self.add_kernel((units,), "position_scale")
 
     def queries(self, query: Tensor) -> dict[str, Tensor]:
         """Return the projected queries and, for local-p, `p_t / S` as `position` `(B, Tq, 1)`."""
@@ -73,7 +77,7 @@ class LocalAttention(BorrowedScore):
             kernel = ops.cast(self.position_kernel, self.compute_dtype)
             scale = ops.cast(self.position_scale, self.compute_dtype)
             hidden = ops.tanh(project(query, kernel))
-            position = ops.sigmoid(ops.cast(project(hidden, scale), "float32"))
+            position = ops.sigmoid(ops.cast(project(hidden, scale), self.wide_dtype))
             result["position"] = ops.expand_dims(position, -1)
         return result
 
@@ -95,15 +99,17 @@ class LocalAttention(BorrowedScore):
     ) -> tuple[Tensor, Any]:
         """Return the weights within the window; arguments as the contract says."""
         length = ops.shape(memory.value)[-2]
-        places = ops.cast(ops.arange(length), "float32")
+        places = ops.cast(ops.arange(length), self.wide_dtype)
+        if memory.mask is not None:
+            places = places - ops.cast(first_place(memory.mask), self.wide_dtype)  # (B, 1, Tv)
         if self.predictive:
-            size = ops.cast(length, "float32")
+            size = ops.cast(length, self.wide_dtype)
             if memory.mask is not None:
-                valid = ops.sum(ops.cast(memory.mask, "float32"), axis=1)
+                valid = ops.sum(ops.cast(memory.mask, self.wide_dtype), axis=1)
                 size = ops.reshape(valid, (-1, 1, 1))
             center = size * query["position"]
         else:
-            center = ops.cast(state, "float32")
+            center = ops.cast(state, self.wide_dtype)
             center = ops.reshape(center, (ops.shape(memory.value)[0], -1, 1))
             state = state + 1
         distance = places - center  # (B, n, Tv)
@@ -114,7 +120,7 @@ class LocalAttention(BorrowedScore):
         if self.predictive:
             deviation = self.half_width / 2
             near = ops.exp(ops.square(distance) / (-2 * deviation**2))
-            weights = ops.cast(weights, "float32") * near
+            weights = ops.cast(weights, self.wide_dtype) * near
         return weights, state
 
     def get_config(self) -> dict[str, Any]:
@@ -124,5 +130,4 @@ class LocalAttention(BorrowedScore):
             "half_width": self.half_width,
             "predictive": self.predictive,
             "units": self.units,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

@@ -1,9 +1,11 @@
 """Losses of attention weights: what an alignment ought to look like.
 
-The functions take weights `(B, T, S)`, from `return_attention_scores`, and return one value for
-each row of the batch, float32 `(B,)`. `AttentionLoss` adds one of them to a model.
+The functions take weights `(B, T, S)` of one head, from `return_attention_scores`, and return one
+value for each row of the batch, float32 `(B,)`. `AttentionLoss` adds one of them to a model.
 
 Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: what is False does not count.
+Weights that come from a layer of this library carry the masks that the layer was called with: those
+hold where none is given, so that padding does not count.
 """
 
 from __future__ import annotations
@@ -13,11 +15,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.shapes import check_mask
+from keras_attention import masks
+from keras_attention.shapes import checked_mask
 
 Tensor = Any
 
-TINY = 1e-12
+FLOOR = 1e-6  # below it a logarithm goes on as a line, which has a gradient at 0 too
 
 
 def coverage(
@@ -34,14 +37,35 @@ def coverage(
 
 
 def doubly_stochastic(
-    weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
+    weights: Tensor,
+    target_mask: Tensor | None = None,
+    source_mask: Tensor | None = None,
+    total: float | str = 1.0,
 ) -> Tensor:
-    """Uneven attention over the whole sequence: `Σ_i (1 - Σ_t a_ti)²`.
+    """Uneven attention over the whole sequence: `Σ_i (τ - Σ_t a_ti)²`.
 
-    Xu et al. 2015 (arXiv 1502.03044, eq. 14): each place of the source gets a weight of 1 in all.
+    Xu et al. 2015 (arXiv 1502.03044, eq. 14), with `τ = 1`: each place of the source gets a weight
+    of 1 in all.
+
+    Args:
+        weights: `(B, T, S)`.
+        target_mask: boolean `(B, T)`.
+        source_mask: boolean `(B, S)`.
+        total: `τ`; or `"even"` for the number of steps divided by the number of places, the only
+            total that weights which sum to 1 a step can give to all places. Of 7 steps over 96
+            places Xu's own asks for 96 in all, and rewards nothing but spreading.
     """
-    weights, _, source = _masked(weights, target_mask, source_mask)
-    return ops.sum(ops.square(1 - ops.sum(weights, axis=1)) * source, axis=-1)
+    weights, target, source = _masked(weights, target_mask, source_mask)
+    if total == "even":
+        steps = ops.sum(target, axis=1, keepdims=True)
+        share = steps / ops.maximum(ops.sum(source, axis=1, keepdims=True), 1.0)
+    elif isinstance(total, str):
+        raise ValueError(
+            f'doubly_stochastic expected total to be a number or "even". Received: total={total!r}'
+        )
+    else:
+        share = total
+    return ops.sum(ops.square(share - ops.sum(weights, axis=1)) * source, axis=-1)
 
 
 def entropy(
@@ -53,7 +77,7 @@ def entropy(
     Distance-Regularized Attention Improves Low-Resource Neural Machine Translation") do.
     """
     weights, target, _ = _masked(weights, target_mask, source_mask)
-    terms = weights * ops.log(ops.maximum(weights, TINY))
+    terms = weights * ops.log(ops.maximum(weights, FLOOR**2))  # 0 log 0 is 0
     return _mean(-ops.sum(terms, axis=-1), target)
 
 
@@ -70,7 +94,7 @@ def guided_attention(
     """
     weights, target, source = _masked(weights, target_mask, source_mask)
 
-    def places(valid):
+    def places(valid: Tensor) -> Tensor:
         size = ops.maximum(ops.sum(valid, axis=1, keepdims=True), 1.0)
         return (ops.cumsum(valid, axis=1) - 1) / size
 
@@ -95,8 +119,8 @@ def guided_alignment(
     """
     weights, target, _ = _masked(weights, target_mask, None)
     alignment = ops.cast(alignment, "float32")
-    links = ops.maximum(ops.sum(alignment, axis=-1, keepdims=True), 1.0)
-    terms = alignment / links * ops.log(ops.maximum(weights, TINY))
+    links = ops.sum(alignment, axis=-1, keepdims=True)
+    terms = alignment / ops.where(links > 0, links, 1.0) * _log(weights)
     return _mean(-ops.sum(terms, axis=-1), target)
 
 
@@ -111,7 +135,7 @@ def agreement(forward: Tensor, backward: Tensor) -> Tensor:
     """
     forward, backward = ops.cast(forward, "float32"), ops.cast(backward, "float32")
     shared = ops.sum(forward * ops.swapaxes(backward, 1, 2), axis=(1, 2))
-    return -ops.log(ops.maximum(shared, TINY))
+    return -_log(shared)
 
 
 BY_NAME = {
@@ -130,18 +154,36 @@ class AttentionLoss(keras.layers.Layer):
         loss: `"coverage"`, `"doubly_stochastic"`, `"entropy"` or `"guided_attention"`, the
             functions of `keras_attention.losses`.
         weight: factor for the loss, which is the mean over the batch.
+        options: further arguments of the function by name, such as `{"total": "even"}`.
 
     Call arguments:
         attention_weights: `(B, T, S)`.
-        target_mask: boolean `(B, T)`.
-        source_mask: boolean `(B, S)`.
+        target_mask: boolean `(B, T)`; that which the weights carry if not given.
+        source_mask: boolean `(B, S)`; that which the weights carry if not given.
 
     Output:
         The weights, unchanged.
+
+    Raises:
+        ValueError: if the loss is unknown, or for weights or masks of another shape.
+
+    Example:
+        ```python
+        weights = keras.ops.softmax(keras.random.normal((2, 3, 7)))
+        layer = losses.AttentionLoss("coverage", weight=0.5)
+        weights = layer(weights)  # unchanged; layer.losses holds the loss
+        ```
     """
 
-    def __init__(self, loss: str, weight: float = 1.0, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        loss: str,
+        weight: float = 1.0,
+        options: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # Without autocast: a cast tensor would carry no masks, and all is computed in float32.
+        super().__init__(**{"autocast": False, **kwargs})
         if loss not in BY_NAME:
             raise ValueError(
                 f"AttentionLoss expected loss to be one of {', '.join(BY_NAME)}. "
@@ -149,6 +191,7 @@ class AttentionLoss(keras.layers.Layer):
             )
         self.loss_name = loss
         self.weight = weight
+        self.options = dict(options or {})
         self.built = True
 
     def call(
@@ -164,9 +207,10 @@ class AttentionLoss(keras.layers.Layer):
                 f"Received: {tuple(attention_weights.shape)}"
             )
         batch, time, length = attention_weights.shape
-        check_mask(self, "target_mask", target_mask, (batch, time))
-        check_mask(self, "source_mask", source_mask, (batch, length))
-        values = BY_NAME[self.loss_name](attention_weights, target_mask, source_mask)
+        target_mask = checked_mask(self, "target_mask", target_mask, (batch, time))
+        source_mask = checked_mask(self, "source_mask", source_mask, (batch, length))
+        function = BY_NAME[self.loss_name]
+        values = function(attention_weights, target_mask, source_mask, **self.options)
         self.add_loss(self.weight * ops.mean(values))
         return attention_weights
 
@@ -176,13 +220,26 @@ class AttentionLoss(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {**super().get_config(), "loss": self.loss_name, "weight": self.weight}
+        return {
+            **super().get_config(),
+            "loss": self.loss_name,
+            "weight": self.weight,
+            "options": self.options,
+        }
 
 
 def _masked(
     weights: Tensor, target_mask: Tensor | None, source_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the weights, 0 where masked, and both masks, all float32."""
+    if len(weights.shape) != 3:
+        raise ValueError(
+            "A loss of attention weights expected weights (B, T, S): of several heads take one, or "
+            f"their mean. Received: {tuple(weights.shape)}"
+        )
+    carried = masks.carried(weights)
+    target_mask = carried.target if target_mask is None else target_mask
+    source_mask = carried.source if source_mask is None else source_mask
     weights = ops.cast(weights, "float32")
     target = ops.ones_like(weights[:, :, 0]) if target_mask is None else target_mask
     source = ops.ones_like(weights[:, 0]) if source_mask is None else source_mask
@@ -193,3 +250,9 @@ def _masked(
 def _mean(values: Tensor, valid: Tensor) -> Tensor:
     """Return the mean of `(B, T)` over the valid steps."""
     return ops.sum(values * valid, axis=1) / ops.maximum(ops.sum(valid, axis=1), 1.0)
+
+
+def _log(x: Tensor) -> Tensor:
+    """Return the logarithm; below `FLOOR` its tangent there."""
+    safe = ops.maximum(x, FLOOR)
+    return ops.log(safe) + (x - safe) / FLOOR

@@ -20,13 +20,14 @@ class MonotonicAttention(BorrowedScore):
     `p_j = sigmoid(e_j + r)`; its weights are the probabilities to have stopped there, see
     `keras_attention.distributions.monotonic`. They need not sum to 1.
 
-    To train, use a soft mode with `noise`, which drives the probabilities towards 0 and 1; then
-    decode with a layer of the same weights and `mode="hard"`. The paper's score is the
-    weight-normalised additive one, and a negative `r`.
+    Trained in a soft mode with `noise`, which drives the probabilities towards 0 and 1, it can then
+    attend by `"hard"` choices, which have no gradient: that mode itself is soft, `"parallel"`, in
+    training. The paper's score is the weight-normalised additive one, and a negative `r`.
 
     Args:
         attention: an attention layer of this library with one head, of which the score is used.
-        mode: `"parallel"`, `"recursive"` (the same, position by position) or `"hard"`.
+        mode: `"parallel"`, `"recursive"` (the same, position by position) or `"hard"`, which is
+            `"parallel"` in training.
         noise: standard deviation of the normal noise that is added to the scores in training.
         bias_initial: `r` at the start.
         **kwargs: `dropout`, `seed`, see `Attention`; `name`, `dtype`.
@@ -34,6 +35,13 @@ class MonotonicAttention(BorrowedScore):
     Weights: those of the score and `score_bias` `r`, `()`.
 
     Call arguments and output are those of `keras_attention.Attention`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        score = AdditiveAttention(8, normalize=True)
+        context = MonotonicAttention(score, noise=1.0, bias_initial=-1.0)(query, value)  # (2, 3, 6)
+        ```
     """
 
     sequential = True
@@ -67,19 +75,21 @@ class MonotonicAttention(BorrowedScore):
         initializer = keras.initializers.Constant(self.bias_initial)
         self.score_bias = self.add_weight((), initializer, name="score_bias")
 
-    def noise(self, shape: tuple, training: bool | None) -> dict[str, Tensor]:
-        """Draw what the contract says, and `"score"`, to be added to the scores."""
+    def noise(self, shape: tuple[Any, ...], training: bool | None) -> dict[str, Tensor]:
+        """Draw what the contract says, and `"score"`, to be added to the scores in training."""
         drawn = super().noise(shape, training)
         if training and self.noise_deviation:
             drawn["score"] = keras.random.normal(
-                shape, stddev=self.noise_deviation, dtype="float32", seed=self.seed_generator
+                shape, stddev=self.noise_deviation, dtype=self.wide_dtype, seed=self.seed_generator
             )
+        elif training and self.mode == "hard":
+            drawn["score"] = ops.zeros(shape, self.wide_dtype)
         return drawn
 
     def initial_state(self, memory: Memory) -> Tensor:
         """Return the weights before the first query: 1 at position 0, float32 `(B, Tv)`."""
         batch, length = ops.shape(memory.value)[:2]
-        first = ops.cast(ops.arange(length) == 0, "float32")
+        first = ops.cast(ops.arange(length) == 0, self.wide_dtype)
         return ops.broadcast_to(ops.expand_dims(first, 0), (batch, length))
 
     def weigh(
@@ -91,12 +101,12 @@ class MonotonicAttention(BorrowedScore):
         noise: dict[str, Tensor],
     ) -> tuple[Tensor, Tensor]:
         """Return the weights, which are the next state; arguments as the contract says."""
-        scores = ops.cast(self.score(query, memory.key), "float32")
-        scores = scores + ops.cast(self.score_bias, "float32")
-        if "score" in noise:
-            scores = scores + noise["score"]
+        scores = ops.cast(self.score(query, memory.key), self.wide_dtype)
+        scores, mode = scores + ops.cast(self.score_bias, self.wide_dtype), self.mode
+        if "score" in noise:  # in training alone
+            scores, mode = scores + noise["score"], "parallel" if mode == "hard" else mode
         previous = ops.reshape(state, ops.shape(scores))  # (B, n, Tv)
-        weights = distributions.monotonic(scores, previous, mask, self.mode)
+        weights = distributions.monotonic(scores, previous, mask, mode)
         return weights, ops.reshape(weights, ops.shape(state))
 
     def get_config(self) -> dict[str, Any]:
@@ -130,6 +140,13 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
     Weights: those of `MonotonicAttention` and of `chunk_attention`.
 
     Call arguments and output are those of `keras_attention.Attention`. The state is `a`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        stop, weigh = AdditiveAttention(8, normalize=True), AdditiveAttention(8)
+        context = MonotonicChunkwiseAttention(stop, weigh, chunk_size=2)(query, value)  # (2, 3, 6)
+        ```
     """
 
     def __init__(
@@ -146,11 +163,16 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         self._expect(
             chunk_attention is not attention, "two attention layers", "the same layer twice"
         )
-        self._expect(chunk_size >= 1, "chunk_size >= 1", f"chunk_size={chunk_size}")
+        self._expect_count("chunk_size", chunk_size)
         self.chunk_attention = chunk_attention
         self.chunk_size = chunk_size
 
-    def build(self, query_shape: tuple, value_shape: tuple, key_shape: tuple | None = None) -> None:
+    def build(
+        self,
+        query_shape: tuple[Any, ...],
+        value_shape: tuple[Any, ...],
+        key_shape: tuple[Any, ...] | None = None,
+    ) -> None:
         """Make the weights of both inner layers, then those of this one."""
         if not self.chunk_attention.built:
             self.chunk_attention.build(query_shape, value_shape, key_shape)
@@ -161,12 +183,9 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         chunk = self.chunk_attention.project_query(query)
         return {"stop": super().project_query(query), "chunk": chunk}
 
-    def project_key(self, key: Tensor) -> dict[str, Tensor]:
-        """Return what both inner layers make of the keys."""
-        return {
-            "stop": super().project_key(key),
-            "chunk": self.chunk_attention.project_key(key),
-        }
+    def keys(self, key: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
+        """Return what both inner layers make of keys and mask."""
+        return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(key, mask)}
 
     def weigh(
         self,
@@ -180,7 +199,7 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         stop_memory = memory._replace(key=memory.key["stop"])
         stops, state = super().weigh(query["stop"], stop_memory, state, mask, noise)
         scores = self.chunk_attention.score(query["chunk"], memory.key["chunk"])
-        return chunkwise(ops.cast(scores, "float32"), stops, self.chunk_size, mask), state
+        return chunkwise(ops.cast(scores, self.wide_dtype), stops, self.chunk_size, mask), state
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
@@ -213,7 +232,7 @@ def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = No
     if mask is not None:
         allowed = ops.logical_and(allowed, mask)
 
-    def chunks(x):
+    def chunks(x: Tensor) -> Tensor:
         """Return `(..., Tv, w)`: at position k the values of k-w+1 … k."""
         padded = _pad(x, size - 1, 0)
         return ops.stack([padded[..., o : o - size + 1 or None] for o in range(size)], axis=-1)

@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
+from keras_attention.shapes import first_place
 
 SCORES = ("dot", "scaled_dot", "general")
 
@@ -22,8 +23,8 @@ class MultiplicativeAttention(Attention):
             section 3.1), or `"scaled_dot"`, `q·k / sqrt(dim)` (Vaswani et al. 2017, arXiv
             1706.03762), where `dim` is the width of a head.
         use_scale: whether the score is multiplied by a learned scalar `g`, 1 at the start.
-        kernel_initializer: initializer of `W`.
-        **kwargs: `num_heads`, `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`;
+            `num_heads`, `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: `kernel` `(dq, dk)` for `"general"`; `scale` `()` with `use_scale`.
 
@@ -33,20 +34,19 @@ class MultiplicativeAttention(Attention):
     Raises:
         ValueError: for an unknown score, and for queries and keys of different width where the
             score has no kernel between them.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        context = MultiplicativeAttention("general")(query, value)  # (2, 3, 6)
+        ```
     """
 
-    def __init__(
-        self,
-        score: str = "dot",
-        use_scale: bool = False,
-        kernel_initializer: Any = "glorot_uniform",
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._expect(score in SCORES, f"score to be one of {', '.join(SCORES)}", f"score={score!r}")
         self.score_name = score
         self.use_scale = use_scale
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the kernel of `"general"` and the scale."""
@@ -56,8 +56,7 @@ class MultiplicativeAttention(Attention):
             f"query width {query_dim}",
         )
         if self.score_name == "general":
-            shape = (query_dim, key_dim)
-            self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
+            self.kernel = self.add_kernel((query_dim, key_dim), "kernel")
         else:
             self._expect(
                 query_dim == key_dim,
@@ -87,7 +86,6 @@ class MultiplicativeAttention(Attention):
             **super().get_config(),
             "score": self.score_name,
             "use_scale": self.use_scale,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }
 
 
@@ -95,12 +93,13 @@ class MultiplicativeAttention(Attention):
 class LocationAttention(Attention):
     """Attention to places, whatever stands there: `softmax(W q)`.
 
-    The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1).
+    The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1). Places count from the
+    first position that the memory's mask allows: padding on the left changes nothing.
 
     Args:
         max_length: the greatest length `Tv` of a memory.
-        kernel_initializer: initializer of `W`.
-        **kwargs: `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`;
+            `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
 
     Weights: `kernel` `(dq, max_length)`.
 
@@ -108,21 +107,29 @@ class LocationAttention(Attention):
 
     Raises:
         ValueError: if a memory is longer than `max_length`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        context = LocationAttention(max_length=10)(query, value)  # (2, 3, 6)
+        ```
     """
 
-    def __init__(
-        self, max_length: int, kernel_initializer: Any = "glorot_uniform", **kwargs: Any
-    ) -> None:
+    def __init__(self, max_length: int, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._expect(max_length >= 1, "max_length >= 1", f"max_length={max_length}")
+        self._expect_count("max_length", max_length)
         self._expect(self.num_heads == 1, "num_heads=1", f"num_heads={self.num_heads}")
         self.max_length = max_length
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the kernel."""
-        shape = (query_dim, self.max_length)
-        self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
+        self.kernel = self.add_kernel((query_dim, self.max_length), "kernel")
+
+    def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the places themselves, int32 `(B, Tv)`; in front of the first they are 0."""
+        batch, length = ops.shape(key)[:2]
+        places = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, length))
+        return places if mask is None else ops.relu(places - first_place(mask)[:, 0])
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores of the places that the memory has."""
@@ -133,12 +140,13 @@ class LocationAttention(Attention):
             f"{length} positions",
         )
         kernel = ops.cast(self.kernel, self.compute_dtype)
-        return scores.location(query, kernel, ops.shape(key)[1])
+        by_place = scores.location(query, kernel, self.max_length)
+        shape = (*ops.shape(query)[:2], ops.shape(key)[1])
+        return ops.take_along_axis(by_place, ops.broadcast_to(key[:, None], shape), axis=-1)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
         return {
             **super().get_config(),
             "max_length": self.max_length,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
         }

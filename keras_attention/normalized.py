@@ -41,6 +41,11 @@ class LayerNormGRUCell(keras.layers.GRUCell):
 
     Raises:
         ValueError: with `use_bias` or `reset_after` False.
+
+    Example:
+        ```python
+        states = keras.layers.RNN(LayerNormGRUCell(8))(keras.random.normal((2, 3, 5)))  # (2, 8)
+        ```
     """
 
     def __init__(self, units: int, epsilon: float = 1e-3, **kwargs: Any) -> None:
@@ -53,7 +58,7 @@ class LayerNormGRUCell(keras.layers.GRUCell):
         self.epsilon = epsilon
         self.dropout_mask_count = None  # one mask for all gates
 
-    def build(self, input_shape: tuple) -> None:
+    def build(self, input_shape: tuple[Any, ...]) -> None:
         """Make the weights."""
         super().build(input_shape)
         self.kernel_gain = self.add_weight((3 * self.units,), "ones", name="kernel_gain")
@@ -118,6 +123,11 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
 
     Raises:
         ValueError: with `use_bias` False.
+
+    Example:
+        ```python
+        states = keras.layers.RNN(LayerNormLSTMCell(8))(keras.random.normal((2, 3, 5)))  # (2, 8)
+        ```
     """
 
     def __init__(self, units: int, epsilon: float = 1e-3, **kwargs: Any) -> None:
@@ -127,7 +137,7 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
         self.epsilon = epsilon
         self.dropout_mask_count = None  # one mask for all gates
 
-    def build(self, input_shape: tuple) -> None:
+    def build(self, input_shape: tuple[Any, ...]) -> None:
         """Make the weights."""
         super().build(input_shape)
         self.kernel_gain = self.add_weight((4 * self.units,), "ones", name="kernel_gain")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from os import PathLike
+from typing import IO, Any
 
 import numpy as np
 
@@ -25,53 +26,143 @@ CJK_FONTS = (
 )
 
 
+MAX_INCHES = 20.0  # of a figure's side: 3,000 dots, and 36 MB to draw it
+MAX_LABELS = 120  # along a side
+MAX_NUMBERS = 2500  # cells of which each shows its weight
+
+
 def plot_attention(
-    source: Sequence[str],
+    source: Any,
     target: Sequence[str],
     weights: Any,
-    path: str | None = None,
+    path: str | PathLike[str] | IO[bytes] | None = None,
     title: str | None = None,
     ax: Any = None,
 ) -> Any:
-    """Draw attention weights: source tokens across, target tokens down, darker is more.
+    """Draw attention weights: the source across, target tokens down, darker is more.
 
-    Warns where the tokens have characters that no installed font has.
+    Over an image there is a panel for each target token, brighter where it looked. Where there is
+    no room for all tokens or numbers, some are left out. Warns where the tokens have characters
+    that no installed font has.
 
     Args:
-        source: the S source tokens.
+        source: the S source tokens; or the times of S events, an array of rising numbers `(S,)`;
+            or the image that was read, an array `(H, W)` or `(H, W, channels)`.
         target: the T target tokens.
-        weights: float array `(T, S)`; rows and columns past the tokens are left out.
-        path: file to write (PNG, SVG, PDF by its ending), or None.
+        weights: float array `(T, S)`; for an image the weights of its grid, `(T, rows, columns)`,
+            see `keras_attention.as_grid`. Rows and columns past the tokens are left out.
+        path: file to write (PNG, SVG, PDF by its ending), an open one (PNG), or None.
         title: text above the map.
-        ax: matplotlib axes to draw on; a new figure by default.
+        ax: matplotlib axes to draw on, not for an image; a new figure by default.
 
     Returns:
         The matplotlib figure.
 
     Raises:
-        ValueError: if the weights are not a matrix of at least T rows and S columns.
+        ValueError: if the weights are not a matrix of at least T rows and S columns, or for an
+            image `(T, rows, columns)`; if times do not rise; for `ax` with an image.
         ImportError: if matplotlib is not installed.
-    """
-    from matplotlib.figure import Figure
 
+    Example:
+        ```python
+        plot_attention(["she", "eats"], ["elle", "mange"], [[0.9, 0.1], [0.2, 0.8]], path="map.png")
+        ```
+    """
     weights = np.asarray(weights, dtype="float32")
-    if weights.ndim != 2 or weights.shape[0] < len(target) or weights.shape[1] < len(source):
+    array = source if isinstance(source, np.ndarray) and source.dtype.kind in "biuf" else None
+    if array is not None and array.ndim > 1:
+        figure = _draw_over_image(array, target, weights, title, ax)
+    else:
+        figure = _draw_map(source, target, weights, title, ax, timed=array is not None)
+    if path is not None:
+        _save(figure, path)
+    return figure
+
+
+def _draw_map(
+    source: Any, target: Sequence[str], weights: Any, title: str | None, ax: Any, timed: bool
+) -> Any:
+    """Draw a matrix of weights over tokens or over times."""
+    rows, columns = len(target), len(source)
+    if weights.ndim != 2 or weights.shape[0] < rows or weights.shape[1] < columns:
         raise ValueError(
-            f"plot_attention expected weights of shape ({len(target)}, {len(source)}), target by "
+            f"plot_attention expected weights of shape ({rows}, {columns}), target by "
             f"source tokens. Received: {weights.shape}"
         )
-    weights = weights[: len(target), : len(source)]
+    weights = weights[:rows, :columns]
     if ax is None:
-        size = (2.0 + 0.45 * len(source), 1.5 + 0.4 * len(target))
-        ax = Figure(figsize=size, layout="constrained").add_subplot()
-    ax.imshow(weights, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    font = {"fontfamily": _font_families()}
-    ax.set_xticks(
-        range(len(source)), source, rotation=60, ha="left", rotation_mode="anchor", **font
-    )
-    ax.set_yticks(range(len(target)), target, **font)
-    ax.xaxis.tick_top()
-    ax.tick_params(length=0)
+        size = (min(2.0 + 0.45 * columns, MAX_INCHES), min(1.5 + 0.4 * rows, MAX_INCHES))
+        ax = _figure(size).add_subplot()
+    colors = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0}
+    style = {"fontfamily": _font_families(), "parse_math": False}
+    if timed:
+        edges = _edges(np.asarray(source, "float64"))
+        ax.pcolormesh(edges, np.arange(rows + 1) - 0.5, weights, rasterized=True, **colors)
+        ax.set_ylim(rows - 0.5, -0.5)
+    else:
+        ax.imshow(weights, aspect="auto", **colors)
+        shown = _some(columns)
+        labels = [source[i] for i in shown]
+        ax.set_xticks(shown, labels, rotation=60, ha="left", rotation_mode="anchor", **style)
+        ax.xaxis.tick_top()
+    shown = _some(rows)
+    ax.set_yticks(shown, [target[i] for i in shown], **style)
+    ax.tick_params(length=0, **({"axis": "y"} if timed else {}))
+    if not timed and weights.size <= MAX_NUMBERS:
+        _write_numbers(ax, weights)
+    if title:
+        ax.set_title(title, **style)
+    return ax.figure
+
+
+def _draw_over_image(
+    image: Any, target: Sequence[str], weights: Any, title: str | None, ax: Any
+) -> Any:
+    """Draw the weights of a grid over the image that it was made of, a panel for each token."""
+    if weights.ndim != 3 or weights.shape[0] < len(target) or image.ndim > 3 or not len(target):
+        raise ValueError(
+            "plot_attention expected, for an image (H, W) or (H, W, channels), weights "
+            f"({len(target)}, rows, columns). Received: image {image.shape}, weights "
+            f"{weights.shape}"
+        )
+    if ax is not None:
+        raise ValueError("plot_attention expected no ax for an image. Received: one")
+    height, width = image.shape[:2]
+    if image.dtype.kind == "f" and image.size:  # whatever its range
+        image = (image - image.min()) / max(float(np.ptp(image)), 1e-9)
+    if image.ndim == 3 and image.shape[-1] not in (3, 4):
+        image = image.mean(-1)
+    across = max(1, round((len(target) * height / width) ** 0.5))
+    down = -(-len(target) // across)
+    side = min(2.4, MAX_INCHES / max(across, down * height / width))
+    size = (across * side, down * (side * height / width + 0.3) + (0.4 if title else 0.0))
+    figure = _figure(size)
+    style = {"fontfamily": _font_families(), "parse_math": False}
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for panel, token, weight in zip(panels, target, weights, strict=False):
+        place = {"extent": (0, width, height, 0)}
+        panel.imshow(image, cmap="gray", **place)
+        highest = max(float(weight.max()), 1e-9)
+        panel.imshow(weight, cmap="inferno", alpha=0.6, vmin=0.0, vmax=highest, **place)
+        panel.set_title(token, fontsize=9, **style)
+    for panel in panels:
+        panel.set_axis_off()
+    if title:
+        figure.suptitle(title, **style)
+    return figure
+
+
+def _figure(size: tuple[float, float]) -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        needed = "plot_attention needs matplotlib: pip install 'keras-attention[plot]'"
+        raise ImportError(needed) from None
+    return Figure(figsize=size, layout="constrained")
+
+
+def _write_numbers(ax: Any, weights: Any) -> None:
+    """Write into the cells what is not small."""
     for row, column in np.argwhere(weights >= 0.1):
         weight = weights[row, column]
         color = "white" if weight > 0.5 else "black"
@@ -84,11 +175,24 @@ def plot_attention(
             va="center",
             fontsize=8,
         )
-    if title:
-        ax.set_title(title, **font)
-    if path is not None:
-        _save(ax.figure, path)
-    return ax.figure
+
+
+def _some(count: int) -> range:
+    """Return which of so many labels there is room for."""
+    return range(0, count, -(-count // MAX_LABELS) or 1)
+
+
+def _edges(times: Any) -> Any:
+    """Return the borders between events, `(S + 1,)`: half way from one to the next."""
+    if times.ndim != 1 or not len(times) or (np.diff(times) <= 0).any():
+        raise ValueError(
+            "plot_attention expected times that rise, (S,). "
+            f"Received: {np.array2string(times, threshold=5)}"
+        )
+    half = np.diff(times) / 2 if len(times) > 1 else np.array([0.5])
+    return np.concatenate(
+        [times[:1] - half[:1], (times[1:] + times[:-1]) / 2, times[-1:] + half[-1:]]
+    )
 
 
 def _font_families() -> list[str]:
@@ -98,7 +202,7 @@ def _font_families() -> list[str]:
     return [*rcParams["font.family"], *(name for name in CJK_FONTS if name in installed)]
 
 
-def _save(figure: Any, path: str) -> None:
+def _save(figure: Any, path: str | PathLike[str] | IO[bytes]) -> None:
     """Write the figure; of matplotlib's warnings for each missing glyph make one."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -8,24 +8,40 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.shapes import check_mask, flat_length, flat_mask, flat_memory
+from keras_attention.layer import BaseLayer
+from keras_attention.shapes import (
+    both,
+    causal_mask,
+    checked_mask,
+    flat_length,
+    flat_mask,
+    flat_memory,
+    join_heads,
+    split_heads,
+)
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionPooling(keras.layers.Layer):
+class AttentionPooling(BaseLayer):
     """The average of a sequence, weighted by what matters: `softmax(uᵀ tanh(W h + b))`.
 
     Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", eq. 5 to 7:
     the attention has no query but the learned vector `u`.
 
+    With several heads each has its part of the hidden units and of `u`, and averages its part of
+    the dimensions. With `causal` there is a result for every prefix of the sequence.
+
     Args:
-        units: width of the hidden layer.
+        units: width of the hidden layer, of all heads together.
+        num_heads: number of heads, a divisor of `units` and of the value's width.
+        causal: whether each position pools all up to itself, instead of all positions once.
         distribution: what makes weights out of scores, see `Attention`.
-        kernel_initializer: initializer of `W` and `u`.
         dropout: fraction of the attention weights dropped in training.
         seed: integer seed of the dropout.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W` and `u`;
+            `name`, `dtype`.
 
     Weights: `kernel` `(dim, units)`, `bias` `(units,)`, `scale` `u` `(units,)`.
 
@@ -37,48 +53,64 @@ class AttentionPooling(keras.layers.Layer):
 
     Output:
         `(B, dim)`; with `return_attention_scores` a pair of it and the weights, before dropout,
-        `(B, T)`. Where all is masked both are 0.
+        `(B, T)`, with several heads `(B, heads, T)`. Where all is masked both are 0. With `causal`
+        `(B, T, dim)`, 0 where masked, and weights `(B, T, T)` or `(B, heads, T, T)`.
 
     Raises:
         ValueError: if value or mask is of another shape.
+
+    Example:
+        ```python
+        states = keras.random.normal((2, 7, 6))
+        layer = AttentionPooling(8)
+        summary, weights = layer(states, return_attention_scores=True)  # (2, 6), (2, 7)
+        ```
     """
 
     def __init__(
         self,
         units: int,
         distribution: str = "softmax",
-        kernel_initializer: Any = "glorot_uniform",
         dropout: float = 0.0,
         seed: int | None = None,
+        num_heads: int = 1,
+        causal: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if units < 1:
-            raise ValueError(f"AttentionPooling expected units >= 1. Received: units={units}")
-        if distribution not in distributions.BY_NAME:
-            raise ValueError(
-                "AttentionPooling expected distribution to be one of "
-                f"{', '.join(distributions.BY_NAME)}. Received: distribution={distribution!r}"
-            )
-        if not 0 <= dropout < 1:
-            raise ValueError(
-                f"AttentionPooling expected 0 <= dropout < 1. Received: dropout={dropout}"
-            )
+        self._expect_count("units", units)
+        self._expect_count("num_heads", num_heads)
+        self._expect(
+            units % num_heads == 0,
+            "units that num_heads divides",
+            f"units={units}, num_heads={num_heads}",
+        )
+        self._expect(
+            distribution in distributions.BY_NAME,
+            f"distribution to be one of {', '.join(distributions.BY_NAME)}",
+            f"distribution={distribution!r}",
+        )
+        self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
         self.units = units
+        self.num_heads = num_heads
+        self.causal = causal
         self.distribution = distribution
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.dropout = dropout
         self.seed = seed
         self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
         self.supports_masking = True
 
-    def build(self, value_shape: tuple) -> None:
+    def build(self, value_shape: tuple[Any, ...]) -> None:
         """Make the weights for values of this shape."""
         self._check_shape(value_shape)
-        initializer, units = self.kernel_initializer, self.units
-        self.kernel = self.add_weight((value_shape[-1], units), initializer, name="kernel")
-        self.bias = self.add_weight((units,), "zeros", name="bias")
-        self.scale = self.add_weight((units,), initializer, name="scale")
+        self._expect(
+            value_shape[-1] % self.num_heads == 0,
+            f"a value of a width that num_heads={self.num_heads} divides",
+            f"value {tuple(value_shape)}",
+        )
+        self.kernel = self.add_kernel((value_shape[-1], self.units), "kernel")
+        self.bias = self.add_weight((self.units,), "zeros", name="bias")
+        self.scale = self.add_kernel((self.units,), "scale")
 
     def call(
         self,
@@ -89,34 +121,52 @@ class AttentionPooling(keras.layers.Layer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Pool; arguments and result as the class says."""
         self._check_shape(value.shape)
-        check_mask(self, "mask", mask, value.shape[:-1])
-        value, mask = flat_memory(value), flat_mask(mask)
+        mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
+        value = flat_memory(value)
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
         hidden = ops.tanh(ops.matmul(value, kernel) + bias)
-        scores = ops.matmul(hidden, ops.cast(self.scale, value.dtype))
-        mask = None if mask is None else ops.cast(mask, "bool")
+        terms = hidden * ops.cast(self.scale, value.dtype)
+        terms = self._split(terms)  # (B, [heads,] T, ·)
+        scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
+        mask = self._mask_of_results(mask, ops.shape(value)[1])
         weights = distributions.BY_NAME[self.distribution](scores, mask)
         dropped = weights
         if training and self.dropout:
             dropped = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
-        pooled = ops.squeeze(ops.matmul(ops.expand_dims(dropped, 1), value), 1)
+        pooled = ops.matmul(dropped, self._split(value))
+        pooled = pooled if self.num_heads == 1 else join_heads(pooled)
+        if not self.causal:
+            pooled, weights = ops.squeeze(pooled, 1), ops.squeeze(weights, -2)
         return (pooled, weights) if return_attention_scores else pooled
 
-    def _check_shape(self, value: tuple) -> None:
-        if len(value) not in (3, 4):
-            raise ValueError(
-                "AttentionPooling expected a value (B, T, dim) or (B, H, W, dim). "
-                f"Received: value {tuple(value)}"
-            )
+    def _split(self, x: Tensor) -> Tensor:
+        return x if self.num_heads == 1 else split_heads(x, self.num_heads)
+
+    def _mask_of_results(self, mask: Tensor | None, length: Any) -> Tensor | None:
+        """Return what each result sees, `(B | 1, [1,] T | 1, T)`."""
+        seen = None if mask is None else ops.expand_dims(mask, 1)
+        if self.causal:
+            rows = None if mask is None else ops.expand_dims(mask, 2)
+            seen = both(both(seen, rows), causal_mask(length, length))
+        return seen if seen is None or self.num_heads == 1 else ops.expand_dims(seen, 1)
+
+    def _check_shape(self, value: tuple[Any, ...]) -> None:
+        self._expect(
+            len(value) in (3, 4),
+            "a value (B, T, dim) or (B, H, W, dim)",
+            f"value {tuple(value)}",
+        )
 
     # Keras.
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
-        """Return None: the sequence is gone."""
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
+        """Return the mask where there is a result for each position: else the sequence is gone."""
+        return previous_mask if self.causal and len(inputs.shape) == 3 else None
 
-    def compute_output_shape(self, value_shape: tuple) -> tuple:
-        """Return the shape of the pooled vector."""
-        return (value_shape[0], value_shape[-1])
+    def compute_output_shape(self, value_shape: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return the shape of the pooled vector, or vectors."""
+        steps = [flat_length(value_shape)] if self.causal else []
+        return (value_shape[0], *steps, value_shape[-1])
 
     def compute_output_spec(self, value: Any, **kwargs: Any) -> Any:
         """Return the symbolic vector, and weights where they are asked for."""
@@ -124,7 +174,9 @@ class AttentionPooling(keras.layers.Layer):
         pooled = keras.KerasTensor(self.compute_output_shape(value.shape), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):
             return pooled
-        shape = (value.shape[0], flat_length(value.shape))
+        heads = [self.num_heads] if self.num_heads > 1 else []
+        length = flat_length(value.shape)
+        shape = (value.shape[0], *heads, *([length] if self.causal else []), length)
         return pooled, keras.KerasTensor(shape, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
@@ -133,7 +185,8 @@ class AttentionPooling(keras.layers.Layer):
             **super().get_config(),
             "units": self.units,
             "distribution": self.distribution,
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "dropout": self.dropout,
             "seed": self.seed,
+            "num_heads": self.num_heads,
+            "causal": self.causal,
         }

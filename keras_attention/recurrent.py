@@ -7,11 +7,11 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention import backend, hoisted
-from keras_attention.additive import AdditiveAttention
+from keras_attention import masks
 from keras_attention.attention import Attention, Tensor
 from keras_attention.cell import AttentionCell, State
-from keras_attention.shapes import check_mask, flat_length, keep_where
+from keras_attention.fast import attending, backend, choice, hoisted
+from keras_attention.shapes import checked_mask, flat_length, keep_where
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -29,20 +29,33 @@ class AttentionRNN(AttentionCell):
         gate: whether the contexts are gated.
         return_sequences: whether all outputs are returned, or the last valid one alone.
         return_state: whether the last states of the cell are returned as well.
-        return_attention_scores: whether the attention weights are returned as well.
+        return_attention_scores: whether the attention weights are returned as well, where the call
+            does not say.
+        **kwargs: further arguments of `AttentionCell`, such as `activation`; `name`, `dtype`.
 
     Call arguments:
         inputs: `(B, T, dim)`.
         memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`; for several memories a list of them.
         inputs_mask: boolean `(B, T)`; where it is False the state stays and the output is 0.
         memory_mask: boolean `(B, S)`; what is False gets weight 0. For several a list.
+        memory_key: `(B, S, dk)`, what scores are computed of, such as a memory with its positions;
+            the memory itself if not given. For several a list.
         initial_state: list of the cell's states, each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.
+        return_attention_scores: whether the attention weights are returned; None for what the
+            constructor says.
 
     Output:
         `(B, T, output_size)`, or `(B, output_size)` without `return_sequences`; then with
         `return_state` the cell's states, and last with `return_attention_scores` the weights
         `(B, T, S)`, with several heads `(B, heads, T, S)`, for each memory.
+
+    Example:
+        ```python
+        target, memory = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        decoder = AttentionRNN(keras.layers.GRUCell(8), AdditiveAttention(8), units=4)
+        outputs = decoder(target, memory)  # (2, 3, 4)
+        ```
     """
 
     _inputs_rank, _inputs_form = 3, "inputs (B, T, dim)"
@@ -66,7 +79,7 @@ class AttentionRNN(AttentionCell):
         self.return_attention_scores = return_attention_scores
         self.supports_masking = True
 
-    def call(
+    def call(  # type: ignore[override]  # a sequence and its mask, where the cell takes a step
         self,
         inputs: Tensor,
         memory: Any,
@@ -74,32 +87,40 @@ class AttentionRNN(AttentionCell):
         memory_mask: Any = None,
         initial_state: Any = None,
         training: bool | None = None,
+        memory_key: Any = None,
+        return_attention_scores: bool | None = None,
     ) -> Any:
         """Run over the sequence; arguments and result as the class says."""
         self._check_shapes(inputs.shape, [m.shape for m in self._list(memory)])
-        check_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
-        if memory_mask is not None:
-            for m, one in zip(self._list(memory), self._list(memory_mask), strict=True):
-                check_mask(self, "memory_mask", one, m.shape[:-1])
-        prepared = self.prepare(memory, mask=memory_mask)
+        inputs_mask = checked_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
+        memory_mask = self._checked_memory_masks(memory, memory_mask)
+        prepared = self.prepare(memory, memory_key, memory_mask)
         state = self.initial_state(prepared, initial_state)
-        inputs = ops.transpose(ops.cast(inputs, self.compute_dtype), (1, 0, 2))  # (T, B, dim)
-        mask = None if inputs_mask is None else ops.transpose(ops.cast(inputs_mask, "bool"))
+        given = ops.cast(inputs, self.compute_dtype)
+        inputs = ops.transpose(given, (1, 0, 2))  # (T, B, dim)
+        mask = None if inputs_mask is None else ops.transpose(inputs_mask)
         if self.order == "luong" and not self.input_feeding:
             run = self._call_cell_first
-        elif mask is None and self._can_hoist():
+        elif choice.hoists_attention(self, inputs, prepared, state):
             run = self._call_hoisted
         else:
             run = self._call_stepwise
         outputs, weights, cell_state = run(inputs, mask, prepared, state, training)
+        if inputs_mask is not None:
+            given = ops.where(ops.expand_dims(inputs_mask, -1), given, ops.zeros_like(given))
         if not self.return_sequences:
-            outputs = outputs[:, -1] if inputs_mask is None else _last_valid(outputs, inputs_mask)
+            outputs, given = (
+                x[:, -1] if inputs_mask is None else _last_valid(x, inputs_mask)
+                for x in (outputs, given)
+            )
         if not self.input_feeding:  # one product for all steps, after the loop
-            outputs = self._attentional_vector(outputs)
+            outputs = self._read_out(outputs, given)
         result = [outputs]
         if self.return_state:
             result.extend(ops.cast(x, self.compute_dtype) for x in tree.flatten(cell_state))
-        if self.return_attention_scores:
+        if self._returns_weights(return_attention_scores):
+            for one, read in zip(weights, self._list(prepared), strict=True):
+                masks.carry(one, inputs_mask, read.mask)
             result.extend(weights)
         return result[0] if len(result) == 1 else tuple(result)
 
@@ -114,15 +135,14 @@ class AttentionRNN(AttentionCell):
         if mask is not None:
             steps["mask"] = mask
         if training:
-            self._draw_dropout_masks(ops.shape(inputs)[1])
             steps["noise"] = self._noise(prepared, ops.shape(inputs)[:1], 1)
 
-        def advance(now, state):
+        def advance(now: dict[str, Any], state: State) -> tuple[list[Tensor], State]:
             output, weights, new = self._advance(
                 now["inputs"], prepared, state, now.get("noise"), training
             )
             if self.input_feeding:
-                output = self._attentional_vector(output)
+                output = self._read_out(output, now["inputs"])
                 new = new._replace(output=output)
             outputs = [output, *self._list(weights)]
             if "mask" in now:
@@ -131,18 +151,16 @@ class AttentionRNN(AttentionCell):
             return outputs, new
 
         dtypes = [self.compute_dtype] * (1 + len(self._list(self.attention)))
-        (outputs, *weights), state = backend.scan(advance, state, steps, dtypes)
-        if training:
-            self._forget_dropout_masks()
+        with self._dropout_masks(ops.shape(inputs)[1], training):
+            (outputs, *weights), state = backend.scan(advance, state, steps, dtypes)
         return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], state.cell
 
     def _call_cell_first(
         self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run the cell over all steps, then attend with all its outputs at once."""
-        if self._cell_can_hoist():
-            found, cell_state = hoisted.run(self.cell, inputs, list(state.cell), mask)
-            outputs = found["output"]
+        if choice.hoists_rnn(self.cell, self.compute_dtype, inputs, state.cell):
+            outputs, cell_state = hoisted.run(self.cell, inputs, tree.flatten(state.cell), mask)
         else:
             outputs, cell_state = self._run_cell(inputs, mask, state.cell, training)
         outputs = ops.swapaxes(outputs, 0, 1)
@@ -156,80 +174,30 @@ class AttentionRNN(AttentionCell):
             )
         ]
         contexts, weights = zip(*looks, strict=True)
-        weights = [ops.cast(w, self.compute_dtype) for w in weights]
+        cast = [ops.cast(w, self.compute_dtype) for w in weights]
         pair = ops.concatenate([self._join(outputs, contexts), outputs], axis=-1)
-        return pair, weights, cell_state
+        return pair, cast, cell_state
 
     def _run_cell(
         self, inputs: Tensor, mask: Tensor | None, state: Any, training: Any
     ) -> tuple[Tensor, Any]:
         """Run the cell alone: outputs `(T, B, ·)` and its last state."""
         steps = {"inputs": inputs} if mask is None else {"inputs": inputs, "mask": mask}
-        if training:
-            self._draw_dropout_masks(ops.shape(inputs)[1])
 
-        def advance(now, state):
+        def advance(now: dict[str, Any], state: Any) -> tuple[Tensor, Any]:
             output, new = self._call_cell([now["inputs"]], state, training)
             return output, keep_where(now["mask"], new, state) if "mask" in now else new
 
-        result = backend.scan(advance, state, steps, self.compute_dtype)
-        if training:
-            self._forget_dropout_masks()
-        return result
-
-    def _cell_can_hoist(self) -> bool:
-        return hoisted.supports(self.cell) and self.cell.compute_dtype == self.compute_dtype
-
-    def _can_hoist(self) -> bool:
-        return (
-            self.order == "bahdanau"
-            and not (self.input_feeding or self.gate or self.several)
-            and not self.attention.sequential
-            and type(self.attention).initial_state is Attention.initial_state
-            and self.attention.compute_dtype == self.compute_dtype
-            and self._cell_can_hoist()
-        )
+        with self._dropout_masks(ops.shape(inputs)[1], training):
+            return backend.scan(advance, state, steps, self.compute_dtype)
 
     def _call_hoisted(
-        self, inputs: Tensor, mask: None, prepared: Any, state: State, training: Any
+        self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
-        """Run step by step with all that can be taken out of the loop: see `hoisted`."""
-        # The kernel of the query is the one product of the attention that is left in the loop.
-        projected = type(self.attention) is AdditiveAttention and self.attention.num_heads == 1
-        query_kernel = self.attention.query_kernel if projected else None
-        value = None
-        if self._averages(training):
-            value = prepared.value
-            prepared = prepared._replace(value=ops.stop_gradient(value))
-        if projected and self.compute_dtype in ("float16", "bfloat16"):
-            # Its scores are computed in float32: the keys are cast once.
-            prepared = prepared._replace(key=ops.cast(prepared.key, "float32"))
-
-        def attend(query):
-            query = ops.expand_dims(query, 1)
-            if not projected:
-                query = self.attention.queries(query)
-            noise = self.attention.noise(self.attention.weights_shape(prepared, 1), training)
-            context, weights, _ = self.attention.attend(query, prepared, (), None, noise)
-            return ops.squeeze(context, 1), ops.squeeze(weights, -2)
-
-        found, cell_state = hoisted.run(
-            self.cell,
-            inputs,
-            list(state.cell),
-            attend=attend,
-            query_kernel=query_kernel,
-            value=value,
-        )
-        pair = ops.concatenate([found["context"], found["output"]], axis=-1)
-        weights = ops.moveaxis(found["weights"], 0, -2)
-        return ops.swapaxes(pair, 0, 1), [weights], cell_state
-
-    def _averages(self, training: Any) -> bool:
-        """Whether the context is the product of the weights that are returned and the value."""
-        attention = self.attention
-        plain = type(attention).attend is Attention.attend and attention.num_heads == 1
-        return plain and not (training and attention.dropout)
+        """Run step by step with all that can be taken out of the loop."""
+        memories = self._list(prepared)
+        outputs, weights, cell_state = attending.run(self, inputs, mask, memories, state, training)
+        return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], cell_state
 
     # Keras.
 
@@ -237,7 +205,16 @@ class AttentionRNN(AttentionCell):
         """Return the mask of the inputs for the output sequence."""
         return previous_mask if self.return_sequences else None
 
-    def compute_output_shape(self, inputs_shape: tuple, memory_shape: Any) -> Any:
+    def _returns_weights(self, asked: bool | None) -> bool:
+        return self.return_attention_scores if asked is None else asked
+
+    def compute_output_shape(
+        self,
+        inputs_shape: tuple[Any, ...],
+        memory_shape: Any,
+        memory_key_shape: Any = None,
+        return_attention_scores: bool | None = None,
+    ) -> Any:
         """Return the shapes of what `call` returns."""
         batch, time = inputs_shape[:2]
         memories = self._list(memory_shape)
@@ -245,7 +222,7 @@ class AttentionRNN(AttentionCell):
         shapes = [(batch, time, size) if self.return_sequences else (batch, size)]
         if self.return_state:
             shapes.extend((batch, size) for size in tree.flatten(self.cell.state_size))
-        if self.return_attention_scores:
+        if self._returns_weights(return_attention_scores):
             for attention, memory in zip(self._list(self.attention), memories, strict=True):
                 heads = [attention.num_heads] if attention.num_heads > 1 else []
                 shapes.append((batch, *heads, time, flat_length(memory)))
@@ -255,7 +232,10 @@ class AttentionRNN(AttentionCell):
         """Return the symbolic outputs."""
         memories = [m.shape for m in self._list(memory)]
         self._check_shapes(inputs.shape, memories)
-        shapes = self.compute_output_shape(inputs.shape, self._one(memories))
+        asked = kwargs.get("return_attention_scores")
+        shapes = self.compute_output_shape(
+            inputs.shape, self._one(memories), return_attention_scores=asked
+        )
         if not isinstance(shapes[0], tuple):
             return keras.KerasTensor(shapes, self.compute_dtype)
         return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)

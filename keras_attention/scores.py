@@ -10,8 +10,8 @@ from typing import Any
 
 from keras import KerasTensor, backend, ops
 
-from keras_attention import exponential
-from keras_attention.backend import project
+from keras_attention.fast import choice, exponential
+from keras_attention.fast.backend import project
 
 Tensor = Any
 
@@ -66,7 +66,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
 
     Neither this nor its gradient holds the `(B, Tq, Tv, units)` tensor of the formula, and half
-    precision is computed in float32: see `keras_attention.exponential`.
+    precision is computed in float32: see `keras_attention.fast.exponential`.
 
     Args:
         query: projected queries, float tensor `(B, Tq, units)`.
@@ -80,9 +80,11 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
         return plain_additive(query, key, scale)
     dtype = backend.standardize_dtype(query.dtype)
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    tensors = [ops.cast(x, wide) for x in (query, key, scale)]
-    function = exponential.additive if exponential.pays(*tensors) else plain_additive
-    return ops.cast(function(*tensors), dtype)
+    query, key, scale = (ops.cast(ops.convert_to_tensor(x), wide) for x in (query, key, scale))
+    path = choice.additive(query, key, scale)
+    if path == "formula":
+        return ops.cast(plain_additive(query, key, scale), dtype)
+    return ops.cast(exponential.additive(query, key, scale, path), dtype)
 
 
 def plain_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:

@@ -2,60 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 from keras import ops, tree
 
-from keras_attention import backend
+from keras_attention.fast import backend
 from keras_attention.shapes import keep_where
-
-if TYPE_CHECKING:
-    from keras_attention.attention import Attention, Memory
 
 Tensor = Any
 
 
 def attend_in_turn(
-    attention: Attention,
+    attend: Callable[..., tuple[Tensor, Tensor, Any]],
     query: Any,
-    memory: Memory,
+    state: Any,
+    noise: dict[str, Tensor],
     query_mask: Tensor | None,
     mask: Tensor | None,
-    training: bool | None,
+    dtype: str,
 ) -> tuple[Tensor, Tensor]:
     """Attend with each query in turn, passing the mechanism's state from one to the next.
 
     Args:
-        attention: the mechanism.
-        query: from `attention.queries`, for `Tq` queries.
-        memory: from `attention.prepare`.
+        attend: `(query, state, mask, noise) -> (context, weights, state)` for one query.
+        query: from `Attention.queries`, for `Tq` queries.
+        state: before the first query.
+        noise: from `Attention.noise`, `(Tq, ...)`.
         query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
         mask: boolean `(B | 1, Tq, Tv | 1)` or None, for the weights.
-        training: whether there is dropout and noise.
+        dtype: of contexts and weights.
 
     Returns:
         Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
     """
     steps = {"query": tree.map_structure(lambda x: ops.expand_dims(_time_major(x), 2), query)}
-    length = ops.shape(tree.flatten(query)[0])[1]
-    steps["noise"] = attention.noise((length, *attention.weights_shape(memory, 1)), training)
+    steps["noise"] = noise
     if mask is not None:
-        mask = ops.broadcast_to(mask, (ops.shape(memory.value)[0], length, ops.shape(mask)[-1]))
+        rows = ops.shape(tree.flatten(query)[0])[:2]
+        mask = ops.broadcast_to(mask, (*rows, ops.shape(mask)[-1]))
         steps["mask"] = ops.expand_dims(_time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
     if query_mask is not None:
         steps["valid"] = _time_major(query_mask)  # (Tq, B)
 
-    def step(now, state):
-        context, weights, new = attention.attend(
-            now["query"], memory, state, now.get("mask"), now["noise"]
-        )
+    def step(now: dict[str, Any], state: Any) -> tuple[Any, Any]:
+        context, weights, new = attend(now["query"], state, now.get("mask"), now["noise"])
         if "valid" in now:
             new = keep_where(now["valid"], new, state)
         return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
 
-    dtypes = (attention.compute_dtype, attention.compute_dtype)
-    outputs, _ = backend.scan(step, attention.initial_state(memory), steps, dtypes)
-    return tree.map_structure(lambda x: ops.moveaxis(x, 0, 1), outputs)
+    outputs, _ = backend.scan(step, state, steps, (dtype, dtype))
+    contexts, weights = (ops.moveaxis(x, 0, 1) for x in outputs)
+    return contexts, weights
 
 
 def _time_major(x: Tensor) -> Tensor:

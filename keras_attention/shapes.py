@@ -11,7 +11,12 @@ from keras import ops, tree
 Tensor = Any
 
 
-def check_shapes(layer: keras.layers.Layer, query: tuple, value: tuple, key: tuple | None) -> None:
+def check_shapes(
+    layer: keras.layers.Layer,
+    query: tuple[Any, ...],
+    value: tuple[Any, ...],
+    key: tuple[Any, ...] | None,
+) -> None:
     """Raise a ValueError if query, value and key cannot belong together."""
     received = f"Received: query {tuple(query)}, value {tuple(value)}" + (
         "" if key is None else f", key {tuple(key)}"
@@ -29,23 +34,39 @@ def check_shapes(layer: keras.layers.Layer, query: tuple, value: tuple, key: tup
         raise ValueError(f"{name} expected key and value of the same length. {received}")
 
 
-def check_mask(layer: keras.layers.Layer, name: str, mask: Tensor | None, shape: tuple) -> None:
-    """Raise a ValueError if the mask's shape is not the one given.
+def checked_mask(
+    layer: keras.layers.Layer, name: str, mask: Any, shape: tuple[Any, ...]
+) -> Tensor | None:
+    """Return a mask, an array or a list, as a boolean tensor; None for None.
 
-    An attention mask may leave out the batch axis, the mask of a grid may be flat.
+    An attention mask may leave out the batch axis, and its other axes but the last may be 1. The
+    mask of a grid may be flat.
+
+    Raises:
+        ValueError: if the mask's shape is not the one given.
     """
     if mask is None:
-        return
+        return None
+    mask = ops.cast(
+        ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask, "bool"
+    )
     shapes = [tuple(shape)]
-    if name == "attention_mask" and len(shape) == 3:
-        shapes.append(shapes[0][1:])
-    if name in ("value_mask", "key_mask", "memory_mask") and len(shape) == 3:
+    if name == "attention_mask":
+        *lead, last = shape
+        shapes = [(*(1 if n == 1 else m for n, m in zip(mask.shape, lead, strict=False)), last)]
+        if len(lead) == 2:
+            shapes.append((1 if mask.shape[0] == 1 else lead[1], last))
+    elif len(shape) == 3:
         shapes.append((shape[0], flat_length((*shape, None))))
-    if not any(len(mask.shape) == len(s) and all(map(alike, mask.shape, s)) for s in shapes):
-        raise ValueError(
-            f"{type(layer).__name__} expected {name} {shapes[0]}. "
-            f"Received: {name} {tuple(mask.shape)}"
-        )
+    if any(len(mask.shape) == len(s) and all(map(alike, mask.shape, s)) for s in shapes):
+        return mask
+    hint = ""
+    if len(mask.shape) == 1 and len(shape) == 2:
+        hint = f". Lengths are made a mask by keras.ops.arange({shape[1]}) < lengths[:, None]"
+    raise ValueError(
+        f"{type(layer).__name__} expected {name} {tuple(shape)}. "
+        f"Received: {name} {tuple(mask.shape)}{hint}"
+    )
 
 
 def alike(a: int | None, b: int | None) -> bool:
@@ -63,11 +84,8 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 
 
 def batched_mask(mask: Tensor | None) -> Tensor | None:
-    """Return an attention mask `(B, Tq, Tv)` or `(Tq, Tv)` as boolean `(B | 1, Tq, Tv)`."""
-    if mask is None:
-        return None
-    mask = ops.cast(mask, "bool")
-    return mask if len(mask.shape) == 3 else ops.expand_dims(mask, 0)
+    """Return an attention mask `(B, Tq, Tv)` or `(Tq, Tv)` as `(B | 1, Tq, Tv)`."""
+    return mask if mask is None or len(mask.shape) == 3 else ops.expand_dims(mask, 0)
 
 
 def causal_mask(queries: Any, length: Any) -> Tensor:
@@ -77,10 +95,29 @@ def causal_mask(queries: Any, length: Any) -> Tensor:
     return ops.expand_dims(rows >= columns, 0)
 
 
-def flat_length(shape: tuple) -> int | None:
+def flat_length(shape: tuple[Any, ...]) -> int | None:
     """Return the number of positions of a memory `(B, Tv, dim)` or grid `(B, H, W, dim)`."""
     sizes = shape[1:-1]
     return None if None in sizes else math.prod(sizes)
+
+
+def as_grid(weights: Tensor, grid: tuple[int, int]) -> Tensor:
+    """Return the weights of a grid's positions, `(..., rows · columns)`, as `(..., rows, columns)`.
+
+    Args:
+        weights: attention weights of a memory `(B, rows, columns, dim)`, such as `(B, T, S)`.
+        grid: `(rows, columns)`, one of which may be -1.
+
+    Example:
+        ```python
+        grid = keras.random.normal((2, 4, 5, 16))
+        _, weights = AdditiveAttention(8)(
+            keras.random.normal((2, 3, 12)), grid, return_attention_scores=True
+        )
+        weights = as_grid(weights, grid.shape[1:3])  # (2, 3, 4, 5)
+        ```
+    """
+    return ops.reshape(weights, (*ops.shape(weights)[:-1], *grid))
 
 
 def flat_memory(memory: Tensor) -> Tensor:
@@ -99,6 +136,14 @@ def flat_mask(mask: Tensor | None) -> Tensor | None:
     return ops.reshape(mask, (batch, height * width))
 
 
+def first_place(mask: Tensor) -> Tensor:
+    """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`; 0 if none."""
+    if mask.shape[1] == 0:
+        return ops.zeros((ops.shape(mask)[0], 1, 1), "int32")
+    first = ops.argmax(ops.cast(mask, "int32"), axis=1)
+    return ops.reshape(ops.cast(first, "int32"), (-1, 1, 1))
+
+
 def split_heads(x: Tensor, heads: int) -> Tensor:
     """Split the last axis of `(B, T, heads · width)`: `(B, heads, T, width)`."""
     batch, length = ops.shape(x)[:2]
@@ -114,7 +159,7 @@ def join_heads(x: Tensor) -> Tensor:
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:
     """Return, of two structures of tensors `(B, ...)`, `new` where valid `(B,)`, else `old`."""
 
-    def choose(a, b):
+    def choose(a: Tensor, b: Tensor) -> Tensor:
         return ops.where(ops.reshape(valid, (-1, *[1] * (len(a.shape) - 1))), a, b)
 
     return tree.map_structure(choose, new, old)

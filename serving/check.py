@@ -3,85 +3,94 @@
     python -m serving.check models/NAME/1
 
 Loads the version through the C++ loader that TensorFlow Serving uses, runs every signature, and
-prints one line for each finding. The exit status is 0 only where there is none.
+prints one line for each finding. The exit status is 0 only where there is none. A model is a
+program, so it is loaded in a process of its own, which is ended when a step takes too long.
 """
-
-import training.quiet  # noqa: F401
 
 import argparse
 import json
+import signal
+import subprocess
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
-from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
+import training.extras  # noqa: F401
+from training.cli import main_guard, number_from_0
+from training.errors import UserError
+from training.progress import stages
 
-from serving.checks.answers import check_answers
-from serving.checks.graph import check_ops, check_outputs, check_xla
-from serving.checks.weights import check_weights
-from serving.model_server.metrics import Metrics
-from serving.model_server.servable import Servable, Slots
-from serving.model_server.storage import missing_part
-from serving.model_server.warmup import read_records, replay
-from serving.status import StatusError
+STEP_SECONDS = 120.0
+_RUN = "from serving.checks.version import main; main()"
+_LAST_WORDS = 2000  # characters of what a process that died has said
 
 
-def check_warmup(servable: Servable, version_dir: Path) -> list[str]:
-    """Warm-up records that fail, which would keep the version from loading."""
-    findings = []
-    number = 0
-    try:
-        for number, record in enumerate(read_records(version_dir), 1):
-            try:
-                replay(servable, record)
-            except StatusError as error:
-                findings.append(
-                    f"warm-up record {number} fails: {error.code.name}: {_first_line(error)}"
-                )
-    except StatusError as error:
-        findings.append(f"warm-up records: {_first_line(error)}")
-    return findings
-
-
-def check(version_dir: Path) -> list[str]:
+def check(
+    version_dir: Path,
+    step_seconds: float = STEP_SECONDS,
+    tell: Callable[[str], None] = lambda stage: None,
+) -> list[str]:
     """All findings about a model version, none where it can be served.
 
     Args:
         version_dir: the directory that holds `saved_model.pb`.
+        step_seconds: the most that one step may take, such as loading it or running one batch.
+        tell: is called with what is done next.
     """
-    if not (version_dir / "saved_model.pb").is_file():
-        return [f"{version_dir} holds no saved_model.pb: expected a version directory"]
-    if missing := missing_part(version_dir):
-        return [f"the version is not complete: no {missing}"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _RUN, str(version_dir)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    lines: SimpleQueue[str] = SimpleQueue()
+    said: list[str] = []
+    readers = [
+        threading.Thread(target=_read, args=(process.stdout, lines.put), daemon=True),
+        threading.Thread(target=_read, args=(process.stderr, said.append), daemon=True),
+    ]
+    for reader in readers:
+        reader.start()
+    stage, seconds = "starting TensorFlow", max(step_seconds, STEP_SECONDS)
     try:
-        data = (version_dir / "saved_model.pb").read_bytes()
-        graphs = saved_model_pb2.SavedModel.FromString(data).meta_graphs
-    except DecodeError as error:
-        return [f"saved_model.pb cannot be read: {_first_line(error)}"]
-    meta_graph = next((graph for graph in graphs if "serve" in graph.meta_info_def.tags), None)
-    if meta_graph is None:
-        return ["no meta graph has the tag serve"]
-    if not any(not name.startswith("__") for name in meta_graph.signature_def):
-        return ["it has no signature"]
-    findings = check_ops(meta_graph) + check_xla(meta_graph) + check_outputs(meta_graph)
-    if findings:
-        # Running it would only repeat these in TensorFlow's words.
-        return findings
-    try:
-        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics(), Slots(1))
-    except StatusError as error:
-        return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
-    try:
-        findings += check_answers(version_dir, servable.session)
-        findings += check_warmup(servable, version_dir)
+        while True:
+            try:
+                line = lines.get(timeout=seconds)
+            except Empty:
+                return [f"{stage}: it did not end within {seconds:g} s"]
+            if not line:
+                break
+            answer = json.loads(line)
+            if "findings" in answer:
+                return answer["findings"]
+            stage, seconds = answer["stage"], step_seconds
+            tell(stage)
+        status = process.wait()
+        readers[1].join()
+        return [f"{stage}: {_death(status, ''.join(said)[-_LAST_WORDS:])}"]
     finally:
-        servable.close()
-    return findings + check_weights(version_dir, meta_graph)
+        process.kill()
+        process.wait()
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+def _read(stream: Sequence[str], put: Callable[[str], None]) -> None:
+    """Hand on the lines of a stream, and at its end an empty one."""
+    for line in stream:
+        put(line)
+    put("")
+
+
+def _death(status: int, said: str) -> str:
+    """Say of what the process died."""
+    if status < 0:
+        return f"the process that ran it was ended by {signal.Signals(-status).name}"
+    last = (said.strip().splitlines() or [f"exit status {status}"])[-1]
+    return f"the process that ran it failed: {last}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -92,8 +101,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("version_dir", type=Path, metavar="models/NAME/1")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument(
+        "--timeout",
+        type=number_from_0,
+        default=STEP_SECONDS,
+        metavar="SECONDS",
+        help="for each step, such as loading the version or running one batch; default: 120",
+    )
     arguments = parser.parse_args(argv)
-    findings = check(arguments.version_dir)
+    if not arguments.timeout:
+        raise UserError("--timeout expected more than 0 seconds")
+    with stages("starting TensorFlow") as tell:
+        findings = check(arguments.version_dir, arguments.timeout, tell)
     if arguments.json:
         print(json.dumps({"path": str(arguments.version_dir), "findings": findings}))
     else:
@@ -103,4 +122,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main_guard(lambda: sys.exit(main()))

@@ -12,27 +12,43 @@ As a command, with the texts as arguments or as lines of the standard input:
 
 import argparse
 import dataclasses
+import importlib.util
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.drawing import draw_alignment
-from serving.errors import (
-    DeadlineExceededError,
-    InvalidRequestError,
-    MessageTooLargeError,
-    ModelNotFoundError,
-    ServerUnavailableError,
-    ServingError,
-    SignatureNotFoundError,
-    UnexpectedResponseError,
-)
-from serving.translation import Alignment, Hypothesis, Translation
-from serving.translator import AsyncTranslator, Metadata, Tls, Translator
+try:
+    from serving.arguments import add_connection, connection_options
+    from serving.connection import Metadata, Tls
+    from serving.drawing import draw_alignment
+    from serving.errors import (
+        DeadlineExceededError,
+        InvalidRequestError,
+        MessageTooLargeError,
+        ModelNotFoundError,
+        RateLimitedError,
+        ServerUnavailableError,
+        ServingError,
+        SignatureNotFoundError,
+        UnexpectedResponseError,
+    )
+    from serving.histories import Prediction
+    from serving.readers import AsyncPredictor, AsyncReader, Predictor, Reader
+    from serving.reading import Reading, Regions
+    from serving.translation import Alignment, Hypothesis, Score, Translation
+    from serving.translator import AsyncTranslator, Translator
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    raise SystemExit(
+        f"error: {error.name} is not installed: pip install 'keras-attention[client]'"
+    ) from None
 
 __all__ = [
     "Alignment",
+    "AsyncPredictor",
+    "AsyncReader",
     "AsyncTranslator",
     "DeadlineExceededError",
     "Hypothesis",
@@ -40,6 +56,13 @@ __all__ = [
     "MessageTooLargeError",
     "Metadata",
     "ModelNotFoundError",
+    "Prediction",
+    "Predictor",
+    "RateLimitedError",
+    "Reader",
+    "Reading",
+    "Regions",
+    "Score",
     "ServerUnavailableError",
     "ServingError",
     "SignatureNotFoundError",
@@ -59,37 +82,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
-    add("--target", default="localhost:8500", help="host:port of the server, or unix:PATH")
-    add("--model", required=True, help="name of the model on the server")
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="version of the model; default is the latest")
-    which.add_argument("--label", help="label of the version")
-    add("--timeout", type=float, default=30.0, help="seconds for each request, retries included")
-    add("--retries", type=int, default=2, help="further attempts while the server is unavailable")
-    add("--batch-size", type=int, default=32, help="most texts in a request")
+    add_connection(parser, "texts")
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--nbest", action="store_true", help="several translations, with scores")
     what.add_argument("--align", action="store_true", help="draw the attention weights")
+    what.add_argument(
+        "--score",
+        action="store_true",
+        help="texts are TEXT<TAB>TRANSLATION: how probable the model finds each token",
+    )
     what.add_argument("--split", action="store_true", help="translate sentence by sentence")
     what.add_argument("--metadata", action="store_true", help="show the signatures and stop")
     add("--png", type=Path, metavar="FILE", help="with --align: write a heat map (matplotlib)")
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
-    add("--wait-ready", type=float, metavar="SECONDS", help="wait so long for the model first")
-    tls = parser.add_argument_group("encrypted connections (PEM files)")
-    tls.add_argument("--tls", action="store_true", help="with the system's root certificates")
-    tls.add_argument("--tls-roots", type=Path, help="root certificates of the server")
-    tls.add_argument("--tls-cert", type=Path, help="the client's certificate")
-    tls.add_argument("--tls-key", type=Path, help="the client's private key")
-    tls.add_argument("--tls-server-name", help="name in the server's certificate")
     return parser
-
-
-def _tls(arguments: argparse.Namespace) -> Tls | bool:
-    files = (arguments.tls_roots, arguments.tls_cert, arguments.tls_key)
-    if arguments.tls or arguments.tls_server_name or any(files):
-        return Tls(*files, server_name=arguments.tls_server_name)
-    return False
 
 
 def _print_json(**fields: object) -> None:
@@ -104,7 +111,7 @@ def _warn_truncated(number: int) -> None:
 
 
 def _write_png(path: Path, alignment: Alignment) -> None:
-    from keras_attention.plot import plot_attention
+    from serving.heat_map import plot_attention
 
     plot_attention(
         alignment.source_tokens,
@@ -118,8 +125,8 @@ def _run(translator: Translator, arguments: argparse.Namespace, texts: list[str]
     if arguments.nbest:
         for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
             if arguments.json:
-                found = [dataclasses.asdict(hypothesis) for hypothesis in hypotheses]
-                _print_json(source=text, hypotheses=found)
+                each = [dataclasses.asdict(hypothesis) for hypothesis in hypotheses]
+                _print_json(source=text, hypotheses=each)
             else:
                 print(text)
                 for hypothesis in hypotheses:
@@ -134,6 +141,24 @@ def _run(translator: Translator, arguments: argparse.Namespace, texts: list[str]
                 path = arguments.png
                 numbered = path.with_stem(f"{path.stem}-{number + 1}") if len(texts) > 1 else path
                 _write_png(numbered, alignment)
+    elif arguments.score:
+        pairs = [text.split("\t") for text in texts]
+        if wrong := [text for text, pair in zip(texts, pairs, strict=True) if len(pair) != 2]:
+            raise ValueError(f"--score expected TEXT<TAB>TRANSLATION. Received: {wrong[0]}")
+        sources, targets = zip(*pairs, strict=True)
+        for number, score in enumerate(translator.score(sources, targets)):
+            if arguments.json:
+                _print_json(
+                    source=sources[number],
+                    translation=targets[number],
+                    **dataclasses.asdict(score),
+                )
+            else:
+                pairs_of = zip(score.tokens, score.log_probs, strict=True)
+                tokens = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in pairs_of)
+                print(f"{score.score:.4f}\t{tokens}")
+            if score.truncated:
+                _warn_truncated(number + 1)
     else:
         for number, found in enumerate(translator.translate(texts, arguments.split)):
             if arguments.json:
@@ -155,23 +180,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
+    if arguments.png and importlib.util.find_spec("matplotlib") is None:
+        print("error: --png needs matplotlib: pip install 'keras-attention[plot]'", file=sys.stderr)
+        return 1
     texts = arguments.texts
     if not texts and not arguments.metadata:
-        texts = sys.stdin.read().splitlines()
+        lines = sys.stdin.buffer.read().decode("utf-8", "replace")
+        texts = lines.removesuffix("\n").replace("\r\n", "\n").split("\n") if lines else []
         if not texts:
             print("error: no text: give it as arguments or on standard input", file=sys.stderr)
             return 1
     try:
-        with Translator(
-            arguments.target,
-            arguments.model,
-            version=arguments.version,
-            label=arguments.label,
-            timeout=arguments.timeout,
-            tls=_tls(arguments),
-            batch_size=arguments.batch_size,
-            retries=arguments.retries,
-        ) as translator:
+        with Translator(**connection_options(arguments)) as translator:
             if arguments.wait_ready is not None:
                 translator.wait_ready(arguments.wait_ready)
             if arguments.metadata:

@@ -7,19 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import shlex
-import shutil
-import socket
-import subprocess
-import sys
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+import training.extras  # noqa: F401
 from serving.client import Alignment, Translation, Translator, draw_alignment
 from serving.errors import ServingError
+from serving.stages import LIST, command, make_room, server, stage
 from training import phrasebook
 from training.cli import main_guard
 from training.errors import UserError
@@ -35,6 +30,7 @@ EXPECTED = {
         "He doesn't like apples.": "他不喜欢苹果。",
     },
 }
+__all__ = ["LIST", "main"]
 RECORDED = Path(__file__).parents[1] / "docs" / "results"
 
 
@@ -45,13 +41,14 @@ def main(arguments: list[str] | None = None) -> None:
         description="Train, evaluate, export, check, serve and query a small translator.",
     )
     parser.add_argument("--pair", default="en-fr", choices=sorted(EXPECTED))
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/PAIR, made anew")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/PAIR")
     parser.add_argument("--seed", type=int, default=7, help="of the test sentences drawn")
     options = parser.parse_args(arguments)
     output = options.output or Path("demo") / options.pair
     started = time.perf_counter()
+    known = {path for pair in EXPECTED for path in made(pair)}
+    make_room(output, made(options.pair), known)
     run, model = output / "run", output / "models" / options.pair
-    shutil.rmtree(output, ignore_errors=True)
 
     name = f"phrasebook-{options.pair}"
     stage(1, f"Train on {name}, the built-in corpus")
@@ -66,24 +63,17 @@ def main(arguments: list[str] | None = None) -> None:
     command("serving.check", model / "1")
     stage(5, "Serve it, and translate over gRPC")
     with server(options.pair, model, output / "server.log") as target:
+        words = f"--target {target} --model {options.pair} --align TEXT"
+        print(f"      $ python -m serving.client {words}")
         right = query(target, options.pair, options.seed, output / "alignment.png")
     print(f"\nDone in {time.perf_counter() - started:.0f} s. All of it is in {output}/.")
     if not right:
         raise UserError("a sentence did not come back as expected, see above")
 
 
-def stage(number: int, what: str) -> None:
-    """Announce a stage."""
-    print(f"\n\033[1m[{number}/5] {what}\033[0m", flush=True)
-
-
-def command(module: str, *arguments: object) -> None:
-    """Print and run a command of this project."""
-    words = [str(argument) for argument in arguments]
-    print(f"      $ python -m {module} {shlex.join(words)}", flush=True)
-    result = subprocess.run([sys.executable, "-m", module, *words], check=False)
-    if result.returncode:
-        raise UserError(f"{module} failed with exit status {result.returncode}")
+def made(pair: str) -> list[str]:
+    """Return the paths, relative to the output, that a demo of this pair makes."""
+    return ["run", f"models/{pair}/1", "evaluation.json", "server.log", "alignment.png"]
 
 
 def compare(scores: dict, name: str) -> None:
@@ -95,31 +85,6 @@ def compare(scores: dict, name: str) -> None:
     if recorded.is_file():
         none = json.loads(recorded.read_text(encoding="utf-8"))
         print(f"      {none['bleu']:6.1f}  {'':5}  without attention, same size ({recorded.name})")
-
-
-@contextmanager
-def server(name: str, model: Path, log: Path) -> Iterator[str]:
-    """Run the local server; give its address; stop it."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    words = [f"--port={port}", f"--model_name={name}", f"--model_base_path={model.resolve()}"]
-    print(f"      $ python -m serving.server {shlex.join(words)} &", flush=True)
-    with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "serving.server", *words], stdout=file, stderr=file
-        )
-    try:
-        target = f"localhost:{port}"
-        print(f"      $ python -m serving.client --target {target} --model {name} --align TEXT")
-        yield target
-    finally:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        print(f"      The server is stopped; its log is {log}.")
 
 
 def query(target: str, pair: str, seed: int, heat_map: Path) -> bool:

@@ -1,6 +1,13 @@
 """What a client may meet, by type; each message says what to do."""
 
+import re
+from typing import Any
+
 import grpc
+
+# Of gRPC's libraries and of TensorFlow out of memory: fewer rows are taken.
+_TOO_LARGE = re.compile(r"larger than max|exceeds maximum size|too large|OOM when allocating", re.I)
+_PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class ServingError(Exception):
@@ -35,14 +42,28 @@ class MessageTooLargeError(ServingError):
     """A request or an answer is larger than the server or the client takes."""
 
 
+class RateLimitedError(ServingError):
+    """The server takes no more requests now: a limit of its own, or of a proxy before it.
+
+    `wait` is for how many seconds the server asks not to be asked again, None where it does not
+    say.
+    """
+
+    def __init__(
+        self, message: str, code: grpc.StatusCode | None = None, wait: float | None = None
+    ):
+        super().__init__(message, code)
+        self.wait = wait
+
+
 class UnexpectedResponseError(ServingError):
     """The server answered something else than a translator does."""
 
 
 def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float) -> ServingError:
     """The typed error for a failed call."""
-    code, details = error.code(), (error.details() or "").splitlines() or [""]
-    detail = details[0]
+    code = error.code()
+    detail = ((error.details() or "").splitlines() or [""])[0]
     if code == grpc.StatusCode.UNAVAILABLE:
         certificate = any(word in detail.lower() for word in ("ssl", "handshake", "certificate"))
         hint = (
@@ -68,11 +89,27 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
         return SignatureNotFoundError(
             f"model {model!r} cannot do this: see its signatures with metadata ({detail})", code
         )
-    if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+    if code == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE.search(detail):
         return MessageTooLargeError(
             f"a message is too large for {target}: send fewer texts at once ({detail})",
             code,
         )
+    if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return RateLimitedError(
+            f"the server at {target} takes no more requests now: ask again later, or less often "
+            f"({detail})",
+            code,
+            _pushback(error),
+        )
     if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
         return InvalidRequestError(f"model {model!r} did not take the request ({detail})", code)
     return ServingError(f"the server at {target} failed with {code.name} ({detail})", code)
+
+
+def _pushback(error: Any) -> float | None:
+    """Seconds that the server asks to wait, where it does."""
+    for key, value in error.trailing_metadata() or ():
+        text = value if isinstance(value, str) else ""
+        if key == _PUSHBACK and text.isdecimal() and len(text) < 10:
+            return int(text) / 1000
+    return None

@@ -8,6 +8,7 @@ may live in one process.
 import math
 import struct
 from collections.abc import Sequence
+from typing import Any
 
 from google.protobuf import (
     any_pb2,
@@ -19,6 +20,8 @@ from google.protobuf import (
 from google.protobuf.message import Message
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
+# Elements that an answer may have beyond those that are sent one by one.
+MOST_VALUES = 2**24
 
 # Message: fields as (name, number, type); "*" marks a repeated field, "map " one with string keys,
 # a capital letter or a dot a message.
@@ -145,7 +148,7 @@ def _build() -> descriptor_pool.DescriptorPool:
 _pool = _build()
 
 
-def _message(full_name: str) -> type[Message]:
+def _message(full_name: str) -> Any:
     return message_factory.GetMessageClass(_pool.FindMessageTypeByName(full_name))
 
 
@@ -176,19 +179,39 @@ def string_tensor(strings: Sequence[bytes]) -> Message:
     return tensor
 
 
-def tensor_values(tensor: Message) -> list:
+def float_matrix(rows: Sequence[Sequence[float]], width: int) -> Any:
+    """TensorProto of floats of shape (len(rows), width)."""
+    values = [value for row in rows for value in row]
+    tensor = TensorProto(dtype=FLOAT, tensor_content=struct.pack(f"<{len(values)}f", *values))
+    tensor.tensor_shape.dim.add(size=len(rows))
+    tensor.tensor_shape.dim.add(size=width)
+    return tensor
+
+
+def tensor_shape(tensor: Message) -> tuple[int, ...]:
+    """The shape of a TensorProto. Raises ValueError where it is not known."""
+    shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+    if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
+        raise ValueError("a tensor was received whose shape is not known")
+    return shape
+
+
+def tensor_values(tensor: Message) -> Any:
     """The values of a TensorProto as lists nested like its shape; strings are bytes.
 
-    Raises ValueError for a dtype that no signature here returns, or values that do not fill the
-    shape.
+    Raises ValueError for a dtype that no signature here returns, values that do not fill the
+    shape, and a shape that has many more elements than were sent.
     """
     if tensor.dtype not in _VALUES:
         raise ValueError(
             f"a tensor of data type {tensor.dtype} was received; expected one of 1, "
             "2, 3, 7, 9, 10 (float, double, int32, string, int64, bool)"
         )
-    shape = [dim.size for dim in tensor.tensor_shape.dim]
+    shape = tensor_shape(tensor)
     size = math.prod(shape)
+    # Lists of lists of nothing take memory, too.
+    if math.prod(max(1, width) for width in shape) > max(MOST_VALUES, tensor.ByteSize()):
+        raise ValueError(f"a tensor of shape {list(shape)} was received, of too many elements")
     field, code = _VALUES[tensor.dtype]
     if not tensor.tensor_content:
         values = list(getattr(tensor, field))
@@ -197,14 +220,20 @@ def tensor_values(tensor: Message) -> list:
     elif tensor.dtype == STRING:
         values = _content_strings(tensor.tensor_content, size)
     else:
-        count = len(tensor.tensor_content) // struct.calcsize(f"<{code}")
-        values = list(struct.unpack(f"<{count}{code}", tensor.tensor_content))
+        values = _content_numbers(tensor.tensor_content, code)
     if len(values) != size:
-        raise ValueError(f"a tensor of shape {shape} was received with {len(values)} values")
-    for width in reversed(shape[1:]):
-        count = len(values) // width if width else math.prod(shape[: shape.index(0)])
+        raise ValueError(f"a tensor of shape {list(shape)} was received with {len(values)} values")
+    for axis in range(len(shape) - 1, 0, -1):
+        width, count = shape[axis], math.prod(shape[:axis])
         values = [values[row * width : (row + 1) * width] for row in range(count)]
     return values if shape else values[0]
+
+
+def _content_numbers(content: bytes, code: str) -> list[Any]:
+    width = struct.calcsize(f"<{code}")
+    if len(content) % width:
+        raise ValueError(f"{len(content)} bytes were received for values of {width} bytes each")
+    return list(struct.unpack(f"<{len(content) // width}{code}", content))
 
 
 def _content_strings(content: bytes, count: int) -> list[bytes]:
@@ -213,6 +242,8 @@ def _content_strings(content: bytes, count: int) -> list[bytes]:
     for _ in range(count):
         length, shift = 0, 0
         while True:
+            if position == len(content) or shift > 63:
+                raise ValueError("the lengths of strings were received in part")
             byte = content[position]
             position += 1
             length |= (byte & 0x7F) << shift
@@ -220,6 +251,10 @@ def _content_strings(content: bytes, count: int) -> list[bytes]:
             if byte < 0x80:
                 break
         lengths.append(length)
+    if position + sum(lengths) != len(content):
+        raise ValueError(
+            f"{len(content) - position} bytes were received for strings of {sum(lengths)} bytes"
+        )
     strings = []
     for length in lengths:
         strings.append(content[position : position + length])

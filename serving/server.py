@@ -3,7 +3,8 @@
     python -m serving.server --port=8500 --model_name=NAME --model_base_path=PATH
 
 Stands in for `tensorflow_model_server` where that cannot run. It listens on the loopback address
-unless `--host` says otherwise, and stops on SIGTERM when the requests under way have ended.
+unless `--host` says otherwise. On SIGTERM it takes no new requests, and stops when those under way
+have ended, or after `--shutdown_grace_seconds`; a second signal stops it at once.
 """
 
 import logging
@@ -17,6 +18,28 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from serving.model_server.flags import build_parser
 from serving.status import StatusError
+
+# After the grace: for runs to notice that they were stopped. Then the process ends, whatever runs.
+_HARD_STOP_SECONDS = 10
+
+
+def _end(status: int) -> None:
+    """End the process, also where a thread is still inside TensorFlow."""
+    logging.shutdown()
+    os._exit(status)
+
+
+def _stop_on_signals(stop: threading.Event, grace_seconds: float) -> None:
+    def handle(*_: object) -> None:
+        if stop.is_set():
+            _end(1)
+        stop.set()
+        timer = threading.Timer(grace_seconds + _HARD_STOP_SECONDS, _end, (1,))
+        timer.daemon = True
+        timer.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,18 +57,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     from serving.model_server.model_server import ModelServer
 
     stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    _stop_on_signals(stop, arguments.shutdown_grace_seconds)
     server = ModelServer(arguments, stop)
+    status = 0
     try:
         server.start()
         stop.wait()
     except (StatusError, OSError) as error:
         print(f"Failed to start server. Error: {error}", file=sys.stderr)
-        return 1
+        status = 1
     finally:
         server.close()
-    return 0
+    if server.busy:
+        _end(status)
+    return status
 
 
 if __name__ == "__main__":

@@ -141,6 +141,15 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
     return strings.reshape(shape)
 
 
+def read_tensor(proto: tensor_pb2.TensorProto) -> np.ndarray:
+    """The array in a TensorProto, as TensorFlow reads it. Raises StatusError where it cannot."""
+    tensor = _tensor_from_proto(proto)
+    try:
+        return _array_from_tensor(tensor)
+    finally:
+        _tf.TF_DeleteTensor(tensor)
+
+
 class ModelSession:
     """A loaded SavedModel.
 
@@ -207,13 +216,14 @@ class ModelSession:
         Args:
             signature: one of `signatures`.
             inputs: a value for every input of the signature, by alias.
-            outputs: the aliases to return; none means all.
+            outputs: the aliases to return; none means all. All are computed: TensorFlow would
+                prepare the graph anew, in seconds, for every set that it is asked for, and keep it.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
             own_thread: run the ops in the calling thread, not in the pool that all runs share.
 
         Returns the outputs by alias. Raises StatusError with TensorFlow's status.
         """
-        aliases = list(outputs) or list(signature.outputs)
+        aliases = list(signature.outputs)
         feeds = (_Output * len(inputs))(
             *(self._output(signature.inputs[alias].name) for alias in inputs)
         )
@@ -247,6 +257,7 @@ class ModelSession:
             return {
                 alias: _array_from_tensor(result)
                 for alias, result in zip(aliases, results, strict=True)
+                if not outputs or alias in outputs
             }
         finally:
             for tensor in (*tensors, *results):
@@ -254,6 +265,12 @@ class ModelSession:
                     _tf.TF_DeleteTensor(tensor)
             if run_options:
                 _tf.TF_DeleteBuffer(run_options)
+
+    def stop(self) -> None:
+        """Have the runs under way fail as CANCELLED, each before its next op; none can follow."""
+        with self._lock, _Status() as status:
+            if self._session:
+                _tf.TF_CloseSession(self._session, status.handle)
 
     def close(self) -> None:
         """Free the session; no run may be under way or follow."""

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 
-_FIELDS = {
+FIELDS = {
     tf.float16: "half_val",
     tf.bfloat16: "half_val",
     tf.float32: "float_val",
@@ -31,7 +31,7 @@ def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     `tensor_content`.
     """
     dtype = tf.string if array.dtype == object else tf.dtypes.as_dtype(array.dtype)
-    if dtype not in _FIELDS:
+    if dtype not in FIELDS:
         return tf.make_tensor_proto(array)
     proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum)
     for size in array.shape:
@@ -42,7 +42,7 @@ def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
         array = array.ravel().view(np.float32)
     elif dtype == tf.complex128:
         array = array.ravel().view(np.float64)
-    getattr(proto, _FIELDS[dtype]).extend(array.ravel().tolist())
+    getattr(proto, FIELDS[dtype]).extend(array.ravel().tolist())
     return proto
 
 

@@ -1,6 +1,9 @@
 """The README's Python examples run as they stand, and give what their text says."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import keras
@@ -19,6 +22,20 @@ def a_classifier(names):
 def two_decoders(names):
     shapes = [output.shape for output in names["model"].outputs]
     assert shapes == [(None, None, 128), (None, None, 128), (None, None, None)]
+
+
+def a_saved_model(names):
+    states = np.random.default_rng(0).normal(size=(2, 5, 16)).astype("float32")
+    np.save("states.npy", states)
+    code = (
+        "import keras, keras_attention, numpy as np; "
+        "model = keras.models.load_model('model.keras'); "
+        "np.save('found.npy', model.predict(np.load('states.npy'), verbose=0))"
+    )
+    path = os.pathsep.join([str(README.parent), os.environ.get("PYTHONPATH", "")])
+    subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True)
+    expected = names["model"].predict(states, verbose=0)
+    np.testing.assert_allclose(np.load("found.npy"), expected, rtol=1e-4, atol=1e-5)
 
 
 def weights_of_a_trained_model(names):
@@ -42,6 +59,7 @@ def a_decoder_with_coverage(names):
     (found,) = names["model"].losses
     a = keras.ops.convert_to_numpy(weights)
     covered = np.cumsum(a, axis=1) - a
+    found = keras.ops.convert_to_numpy(found)
     np.testing.assert_allclose(found, 0.5 * np.minimum(a, covered).sum(-1).mean(), rtol=1e-4)
 
 
@@ -53,12 +71,13 @@ def a_beam_search(names):
 CHECKS = [
     a_classifier,
     two_decoders,
+    a_saved_model,
     weights_of_a_trained_model,
     an_image_reader,
     a_decoder_with_coverage,
     a_beam_search,
 ]
-EXAMPLES = [snippet for snippet in SNIPPETS if "serving" not in snippet]
+EXAMPLES = [snippet for snippet in SNIPPETS if "from serving" not in snippet]
 
 
 def test_every_example_has_its_check():

@@ -1,14 +1,46 @@
-"""What the scripts share: one clear line for what a user can cause, and no trace."""
+"""What the scripts share: options that look the same, and one clear line for a user's mistake."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
+import textwrap
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
 
-from training.config import Config, load_preset, override, preset_names
+from training.config import (
+    Config,
+    ConfigError,
+    keys_help,
+    load_preset,
+    override,
+    own_data_preset,
+    preset_names,
+)
+from training.data import corpus
 from training.errors import UserError
+
+SPECS = """SPECs name what is read:
+  NAME                    a corpus: {names}
+  tsv:PATH                source TAB target; further columns are ignored
+  multiref:PATH           source TAB translation TAB further translation …
+  parallel:SOURCE,TARGET  two files, line by line
+Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
+~/.cache/keras-attention, and downloaded there."""
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, like all others."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UserError."""
+        raise UserError(f"{message}; {self.prog} --help says more")
 
 
 def positive_int(text: str) -> int:
@@ -16,6 +48,60 @@ def positive_int(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
     return int(text)
+
+
+def number_from_0(text: str) -> float:
+    """Read an argument that is a number of at least 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 0, not {text}")
+    return value
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add `--run DIR`, which may come again; they are a list, `runs`."""
+    parser.add_argument(
+        "--run",
+        dest="runs",
+        action="append",
+        required=True,
+        metavar="DIR",
+        type=Path,
+        help="a trained run; several with the same tokenizers are used as an ensemble, which "
+        "averages their probabilities",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search, `--beam-width` and `--length-penalty`."""
+    parser.add_argument(
+        "--beam-width",
+        type=positive_int,
+        default=5,
+        metavar="N",
+        help="hypotheses kept for each sentence; 1 is greedy search; default: 5",
+    )
+    parser.add_argument(
+        "--length-penalty",
+        type=number_from_0,
+        default=1.0,
+        metavar="X",
+        help="scores are divided by ((5 + length) / 6) ** X; default: 1",
+    )
+
+
+def add_batch_size(parser: argparse.ArgumentParser) -> None:
+    """Add `--batch-size`."""
+    parser.add_argument(
+        "--batch-size",
+        type=positive_int,
+        default=64,
+        metavar="N",
+        help="sentences translated together; default: 64",
+    )
 
 
 def add_settings(parser: argparse.ArgumentParser) -> None:
@@ -30,22 +116,71 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_configuration(parser: argparse.ArgumentParser, preset_needed: bool = True) -> None:
-    """Add `--preset`, `--data` and `--set`, which `configuration` reads."""
-    about = f"what to train: {', '.join(preset_names())}"
-    parser.add_argument("--preset", required=preset_needed, metavar="NAME", help=about)
-    parser.add_argument("--data", metavar="SPEC", help="a corpus, in place of the preset's")
+def add_configuration(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `configuration` reads, and what SPECs and keys there are to the help."""
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help=f"what to train: {', '.join(preset_names())}; or a file of your own, NAME.toml; "
+        "python -m training.presets says more",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="SPEC",
+        help="a corpus in place of the preset's; without --preset the settings are chosen by its "
+        "size",
+    )
+    parser.add_argument(
+        "--dev",
+        metavar="SPEC",
+        help="what progress is measured on: a SPEC, or the share of --data's lines to hold out, "
+        "such as 0.05; default: the corpus's, or 1 in 50 lines, at most 1,000",
+    )
+    parser.add_argument(
+        "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
+    )
     add_settings(parser)
+    keys = f"Keys of --set, with their defaults:\n{keys_help()}"
+    parser.epilog = f"{SPECS.format(names=_names())}\n\n{keys}"
 
 
 def configuration(options: argparse.Namespace) -> Config:
-    """Return the preset with the changes asked for.
+    """Return the configuration asked for; files are named by their absolute paths.
 
     Raises:
         ConfigError: for an unknown preset or key, or a value that does not fit.
+        CorpusError: if there is no preset, and the corpus cannot be read.
     """
-    settings = [*options.settings, *([f"data={options.data}"] if options.data else [])]
-    return override(load_preset(options.preset), settings)
+    if options.preset:
+        config = load_preset(options.preset)
+    elif options.data in preset_names():
+        config = load_preset(options.data)
+    elif options.data:
+        pairs = len(corpus.load(options.data, "train").pairs())
+        config, file = own_data_preset(pairs)
+        print(f"{options.data}: {pairs:,} pairs, so with the settings of {file}")
+    else:
+        raise ConfigError("say what to train with --preset, or on what with --data")
+    given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
+    config = override(config, options.settings)
+    config = override(config, [f"{name}={value}" for name, value in given if value])
+    paths = ((name, corpus.absolute(getattr(config, name))) for name in ("data", "dev", "test"))
+    return override(config, [f"{name}={path}" for name, path in paths if path])
+
+
+def default_output(options: argparse.Namespace) -> Path:
+    """Return the run directory where none is named: `runs/` and the name of preset or data."""
+    name = options.preset or options.data
+    path = Path(name.partition(":")[2].partition(",")[0] or name)
+    if path.name == "config.toml":  # another run's
+        path = path.absolute().parent
+    ending = path.suffix if path.suffix in (".toml", ".tsv", ".gz", ".txt") else ""
+    return Path("runs") / path.name.removesuffix(ending).removesuffix(".tsv")
+
+
+def _names() -> str:
+    lines = textwrap.wrap(", ".join(corpus.NAMES), 74, break_on_hyphens=False)
+    return ("\n" + " " * 26).join(lines)
 
 
 def main_guard(main: Callable[[], None]) -> None:

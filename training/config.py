@@ -5,22 +5,89 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import json
+import math
+import textwrap
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from training.errors import UserError
+from training.native_log import without_native_log
+from training.writing import write_text
+
+with without_native_log():  # of TensorFlow, where it is Keras's backend
+    from keras_attention import distributions, mechanisms
 
 PRESETS = Path(__file__).with_name("presets")
 
+# Keys that some sources and targets have alone; all others are everybody's.
+_RECURRENT = ("encoder", "bidirectional", "encoder_layers", "encoder_units")
+SOURCE_KEYS = {
+    "text": (
+        *("source_tokenizer", "source_vocab_size", "max_source_length", "join", "join_most"),
+        *("copy", "dev", "test", *_RECURRENT),
+    ),
+    "image": ("image_height", "image_width", "image_channels", "convolutions", "shift"),
+    "events": ("max_events", *_RECURRENT),
+}
+TARGET_KEYS = {
+    "text": (
+        *("target_tokenizer", "target_vocab_size", "max_target_length", "validation_limit"),
+        *("metric", "decoder", "decoder_layers", "decoder_units", "embedding_size", "order"),
+        *("input_feeding", "gate", "readout_units", "tie_embeddings", "variational_dropout"),
+        *("label_smoothing", "length_multiple", "doubly_stochastic", "coverage_loss"),
+        *("attention_heads", "attention_options", "scheduled_sampling", "readout", "keep_by"),
+    ),
+    "label": (),
+}
+SPOKEN = {
+    "text": ("text",),
+    "image": ("text",),
+    "events": ("label",),
+}  # what can be said of each source
+
 TOKENIZERS = ("sentencepiece", "words", "characters", "symbols")
-CELLS = ("simple_rnn", "gru", "lstm", "layer_norm_gru", "layer_norm_lstm")
-ATTENTIONS = ("none", "additive", "normalized_additive", "dot", "scaled_dot", "general")
+CELLS = {  # module and class of each
+    "simple_rnn": ("keras.layers", "SimpleRNNCell"),
+    "gru": ("keras.layers", "GRUCell"),
+    "lstm": ("keras.layers", "LSTMCell"),
+    "layer_norm_gru": ("keras_attention", "LayerNormGRUCell"),
+    "layer_norm_lstm": ("keras_attention", "LayerNormLSTMCell"),
+}
+ATTENTIONS = ("none", *mechanisms.BY_NAME)
 
 
 class ConfigError(UserError):
     """A preset, key or value that does not exist or does not fit."""
+
+
+def key(
+    default: str | bool | float,
+    meaning: str,
+    *,
+    choices: Iterable[object] = (),
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    later: bool = False,
+) -> Any:
+    """Declare a key of the configuration.
+
+    Args:
+        default: its value where nothing else is said; its type is the key's.
+        meaning: what it is, in a few words, for `--help`.
+        choices: the values it can have.
+        least: the smallest value; 1 for whole numbers unless said.
+        above: what the value must be more than.
+        below: what the value must be less than.
+        later: whether a run that has begun can go on with another value.
+    """
+    if isinstance(default, int) and not isinstance(default, bool) and least is None:
+        least = 1
+    limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
+    return field(default=default, metadata={"meaning": meaning, "later": later, **limits})
 
 
 @dataclass(frozen=True)
@@ -30,88 +97,172 @@ class Config:
     Sizes are numbers of units, lengths are tokens, rates are fractions.
     """
 
-    # Data: what is learned from, see training.corpus.
-    data: str = "phrasebook-en-fr"
-    train_limit: int = 0  # training pairs used, 0 for all
-    validation_limit: int = 500  # dev sentences translated after each epoch, 0 for all
-    metric: str = "bleu"  # of the dev set; or bleu-zh (Chinese), phones (PER and WER)
+    # Data, see training.data.corpus and training.data.splits.
+    data: str = key("phrasebook-en-fr", "what is learned from: a SPEC")
+    dev: str = key(
+        "",
+        "what progress is measured on: a SPEC, or of files the share to hold out, such as 0.05; "
+        "else the corpus's dev split, or 1 in 50 of the lines, at most 1,000",
+    )
+    test: str = key(
+        "", "what training.evaluate scores: likewise; else the corpus's test split, or nothing"
+    )
+    train_limit: int = key(0, "training pairs used, 0 for all", least=0)
+    validation_limit: int = key(
+        500, "dev sentences translated after each epoch, 0 for all", least=0, later=True
+    )
+    metric: str = key(
+        "bleu",
+        "of translations; bleu-zh for Chinese, phones for PER and WER, characters for CER",
+        choices=("bleu", "bleu-zh", "phones", "characters"),
+    )
 
-    # Text: how it becomes tokens, see training.text.
-    source_tokenizer: str = "sentencepiece"
-    target_tokenizer: str = "sentencepiece"
-    source_vocab_size: int = 8000
-    target_vocab_size: int = 8000
-    max_source_length: int = 60
-    max_target_length: int = 60
+    # What is attended to, and what is said of it, see training.sources.
+    source: str = key("text", "what is attended to", choices=SOURCE_KEYS)
+    target: str = key(
+        "text", "what is said of it; label: the probability of an outcome", choices=TARGET_KEYS
+    )
+
+    # Text: how it becomes tokens, see training.data.tokenizers.
+    source_tokenizer: str = key("sentencepiece", "how sources are cut", choices=TOKENIZERS)
+    target_tokenizer: str = key("sentencepiece", "how targets are cut", choices=TOKENIZERS)
+    source_vocab_size: int = key(8000, "most source tokens there are")
+    target_vocab_size: int = key(8000, "most target tokens there are")
+    max_source_length: int = key(60, "pairs with more source tokens are left out")
+    max_target_length: int = key(60, "pairs with more target tokens are left out")
+    join: float = key(
+        0.0, "share of batches whose pairs are joined with others, for length", least=0, below=1
+    )
+    join_most: int = key(8, "pairs in a joined one; fewer where it would be too long", least=2)
+
+    # Images: how they are read and encoded, see training.sources.image.
+    image_height: int = key(64, "pixels, to which all are resized")
+    image_width: int = key(256, "likewise")
+    image_channels: int = key(1, "3 for colour", choices=(1, 3))
+    convolutions: str = key(
+        "32:2x2 64:2x2 96:2x1 128:1x1", "of each: filters:pooling, down x across"
+    )
+    shift: int = key(0, "pixels by which images are moved in training, at most", least=0)
+
+    # Histories: how they are read, see training.sources.events.
+    max_events: int = key(32, "of longer ones the last are read")
 
     # Model, see training.model.
-    encoder: str = "gru"
-    bidirectional: bool = True
-    encoder_layers: int = 1
-    encoder_units: int = 256  # of each direction
-    decoder: str = "gru"
-    decoder_layers: int = 1
-    decoder_units: int = 512
-    embedding_size: int = 256
-    attention: str = "additive"
-    attention_units: int = 512  # of additive attention
-    order: str = "bahdanau"
-    input_feeding: bool = False
-    readout_units: int = 512  # of the attentional vector tanh(W_c [c; s])
-    tie_embeddings: bool = False  # target embedding = output layer; needs readout = embedding size
-    dropout: float = 0.2  # on embeddings, memory and attentional vector
-    variational_dropout: float = 0.0  # on inputs and states of cells; trains more slowly
+    encoder: str = key("gru", "the encoder's cell", choices=CELLS)
+    bidirectional: bool = key(True, "whether the encoder reads both ways")
+    encoder_layers: int = key(1, "recurrent layers of the encoder")
+    encoder_units: int = key(256, "of the encoder's cell, in each direction")
+    decoder: str = key("gru", "the decoder's cell", choices=CELLS)
+    decoder_layers: int = key(1, "recurrent layers of the decoder")
+    decoder_units: int = key(512, "of the decoder's cell")
+    embedding_size: int = key(256, "of source and target embeddings")
+    attention: str = key(
+        "additive",
+        "the decoder's, see docs/mechanisms.md; none: the encoder's last state",
+        choices=ATTENTIONS,
+    )
+    attention_units: int = key(512, "of the hidden layer, for those that have one")
+    attention_heads: int = key(1, "of the attention")
+    attention_options: str = key("", 'arguments of the mechanism\'s own: "half_width=5, …"')
+    distribution: str = key(
+        "softmax", "what makes weights out of scores", choices=distributions.BY_NAME
+    )
+    order: str = key(
+        "bahdanau", "attend before the cell's step, or after it", choices=("bahdanau", "luong")
+    )
+    input_feeding: bool = key(False, "whether the cell reads the last attentional vector too")
+    gate: bool = key(False, "of the context, Show, Attend and Tell's")
+    readout: str = key(
+        "vector",
+        "tanh(W_c [c; s]); deep: Bahdanau's, a maxout of [c; s; y]",
+        choices=("vector", "deep"),
+    )
+    readout_units: int = key(512, "of the attentional vector tanh(W_c [c; s])")
+    copy: bool = key(False, "of words that no vocabulary has, from the source: a pointer-generator")
+    tie_embeddings: bool = key(
+        False, "target embedding = output layer; needs readout_units = embedding_size"
+    )
+    dropout: float = key(
+        0.2, "on embeddings, memory and attentional vector", least=0, below=1, later=True
+    )
+    variational_dropout: float = key(
+        0.0, "on inputs and states of cells; trains more slowly", least=0, below=1
+    )
 
     # Training, see training.train.
-    epochs: int = 10
-    batch_size: int = 64  # sentence pairs
-    learning_rate: float = 1e-3  # of Adam, at its highest
-    warmup_steps: int = 200
-    schedule: str = "cosine"  # to 0 over all epochs, "constant", or "plateau":
-    plateau_patience: int = 2  # epochs without a better dev score before the rate is cut
-    plateau_factor: float = 0.5  # what it is multiplied by
-    clip_norm: float = 1.0  # of the whole gradient
-    label_smoothing: float = 0.0
-    patience: int = 0  # epochs without a better dev score before training stops, 0 for never
-    average_epochs: int = 0  # at the end, the mean weights of the last ones compete with the best
-    precision: str = "float32"  # or mixed_bfloat16, mixed_float16
-    jit_compile: bool = False
-    length_multiple: int = 1  # batches are padded to a multiple of it; more with jit_compile
-    seed: int = 1
+    epochs: int = key(10, "times that all pairs are seen", later=True)
+    batch_size: int = key(64, "sentence pairs in a step")
+    learning_rate: float = key(1e-3, "of Adam, at its highest", above=0, later=True)
+    warmup_steps: int = key(200, "steps over which the rate rises", least=0, later=True)
+    schedule: str = key(
+        "cosine",
+        "of the rate: falls to 0 over all epochs, stays, or is cut on plateaus",
+        choices=("cosine", "constant", "plateau"),
+        later=True,
+    )
+    plateau_patience: int = key(2, "epochs without a better score before a cut", later=True)
+    plateau_factor: float = key(0.5, "what the rate is multiplied by", above=0, below=1, later=True)
+    clip_norm: float = key(1.0, "largest norm of the whole gradient", above=0, later=True)
+    label_smoothing: float = key(0.0, "share of other tokens", least=0, below=1, later=True)
+    coverage_loss: float = key(
+        0.0, "weight of the loss for looking twice at the same place", least=0, later=True
+    )
+    doubly_stochastic: float = key(
+        0.0, "weight of the loss that spreads attention over the source", least=0, later=True
+    )
+    scheduled_sampling: float = key(
+        0.0, "share of its own tokens that it reads, at the end", least=0, below=1, later=True
+    )
+    keep_by: str = key(
+        "auto",
+        "the epoch that is kept: of the best score or the least perplexity; auto takes the score "
+        "where 200 dev sentences or more are translated",
+        choices=("auto", "score", "perplexity"),
+    )
+    patience: int = key(
+        0, "epochs without a better one before training stops, 0 for never", least=0, later=True
+    )
+    average_epochs: int = key(
+        0, "last ones whose mean weights compete with the best, 0 for none", least=0, later=True
+    )
+    precision: str = key(
+        "float32",
+        "of the products",
+        choices=("float32", "mixed_bfloat16", "mixed_float16"),
+    )
+    jit_compile: bool = key(False, "whether XLA compiles the step")
+    length_multiple: int = key(1, "batches are padded to a multiple of it; more with jit_compile")
+    seed: int = key(1, "of all that is drawn at random", least=0)
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, in one line that names the key."""
-        choices = {
-            "source_tokenizer": TOKENIZERS,
-            "target_tokenizer": TOKENIZERS,
-            "encoder": CELLS,
-            "decoder": CELLS,
-            "attention": ATTENTIONS,
-            "metric": ("bleu", "bleu-zh", "phones"),
-            "order": ("bahdanau", "luong"),
-            "schedule": ("cosine", "constant", "plateau"),
-            "precision": ("float32", "mixed_bfloat16", "mixed_float16"),
-        }
-        for key, allowed in choices.items():
-            if getattr(self, key) not in allowed:
-                raise ConfigError(
-                    f"{key} expected one of {', '.join(allowed)}. Received: {getattr(self, key)}"
-                )
-        at_least_0 = {
-            *("train_limit", "validation_limit", "warmup_steps"),
-            *("patience", "average_epochs", "seed"),
-        }
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            if field.type == "int" and value < (0 if field.name in at_least_0 else 1):
-                least = 0 if field.name in at_least_0 else 1
-                raise ConfigError(f"{field.name} expected at least {least}. Received: {value}")
-        for key in ("dropout", "variational_dropout", "label_smoothing"):
-            if not 0 <= getattr(self, key) < 1:
-                raise ConfigError(f"{key} expected 0 <= value < 1. Received: {getattr(self, key)}")
-        if not 0 < self.plateau_factor < 1:
+        for declared in dataclasses.fields(self):
+            _check(declared.name, getattr(self, declared.name), declared.metadata)
+        if self.target not in SPOKEN[self.source]:
             raise ConfigError(
-                f"plateau_factor expected 0 < value < 1. Received: {self.plateau_factor}"
+                f"source = {self.source} expected target = {' or '.join(SPOKEN[self.source])}. "
+                f"Received: {self.target}"
+            )
+        for declared in dataclasses.fields(self):
+            if getattr(self, declared.name) != declared.default:
+                self.check_key(declared.name)
+        if self.attention == "none":
+            if self.coverage_loss:
+                raise ConfigError("coverage_loss expected attention. Received: attention = none")
+            if self.copy:
+                raise ConfigError("copy expected attention. Received: attention = none")
+        else:
+            try:
+                mechanisms.make(self.attention, **self.attention_arguments())
+            except (TypeError, ValueError) as error:
+                reason = str(error).splitlines()[0]
+                raise ConfigError(f"attention = {self.attention}: {reason}") from None
+        if self.copy:
+            self._check_copy()
+        if self.target == "label" and self.attention not in ("none", "additive"):
+            raise ConfigError(
+                "attention expected none or additive for target = label. "
+                f"Received: {self.attention}"
             )
         if self.tie_embeddings and self.readout_units != self.embedding_size:
             raise ConfigError(
@@ -119,10 +270,56 @@ class Config:
                 f"Received: {self.readout_units} and {self.embedding_size}"
             )
 
+    def _check_copy(self) -> None:
+        for key in ("source_tokenizer", "target_tokenizer"):
+            if getattr(self, key) == "sentencepiece":
+                raise ConfigError(
+                    f"copy expected {key} of whole words, words, characters or symbols: "
+                    "sentencepiece spells what it does not know. Received: sentencepiece"
+                )
+        for key in ("label_smoothing", "join"):
+            if getattr(self, key):
+                raise ConfigError(f"copy expected {key} = 0. Received: {getattr(self, key)}")
+
+    def attention_arguments(self) -> dict[str, Any]:
+        """Return what `keras_attention.mechanisms.make` takes beside the name."""
+        own: dict[str, Any] = {}
+        for option in filter(str.strip, self.attention_options.split(",")):
+            key, separator, value = (part.strip() for part in option.partition("="))
+            if not separator or not key or not value:
+                raise ConfigError(f"attention_options expected KEY=VALUE, … Received: {option}")
+            try:
+                own[key] = json.loads(value)  # a number, true or false
+            except ValueError:
+                own[key] = value
+        shared = {
+            "units": self.attention_units,
+            "num_heads": self.attention_heads,
+            "distribution": self.distribution,
+        }
+        for key in shared:
+            if key in own:
+                raise ConfigError(f"attention_options has no {key}, which has a key of its own")
+        return {**shared, **own}
+
+    def has_key(self, key: str) -> bool:
+        """Whether a key says something about this source and target."""
+        owned = {key for keys in (*SOURCE_KEYS.values(), *TARGET_KEYS.values()) for key in keys}
+        return key not in owned or key in (*SOURCE_KEYS[self.source], *TARGET_KEYS[self.target])
+
+    def check_key(self, key: str) -> None:
+        """Raise a ConfigError for a key that this source and target do not have."""
+        if not self.has_key(key):
+            raise ConfigError(f"{key} is no key of source = {self.source}, target = {self.target}")
+
+    def values(self) -> dict[str, int | float | str | bool]:
+        """Return all keys that this source and target have, with their values."""
+        return {key: v for key, v in dataclasses.asdict(self).items() if self.has_key(key)}
+
     def save(self, path: str | Path) -> None:
         """Write the configuration as TOML."""
-        lines = [f"{key} = {json.dumps(value)}" for key, value in dataclasses.asdict(self).items()]
-        Path(path).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        lines = [f"{key} = {json.dumps(value)}" for key, value in self.values().items()]
+        write_text(Path(path), "\n".join(lines) + "\n")
 
 
 def preset_names() -> list[str]:
@@ -131,14 +328,30 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> Config:
-    """Read the preset of this name.
+    """Read the preset of this name, or a file whose name ends in `.toml`.
 
     Raises:
-        ConfigError: if there is none.
+        ConfigError: if there is none, or it cannot be read.
     """
+    if name.endswith(".toml"):
+        return load_config(name)
     if name not in preset_names():
-        raise ConfigError(f"unknown preset {name!r}; there are {', '.join(preset_names())}")
+        raise ConfigError(
+            f"unknown preset {name!r}; there are {', '.join(preset_names())}, and files NAME.toml"
+        )
     return load_config(PRESETS / f"{name}.toml")
+
+
+def about_preset(name: str) -> dict[str, str]:
+    """Return what a preset's table `about` says: `task`, `size`, `time` and `figure`."""
+    return _read_toml(PRESETS / f"{name}.toml").get("about", {})
+
+
+def own_data_preset(pairs: int) -> tuple[Config, str]:
+    """Return the settings that fit so many sentence pairs, and the name of their file."""
+    size = "small" if pairs < 10_000 else "medium" if pairs < 100_000 else "large"
+    path = PRESETS / "own" / f"{size}.toml"
+    return load_config(path), f"training/presets/own/{path.name}"
 
 
 def load_config(path: str | Path) -> Config:
@@ -147,10 +360,8 @@ def load_config(path: str | Path) -> Config:
     Raises:
         ConfigError: if the file cannot be read or holds a key or value that does not fit.
     """
-    try:
-        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+    values = _read_toml(path)
+    values.pop("about", None)
     return _with_values(Config(), values)
 
 
@@ -169,30 +380,103 @@ def override(config: Config, settings: Iterable[str]) -> Config:
     return _with_values(config, values)
 
 
-def _with_values(config: Config, values: dict) -> Config:
-    types = {field.name: field.type for field in dataclasses.fields(Config)}
-    checked = {}
-    for key, value in values.items():
-        if key not in types:
-            near = difflib.get_close_matches(key, types, n=3)
+def changed_later(config: Config, settings: Iterable[str]) -> Config:
+    """Return the configuration of a run that has begun with `KEY=VALUE` settings applied.
+
+    Raises:
+        ConfigError: as `override`, and for a key that cannot change once a run has begun.
+    """
+    changed, later = override(config, settings), later_keys()
+    for name, value in vars(changed).items():
+        if value != getattr(config, name) and name not in later:
+            raise ConfigError(
+                f"{name} cannot change in a run that has begun; {', '.join(later)} can"
+            )
+    return changed
+
+
+def later_keys() -> list[str]:
+    """Name the keys that can change in a run that has begun."""
+    return [f.name for f in dataclasses.fields(Config) if f.metadata.get("later")]
+
+
+def keys_help() -> str:
+    """List all keys with their defaults and meanings, for `--help`."""
+    lines = []
+    for declared in dataclasses.fields(Config):
+        choices = declared.metadata.get("choices") or ()
+        says = declared.metadata.get("meaning", "")
+        says += f" ({', '.join(map(str, choices))})" if choices else ""
+        start = f"  {declared.name} = {json.dumps(declared.default)}"
+        lines += textwrap.wrap(
+            f"{start:<35} {says}", 100, subsequent_indent=" " * 36, break_on_hyphens=False
+        )
+    return "\n".join(lines)
+
+
+def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    choices = metadata.get("choices")
+    if choices and value not in choices:
+        allowed = ", ".join(map(str, choices))
+        raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
+    if isinstance(value, str | bool):
+        return
+    if not math.isfinite(value):
+        raise ConfigError(f"{name} expected a finite number. Received: {value}")
+    least, above, below = (metadata.get(limit) for limit in ("least", "above", "below"))
+    if (
+        (least is not None and value < least)
+        or (above is not None and value <= above)
+        or (below is not None and value >= below)
+    ):
+        if below is None:
+            wanted = f"at least {least}" if above is None else f"more than {above}"
+        else:
+            wanted = (
+                f"{least} <= value < {below}" if above is None else f"{above} < value < {below}"
+            )
+        raise ConfigError(f"{name} expected {wanted}. Received: {value}")
+
+
+def _read_toml(path: str | Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
+
+
+def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
+    types = get_type_hints(Config)
+    checked: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in types:
+            near = difflib.get_close_matches(name, types, n=3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ConfigError(f"unknown key {key!r}{hint}")
-        checked[key] = _parse(key, value, types[key])
-    return dataclasses.replace(config, **checked)
+            raise ConfigError(f"unknown key {name!r}{hint}")
+        checked[name] = _parse(name, value, types[name])
+    replaced = dataclasses.replace(config, **checked)
+    for name in checked:
+        replaced.check_key(name)
+    return replaced
 
 
-def _parse(key: str, value: object, kind: str) -> object:
-    wrong = ConfigError(f"{key} expected a value of type {kind}. Received: {value!r}")
-    if kind == "bool":
+def _parse(name: str, value: object, kind: type) -> object:
+    """Read a value of TOML, or the text of one, as the type of its key."""
+    wrong = ConfigError(f"{name} expected a value of type {kind.__name__}. Received: {value!r}")
+    if kind is bool:
         words = {"true": True, "1": True, "false": False, "0": False}
         if str(value).lower() not in words:
             raise wrong
         return words[str(value).lower()]
-    if kind == "str":
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise wrong
+    if kind is str:
         if not isinstance(value, str):
             raise wrong
         return value
+    if kind is int and isinstance(value, float):
+        raise wrong
     try:
-        return int(value) if kind == "int" and not isinstance(value, float) else float(value)
-    except (TypeError, ValueError):
+        return kind(value)
+    except (ValueError, OverflowError):
         raise wrong from None

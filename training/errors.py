@@ -3,3 +3,7 @@
 
 class UserError(ValueError):
     """Something asked for that cannot be done; the message says what was expected and received."""
+
+
+class RunError(UserError):
+    """A run directory that cannot be used as asked."""

@@ -5,160 +5,24 @@ from __future__ import annotations
 import training.quiet  # noqa: F401
 
 import argparse
-import dataclasses
 import json
-import re
-import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import keras
-
-from training import corpus, links, metrics
-from training.baselines import most_similar
-from training.checkpoints import write_text
-from training.cli import main_guard, positive_int
+from training.cli import Parser, add_batch_size, add_runs, add_search, main_guard, positive_int
+from training.config import Config
+from training.data import corpus
+from training.data.splits import load_spec, load_split, load_training
+from training.decode.texts import PRECISIONS, check_precision
 from training.errors import UserError
-from training.inference import PRECISIONS, check_precision, make_translator
-from training.links import Reading
-from training.run import Run, load_ensemble
-
-
-def evaluate(
-    runs: Sequence[Run],
-    split: corpus.Split,
-    *,
-    beam_width: int = 5,
-    length_penalty: float = 1.0,
-    batch_size: int = 64,
-    precision: str = "float32",
-    lowercase: bool = False,
-    hypotheses_file: Path | None = None,
-    bootstrap: bool = False,
-    by_length: bool = False,
-    reading: Reading | None = None,
-) -> dict:
-    """Translate a split and score it.
-
-    Args:
-        runs: a run, or several of the same data that are used as an ensemble.
-        split: sources with their references, and gold links where there are.
-        beam_width: hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: see `keras_attention.beam_search`.
-        batch_size: sentences translated together.
-        precision: of the products, "float32" or, for one run alone, "bfloat16".
-        lowercase: whether hypotheses and references are lower-cased before they are compared.
-        hypotheses_file: where the translations are written, one a line.
-        bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
-        by_length: whether to add BLEU by number of source words.
-        reading: how links are read from the weights, `Reading()` by default.
-
-    Returns:
-        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`, or `per` and `wer` in percent; `aer`
-        (0 to 1) with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are
-        gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
-        `beam_width`.
-    """
-    config = runs[0].config
-    translate = make_translator(
-        runs,
-        beam_width=beam_width,
-        length_penalty=length_penalty,
-        batch_size=batch_size,
-        precision=precision,
-    )
-    progress = keras.utils.Progbar(len(split.sources), unit_name="sentence")
-    verbose = sys.stderr.isatty()
-    started = time.perf_counter()
-    hypotheses = translate(split.sources, progress.add if verbose else None)
-    seconds = time.perf_counter() - started
-    if hypotheses_file is not None:
-        hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
-
-    result = metrics.score(config.metric, hypotheses, split.references, lowercase=lowercase)
-    if config.metric != "phones":
-        options = {"lowercase": lowercase, "tokenize": metrics.bleu_tokenization(config.metric)}
-        if bootstrap:
-            statistics = metrics.bleu_statistics(hypotheses, split.references, **options)
-            result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
-        if by_length:
-            lengths = [len(source.split()) for source in split.sources]
-            result["bleu_by_length"] = metrics.by_length(
-                hypotheses, split.references, lengths, bootstrap=bootstrap, **options
-            )
-    elif bootstrap:
-        for key, errors in (("per", metrics.phone_errors), ("wer", metrics.word_errors)):
-            statistics = errors(hypotheses, split.references) * (100, 1)  # percent
-            result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
-    if split.sure is not None and all(run.config.attention != "none" for run in runs):
-        result |= aer(runs, split, reading or Reading(), bootstrap)
-    return {
-        **result,
-        "beam_width": beam_width,
-        "sentences": len(split.sources),
-        "seconds": round(seconds, 1),
-        "sentences_per_second": round(len(split.sources) / seconds, 1),
-    }
-
-
-def aer(
-    runs: Sequence[Run], split: corpus.Split, reading: Reading, bootstrap: bool = False
-) -> dict:
-    """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
-    gold = split.sure, split.possible
-    errors = metrics.alignment_errors(links.read(links.attend(runs, split), reading), *gold)
-    result = {
-        "aer": metrics.ratio(errors.sum(axis=0)),
-        "aer_method": reading.describe(),
-        "aer_diagonal": metrics.alignment_error_rate(links.diagonal(split), *gold),
-    }
-    if bootstrap:
-        result["aer_interval"] = metrics.bootstrap_interval(errors, metrics.ratio)
-    return result
-
-
-def with_gold_links(split: corpus.Split, path: Path) -> corpus.Split:
-    """Add gold links between the words (what stands between spaces) of sources and references.
-
-    Args:
-        split: the sentences.
-        path: a file with one line a sentence: `i-j` for a sure link of source word i and target
-            word j, `ipj` for a possible one, counted from 0.
-
-    Raises:
-        UserError: if the file is not like that, has another number of lines, or links words that
-            are not there.
-    """
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if len(lines) != len(split.sources):
-        raise UserError(f"{path} expected {len(split.sources)} lines. Received: {len(lines)}")
-    source_words = [source.split() for source in split.sources]
-    target_words = [references[0].split() for references in split.references]
-    sure, possible = [], []
-    for number, line in enumerate(lines, 1):
-        sizes = len(source_words[number - 1]), len(target_words[number - 1])
-        found = {"-": set(), "p": set()}
-        for link in line.split():
-            match = re.fullmatch(r"(\d+)([-p])(\d+)", link)
-            if not match:
-                raise UserError(f"{path}, line {number}: expected i-j or ipj. Received: {link}")
-            pair = int(match[1]), int(match[3])
-            if pair[0] >= sizes[0] or pair[1] >= sizes[1]:
-                raise UserError(
-                    f"{path}, line {number}: expected links between {sizes[0]} source and "
-                    f"{sizes[1]} target words. Received: {link}"
-                )
-            found[match[2]].add(pair)
-        sure.append(frozenset(found["-"]))
-        possible.append(frozenset(found["-"] | found["p"]))
-    return dataclasses.replace(
-        split,
-        source_words=source_words,
-        target_words=target_words,
-        sure=sure,
-        possible=possible,
-    )
+from training.runs.run import Run, load_ensemble
+from training.score import links, metrics
+from training.score.baselines import most_similar
+from training.score.evaluation import evaluate, with_gold_links
+from training.score.label_evaluation import evaluate_labels
+from training.score.links import Reading
+from training.writing import check_writable, write_json
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
@@ -167,7 +31,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how links are read from the attention weights, for the AER")
     group.add_argument(
         "--links",
-        choices=metrics.LINK_METHODS,
+        choices=links.METHODS,
         default=default.method,
         help="a target word's links: all source words of enough weight, or the one with most; "
         f"default: {default.method}",
@@ -189,48 +53,93 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--symmetrize",
-        choices=metrics.SYMMETRIZATIONS,
+        choices=links.SYMMETRIZATIONS,
         default=default.symmetrize,
         help="what is done with the links read from source to target words; default: none",
     )
 
 
-def _load_split(options: argparse.Namespace, spec: str) -> corpus.Split:
-    """Read what is to be scored; gold links belong to the lines as they stand in the files."""
-    limit = options.limit
-    if not options.alignments and not options.max_words:
-        return corpus.load(spec, options.split, limit=limit, seed=options.seed)
-    generated = spec.startswith("phrasebook-")  # as many sentences as are asked for
-    split = corpus.load(
-        spec,
-        options.split,
-        limit=limit if generated else None,
-        seed=options.seed,
-        merge=not options.alignments,
+def _load_split(
+    options: argparse.Namespace, runs: Sequence[Run]
+) -> tuple[corpus.Split, dict[str, Any]]:
+    """Read what is to be scored, as the runs' source does, and say what it is."""
+    config = runs[0].config
+    if config.source == "text":
+        return _load_sentences(options, config)
+    for name in ("alignments", "max_words", "by_length", "baseline"):
+        if getattr(options, name):
+            raise UserError(
+                f"--{name.replace('_', '-')} expected runs with source = text. Received: "
+                f"{config.source}"
+            )
+    return _load_others(options, runs[0])
+
+
+def _load_others(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
+    """Read images or histories."""
+    spec = options.data or run.config.data
+    if corpus.is_file(spec) and not options.data:
+        raise UserError(f"{spec} has no splits: say what to score with --data")
+    _check_split(options)
+    found = run.source.load_split(
+        run.config, spec, options.split, limit=options.limit, seed=options.seed
     )
+    return found, {"data": spec, "split": "all" if corpus.is_file(spec) else options.split}
+
+
+def _check_split(options: argparse.Namespace) -> None:
+    given = options.data
+    if given and corpus.is_file(given) and options.split != "test":
+        raise UserError(f"--split expected none: {given} is read whole. Received: {options.split}")
+
+
+def _load_sentences(
+    options: argparse.Namespace, config: Config
+) -> tuple[corpus.Split, dict[str, Any]]:
+    """Read sentences; gold links belong to the lines as they stand in the files."""
+    given = options.data
+    _check_split(options)
+    whole = bool(options.alignments or options.max_words)
+    generated = (given or config.data).startswith("phrasebook-")  # as many as are asked for
+    settings: dict[str, Any] = {
+        "limit": options.limit if generated or not whole else None,
+        "seed": options.seed,
+        "merge": not options.alignments,
+    }
+    if given:
+        split, read = load_spec(given, options.split, **settings)
+    else:
+        split, read = load_split(config, options.split, **settings)
     if options.alignments:
         split = with_gold_links(split, options.alignments)
     if options.max_words:
         split = links.at_most(split, options.max_words)
         if not split.sources:
-            raise UserError(f"{spec} has no pair of at most {options.max_words} words a side")
-    return corpus.sample(split, limit, options.seed)
+            raise UserError(
+                f"{read['data']} has no pair of at most {options.max_words} words a side"
+            )
+    split = corpus.sample(split, options.limit, options.seed)
+    found: dict[str, Any] = dict(read)
+    if split.unusable:
+        found["unusable_lines"] = split.unusable
+    return corpus.written_like(config.data, split), found
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m training.evaluate",
         description="Score a run, or an ensemble of several. The last line is a JSON object.",
     )
+    add_runs(parser)
     parser.add_argument(
-        "--run", dest="runs", action="append", required=True, metavar="DIR", type=Path
+        "--data",
+        metavar="SPEC",
+        help="a corpus, or files, which are read whole; default: the run's own",
     )
-    parser.add_argument("--data", metavar="SPEC", help="default: what the run was trained on")
-    parser.add_argument("--split", default="test", help="default: test")
-    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
-    parser.add_argument("--length-penalty", type=float, default=1.0, metavar="X")
-    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
+    parser.add_argument("--split", default="test", help="of the corpus; default: test")
+    add_search(parser)
+    add_batch_size(parser)
     parser.add_argument(
         "--precision", choices=PRECISIONS, default="float32", help="of the products"
     )
@@ -253,18 +162,24 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--baseline",
         action="store_true",
-        help="score the translation of the most similar training sentence as well",
+        help="score the translation of the most similar training sentence as well; of an outcome, "
+        "models of the last known values",
     )
     parser.add_argument("--by-length", action="store_true", help="BLEU by source length")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="write the JSON here too")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE",
+        help="write the JSON here too; of an outcome, the calibration beside it, a PNG",
+    )
     options = parser.parse_args(arguments)
+    check_writable(options.output, options.hypotheses)
     check_precision(options.precision, options.runs)
     runs = load_ensemble(options.runs)
-    spec = options.data or runs[0].config.data
-    if ":" in spec and not options.data:
-        raise UserError(f"{spec} has no splits: say what to score with --data")
-    split = _load_split(options, spec)
-    split = corpus.written_like(runs[0].config.data, split)
+    if runs[0].config.target == "label":
+        _evaluate_labels(options, runs)
+        return
+    split, read = _load_split(options, runs)
     result = evaluate(
         runs,
         split,
@@ -280,23 +195,40 @@ def main(arguments: list[str] | None = None) -> None:
             options.links, options.link_threshold, options.link_shift, options.symmetrize
         ),
     )
-    result = {
-        "runs": [str(path) for path in options.runs],
-        "data": spec,
-        "split": options.split,
-        **({"max_words": options.max_words} if options.max_words else {}),
-        **result,
-    }
     if options.baseline:
         config = runs[0].config
-        train, _ = corpus.load_training(config.data, config.train_limit, config.seed)
+        train, _ = load_training(config)
         similar = most_similar(train.pairs(), split.sources)
         scores = metrics.score(
             config.metric, similar, split.references, lowercase=options.lowercase
         )
         result |= {f"baseline_{key}": value for key, value in scores.items()}
+    _finish(options, read, result)
+
+
+def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
+    """Score runs that say how probable an outcome is."""
+    for name in ("alignments", "max_words", "by_length", "hypotheses", "lowercase"):
+        if getattr(options, name):
+            raise UserError(f"--{name.replace('_', '-')} expected runs with target = text")
+    config, source = runs[0].config, runs[0].source
+    split, read = _load_others(options, runs[0])
+    train = source.load_training(config)[0] if options.baseline else None
+    figure = options.output.with_suffix(".png") if options.output else None
+    scores = evaluate_labels(runs, split, train=train, bootstrap=options.bootstrap, figure=figure)
+    _finish(options, read, scores)
+
+
+def _finish(options: argparse.Namespace, read: dict[str, Any], scores: dict[str, Any]) -> None:
+    """Write and print the result."""
+    result = {
+        "runs": [str(path) for path in options.runs],
+        **read,
+        **({"max_words": options.max_words} if options.max_words else {}),
+        **scores,
+    }
     if options.output:
-        write_text(options.output, json.dumps(result, indent=1) + "\n")
+        write_json(options.output, result)
     for key, value in result.items():
         print(f"{key:>24}  {value:.4g}" if isinstance(value, float) else f"{key:>24}  {value}")
     print(json.dumps(result))

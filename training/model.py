@@ -1,4 +1,4 @@
-"""The encoder-decoder as a Functional-API model of Keras layers alone, on any backend."""
+"""Encoder-decoder and classifier as Functional-API models of Keras layers alone, on any backend."""
 
 from __future__ import annotations
 
@@ -9,32 +9,69 @@ import keras
 from keras import ops
 
 from keras_attention import (
-    AdditiveAttention,
     Attention,
+    AttentionPooling,
     AttentionRNN,
-    HoistedRNN,
-    LayerNormGRUCell,
-    LayerNormLSTMCell,
-    MultiplicativeAttention,
+    PointerGenerator,
+    losses,
+    mechanisms,
 )
+from keras_attention.pointer import copied_ids
 from training.config import Config
-from training.ids import PAD_ID
+from training.data.ids import PAD_ID
+from training.sampling import LAYER, ScheduledSampling
+from training.sources import build_encoder
+from training.sources.recurrent import build_cell
+from training.sources.text import EMBEDDING_STDDEV, known_tokens
 
-# Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
-# that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
-EMBEDDING_STDDEV = 0.3
-CELLS = {
-    "simple_rnn": keras.layers.SimpleRNNCell,
-    "gru": keras.layers.GRUCell,
-    "lstm": keras.layers.LSTMCell,
-    "layer_norm_gru": LayerNormGRUCell,
-    "layer_norm_lstm": LayerNormLSTMCell,
-}
 Tensor = Any
 
 
-def build_seq2seq(config: Config, source_vocab_size: int, target_vocab_size: int) -> keras.Model:
+def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
     """Build the model of a configuration.
+
+    Args:
+        config: sizes and mechanisms.
+        source_size: the source's `size`.
+        target_size: number of target token ids, padding included; for a label nothing.
+
+    Returns:
+        What `build_seq2seq` returns for a text, `build_classifier` for a label.
+    """
+    if config.target == "label":
+        return build_classifier(config, source_size)
+    return build_seq2seq(config, source_size, target_size)
+
+
+def build_classifier(config: Config, source_size: int) -> keras.Model:
+    """Build a model that says how probable an outcome is.
+
+    The memory is pooled by attention whose query is learned (Yang et al. 2016). With
+    `attention = "none"` the source's summary, of a history the encoder's last state, stands in for
+    it.
+
+    Args:
+        config: sizes and mechanisms.
+        source_size: the source's `size`.
+
+    Returns:
+        A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`
+        (see `training.sources`), `"pooling"` where it attends, and `"output"`.
+    """
+    encoder = build_encoder(config, source_size)
+    source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
+    memory, mask, pooled = encoder(source)
+    if config.attention != "none":
+        units, distribution = config.attention_units, config.distribution
+        pooling = AttentionPooling(units, distribution=distribution, name="pooling")
+        pooled = pooling(memory, mask=mask)
+    x = keras.layers.Dropout(config.dropout)(pooled)
+    logits = keras.layers.Dense(1, dtype="float32", name="output")(x)
+    return keras.Model({"source": source}, logits[:, 0], name="classifier")
+
+
+def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> keras.Model:
+    """Build an encoder-decoder.
 
     The encoder reads the source into a memory, to which the decoder attends at each step (Bahdanau
     et al. 2014, arXiv 1409.0473). With `attention = "none"` the memory is one vector, made of the
@@ -42,17 +79,24 @@ def build_seq2seq(config: Config, source_vocab_size: int, target_vocab_size: int
 
     Args:
         config: sizes and mechanisms.
-        source_vocab_size: number of source token ids, padding included.
+        source_size: the source's `size`: of a text, number of token ids, padding included.
         target_vocab_size: number of target token ids, padding included.
 
     Returns:
-        A Functional model from `{"source": int32 (B, S), "target": int32 (B, T)}`, padded with 0,
-        to logits `(B, T, target_vocab_size)`. Its layers are `"encoder"` (see `build_encoder`),
-        `"target_embedding"`, `"decoder"` and, unless embeddings are tied, `"output"`.
+        A Functional model from `{"source": (B, …), "target": int32 (B, T)}`, padded with 0, to
+        logits `(B, T, target_vocab_size)`; a text as source is int32 `(B, S)`. Its layers are
+        `"encoder"` (see `training.sources`), `"target_embedding"`, `"decoder"` and, unless
+        embeddings are tied, `"output"`.
+
+        With `copy` the ids of both sides may be those that `training.data.tokenizers` gives to
+        words that can be copied; in place of logits there are log-probabilities of the vocabulary
+        extended by the source's places, `(B, T, target_vocab_size + S)`; and there are the layers
+        `"source_words"` and `"copy"`. With `scheduled_sampling` there is a `ScheduledSampling`.
     """
-    source = keras.Input((None,), dtype="int32", name="source")
+    encoder = build_encoder(config, source_size)
+    source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
     target = keras.Input((None,), dtype="int32", name="target")
-    memory, mask, *state = build_encoder(config, source_vocab_size)(source)
+    memory, mask, *state = encoder(source)
     embedding = keras.layers.ReversibleEmbedding(
         target_vocab_size,
         config.embedding_size,
@@ -60,66 +104,50 @@ def build_seq2seq(config: Config, source_vocab_size: int, target_vocab_size: int
         reverse_dtype=keras.config.dtype_policy().compute_dtype,  # its product is float32 otherwise
         name="target_embedding",
     )
+    losses_of_weights = {
+        "coverage": config.coverage_loss,
+        "doubly_stochastic": config.doubly_stochastic,
+    }
     decoder = AttentionRNN(
         build_decoder_cell(config),
         build_attention(config),
         order=config.order,
         units=config.readout_units,
+        readout=config.readout,
         input_feeding=config.input_feeding,
+        gate=config.gate,
+        return_attention_scores=config.copy or any(losses_of_weights.values()),
         name="decoder",
     )
-    x = keras.layers.Dropout(config.dropout)(embedding(target))
-    x = decoder(x, memory, memory_mask=mask, initial_state=state)
-    x = keras.layers.Dropout(config.dropout)(x)
-    if config.tie_embeddings:
-        logits = embedding(x, reverse=True)
-    else:
-        logits = keras.layers.Dense(target_vocab_size, name="output")(x)
+
+    def read(tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the decoder's outputs for tokens `(B, T)`, and its weights where needed."""
+        x = known_tokens(tokens, target_vocab_size) if config.copy else tokens
+        x, weights = keras.layers.Dropout(config.dropout)(embedding(x)), None
+        x = decoder(x, memory, memory_mask=mask, initial_state=state)
+        if decoder.return_attention_scores:
+            x, weights = x[0], mean_of_heads(x[1], 3)
+        return keras.layers.Dropout(config.dropout)(x), weights
+
+    def say(x: Tensor, weights: Tensor | None) -> Tensor:
+        """Return the logits after each of the tokens that were read."""
+        logits = embedding(x, reverse=True) if config.tie_embeddings else output(x)
+        return copy(x, logits, weights, words) if config.copy else logits
+
+    x, weights = read(target)
+    if not config.tie_embeddings:
+        output = keras.layers.Dense(target_vocab_size, name="output")
+    if config.copy:
+        copy = PointerGenerator(name="copy")
+        words = SourceWords(source_size, target_vocab_size, name="source_words")(source)
+    if config.scheduled_sampling:
+        x, weights = read(ScheduledSampling(config.seed, name=LAYER)(target, say(x, weights)))
+    said, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
+    for loss, weight in losses_of_weights.items():
+        if weight:
+            x = LossOfWeights(loss, weight)(x, weights, said, there)
+    logits = say(x, weights)
     return keras.Model({"source": source, "target": target}, logits, name="seq2seq")
-
-
-def build_encoder(config: Config, vocab_size: int) -> keras.Model:
-    """Build the encoder.
-
-    Returns:
-        A Functional model from source ids `(B, S)` to a list: the memory `(B, S, dim)`, its mask
-        `(B, S)`, and the decoder's initial states, each `(B, decoder_units)`. For
-        `attention = "none"` the memory is `(B, 1, dim)` and its mask all True.
-    """
-    source = keras.Input((None,), dtype="int32", name="source")
-    mask = ops.not_equal(source, PAD_ID)
-    x = keras.layers.Embedding(
-        vocab_size,
-        config.embedding_size,
-        embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
-        name="source_embedding",
-    )(source)
-    x = keras.layers.Dropout(config.dropout)(x)
-    final = []
-    for number in range(config.encoder_layers):
-        cell = build_cell(config, config.encoder, config.encoder_units)
-        rnn = HoistedRNN(cell, return_sequences=True, return_state=True)
-        if config.bidirectional:
-            rnn = keras.layers.Bidirectional(rnn)
-        x, *final = rnn(x, mask=mask)
-        if number + 1 < config.encoder_layers:
-            x = keras.layers.Dropout(config.dropout)(x)
-    per_direction = _states(config.encoder)
-    hidden = final[::per_direction]  # the last h of each direction, without the LSTM's c
-    summary = hidden[0] if len(hidden) == 1 else keras.layers.Concatenate()(hidden)
-    if config.attention == "none":
-        x = ops.expand_dims(summary, 1)
-        mask = ops.ones_like(x[:, :, 0], dtype="bool")
-    x = keras.layers.Dropout(config.dropout)(x)
-    # The bridge: s_0 = tanh(W_s h), Bahdanau et al. 2014, appendix A.2.2, for each decoder state.
-    count = config.decoder_layers * _states(config.decoder)
-    states = [
-        keras.layers.Dense(config.decoder_units, activation="tanh", name=f"bridge_{number}")(
-            summary
-        )
-        for number in range(count)
-    ]
-    return keras.Model(source, [x, mask, *states], name="encoder")
 
 
 def encoder_cells(model: keras.Model) -> Iterator[keras.layers.Layer]:
@@ -140,29 +168,11 @@ def build_decoder_cell(config: Config) -> keras.layers.Layer:
     return cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
 
 
-def build_cell(config: Config, kind: str, units: int) -> keras.layers.Layer:
-    """Build one recurrent cell, of a kind in `CELLS`.
-
-    Its dropout is variational: the masks of inputs and states are drawn once for a sequence and
-    are the same at all its steps (Gal and Ghahramani 2016, arXiv 1512.05287).
-    """
-    rate = config.variational_dropout
-    return CELLS[kind](units, dropout=rate, recurrent_dropout=rate)
-
-
-def _states(kind: str) -> int:
-    """Return how many states a cell of a kind in `CELLS` has."""
-    return 2 if kind.endswith("lstm") else 1
-
-
 def build_attention(config: Config) -> Attention:
     """Build the attention layer."""
     if config.attention == "none":
         return FixedContext()
-    if config.attention.endswith("additive"):
-        normalize = config.attention.startswith("normalized")
-        return AdditiveAttention(config.attention_units, normalize=normalize)
-    return MultiplicativeAttention(config.attention)
+    return mechanisms.make(config.attention, **config.attention_arguments())
 
 
 def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tensor]:
@@ -180,6 +190,95 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
         return lambda outputs: ops.transpose(ops.matmul(kernel, ops.transpose(outputs)))
     kernel = ops.transpose(kernel)
     return lambda outputs: ops.matmul(outputs, kernel)
+
+
+@keras.saving.register_keras_serializable("training")
+class LossOfWeights(keras.layers.Layer):
+    """Adds a loss of the decoder's attention weights, and passes the decoder's outputs on.
+
+    What is not on the way to a model's outputs would not be part of it.
+
+    Args:
+        loss: see `keras_attention.losses.AttentionLoss`.
+        weight: factor for it.
+    """
+
+    def __init__(self, loss: str, weight: float, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.loss = losses.AttentionLoss(loss, weight)
+        self.built = True
+
+    def call(
+        self,
+        outputs: Tensor,
+        attention_weights: Tensor,
+        target_mask: Tensor,
+        source_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Add the loss."""
+        self.loss(attention_weights, target_mask=target_mask, source_mask=source_mask)
+        return outputs
+
+    def compute_output_spec(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the symbolic outputs."""
+        return keras.KerasTensor(outputs.shape, outputs.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        own = {"loss": self.loss.loss_name, "weight": self.loss.weight}
+        return {**super().get_config(), **own}
+
+
+def mean_of_heads(weights: Tensor, rank: int) -> Tensor:
+    """Return attention weights of this rank: those of several heads are averaged."""
+    return weights if len(weights.shape) == rank else ops.mean(weights, axis=1)
+
+
+@keras.saving.register_keras_serializable("training")
+class SourceWords(keras.layers.Layer):
+    """The words of a source in the target's vocabulary, extended for what it lacks.
+
+    Args:
+        source_size: ids of the source's vocabulary.
+        target_size: ids of the target's vocabulary.
+
+    Call arguments:
+        source: int32 `(B, S)`, as tokenizers give them that copy.
+
+    Output:
+        int32 `(B, S)`, see `keras_attention.pointer.copied_ids`.
+
+    Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary the same in
+    the target's, or -1 as at the start.
+    """
+
+    def __init__(self, source_size: int, target_size: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.source_size, self.target_size = source_size, target_size
+
+    def build(self, source_shape: tuple) -> None:
+        """Make the table."""
+        self.words = self.add_weight(
+            (self.source_size,),
+            keras.initializers.Constant(-1),
+            dtype="int32",
+            trainable=False,
+            name="words",
+        )
+
+    def call(self, source: Tensor) -> Tensor:
+        """Look the words up."""
+        known = ops.take(self.words, known_tokens(source, self.source_size), axis=0)
+        return copied_ids(source, known, self.target_size)
+
+    def compute_output_spec(self, source: Any) -> keras.KerasTensor:
+        """Return the symbolic ids."""
+        return keras.KerasTensor(source.shape, "int32")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        sizes = {"source_size": self.source_size, "target_size": self.target_size}
+        return {**super().get_config(), **sizes}
 
 
 @keras.saving.register_keras_serializable("training")

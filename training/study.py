@@ -9,13 +9,26 @@ import json
 from pathlib import Path
 
 from training.cli import main_guard
-from training.studies import alignment, gradients, length, scores
+from training.studies import (
+    alignment,
+    compare,
+    gradients,
+    length,
+    mechanisms,
+    order,
+    regions,
+    score_functions,
+)
 
 STUDIES = {
     "length": (length, "BLEU by source length, without attention and with"),
-    "scores": (scores, "score functions at equal size and training"),
+    "regions": (regions, "images: score functions, no attention, and CTC at equal training"),
+    "order": (order, "histories: the order of events, attention, and what needs neither"),
+    "scores": (score_functions, "score functions at equal size and training"),
+    "mechanisms": (mechanisms, "every attention mechanism at equal size and training"),
     "gradients": (gradients, "the gradient's norm over the distance to the loss"),
     "alignment": (alignment, "alignment error rate by mechanism, and heat-maps"),
+    "compare": (compare, "whether one recipe is better than another, or chance explains it"),
 }
 
 
@@ -29,7 +42,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     names = parser.add_subparsers(dest="study", required=True, metavar="NAME")
     for name, (study, about) in STUDIES.items():
-        found = names.add_parser(name, help=about, description=study.__doc__.partition("\n\n")[2])
+        found = names.add_parser(
+            name, help=about, description=(study.__doc__ or "").partition("\n\n")[2]
+        )
         found.add_argument(
             "--output",
             type=Path,

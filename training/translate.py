@@ -6,41 +6,90 @@ import training.quiet  # noqa: F401
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import keras
-
-from training.cli import main_guard, positive_int
-from training.inference import make_translator
-from training.run import load_ensemble
+from training.cli import Parser, add_batch_size, add_runs, add_search, main_guard, positive_int
+from training.decode.texts import Translation, make_nbest
+from training.errors import UserError
+from training.progress import progress
+from training.runs.run import load_translators
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m training.translate",
-        description="Translate standard input to standard output, line by line.",
+        description="Translate files, or standard input, to standard output: a line for each "
+        "line, and an empty one for an empty one. Typed by hand, each line is translated at once.",
     )
     parser.add_argument(
-        "--run", dest="runs", action="append", required=True, metavar="DIR", type=Path
+        "files", nargs="*", type=Path, metavar="FILE", help="default: standard input"
     )
-    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
-    parser.add_argument("--length-penalty", type=float, default=1.0, metavar="X")
-    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
+    add_runs(parser)
+    add_search(parser)
+    add_batch_size(parser)
+    parser.add_argument(
+        "--nbest",
+        type=positive_int,
+        metavar="N",
+        help="N lines for each, the best first: the number of the line, from 1, TAB, a translation",
+    )
+    parser.add_argument(
+        "--scores", action="store_true", help="put the score and a TAB before each translation"
+    )
     options = parser.parse_args(arguments)
-    translate = make_translator(
-        load_ensemble(options.runs),
+    count = options.nbest or 1
+    if count > options.beam_width:
+        raise UserError(
+            f"--nbest expected at most --beam-width, {options.beam_width}. Received: {count}"
+        )
+    texts = [_lines(path.read_bytes()) for path in options.files]
+    translate = make_nbest(
+        load_translators(options.runs),
+        num_results=count,
         beam_width=options.beam_width,
         length_penalty=options.length_penalty,
         batch_size=options.batch_size,
     )
-    lines = sys.stdin.buffer.read().decode("utf-8", errors="replace").split("\n")
-    if lines[-1] == "":
-        lines.pop()
-    progress = keras.utils.Progbar(len(lines), unit_name="line")
-    verbose = sys.stderr.isatty() and not sys.stdout.isatty() and lines
-    for line in translate(lines, progress.add if verbose else None):
+    if not options.files and sys.stdin.isatty():
+        print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)
+        for number, line in enumerate(sys.stdin, 1):
+            _write(translate([line.rstrip("\n")]), options, number)
+        return
+    lines = [line for text in texts for line in text]
+    if not options.files:
+        lines = _lines(sys.stdin.buffer.read())
+    with progress(len(lines), "lines") as advance:
+        found = translate(lines, advance)
+    _write(found, options)
+
+
+def _lines(data: bytes) -> list[str]:
+    text = data.decode("utf-8", errors="replace")
+    return text.removesuffix("\n").split("\n") if text else []
+
+
+def _write(
+    found: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int = 1
+) -> None:
+    """Print the translations of lines, whose first has the number `first`."""
+    for line in _written(found, options, first):
         print(line)
+    sys.stdout.flush()
+
+
+def _written(
+    found: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int
+) -> Iterator[str]:
+    for number, translations in enumerate(found, first):
+        for translation in translations:
+            columns = [translation.text]
+            if options.scores:
+                columns.insert(0, f"{translation.score:.4f}")
+            if options.nbest:
+                columns.insert(0, str(number))
+            yield "\t".join(columns)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ STOCK_RELEASE = "2.20.0"
 _LISTS = Path(__file__).parents[1]
 _TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
 _XLA_ATTRIBUTES = ("_XlaMustCompile", "_XlaCompile")
+_XLA_OPS = {"XlaLaunch", "XlaLaunchV2", "XlaCallModule"}
 _NOT_DENSE = {types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE}
 
 
@@ -51,10 +52,14 @@ def check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
         name
         for name, holder in holders
         if any(holder.attr[key].b for key in _XLA_ATTRIBUTES if key in holder.attr)
+        or getattr(holder, "op", "") in _XLA_OPS
     ]
     if not named:
         return []
-    return [f"XLA is compiled in ({named[0]}): export functions with jit_compile=False"]
+    return [
+        f"XLA is compiled in ({named[0]}): export functions with jit_compile=False, and trace "
+        "layers of keras_attention within keras_attention.exporting()"
+    ]
 
 
 def check_outputs(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:

@@ -16,9 +16,11 @@ from tensorflow_serving.apis import (
 )
 
 from serving.model_server import examples
+from serving.model_server.call import Call
 from serving.model_server.manager import ModelManager
-from serving.model_server.metrics import Metrics
+from serving.model_server.monitoring import Metrics
 from serving.model_server.predict import metadata, predict
+from serving.model_server.request_log import RequestLog
 from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 
@@ -31,41 +33,69 @@ class Api:
     Args:
         manager: of the models.
         metrics: where requests are counted.
+        request_log: where they are written.
+        check_method_names: refuse signatures whose method name is not what is asked for.
     """
 
-    def __init__(self, manager: ModelManager[Servable], metrics: Metrics):
+    def __init__(
+        self,
+        manager: ModelManager[Servable],
+        metrics: Metrics,
+        request_log: RequestLog | None = None,
+        check_method_names: bool = False,
+    ):
         self.manager = manager
         self.metrics = metrics
+        self._request_log = request_log or RequestLog()
+        self._check_method_names = check_method_names
 
     def predict(
-        self, request: predict_pb2.PredictRequest, timeout_ms: int, entrypoint: str
+        self, request: predict_pb2.PredictRequest, call: Call
     ) -> predict_pb2.PredictResponse:
         """Run any signature."""
-        return self._infer(predict, request.model_spec, request, timeout_ms, entrypoint, "Predict")
+        spec = request.model_spec
+        strict = self._check_method_names
+        return self.infer(
+            lambda servable: predict(servable, request, call, strict), spec, call, "Predict"
+        )
 
     def classify(
-        self, request: classification_pb2.ClassificationRequest, timeout_ms: int, entrypoint: str
+        self, request: classification_pb2.ClassificationRequest, call: Call
     ) -> classification_pb2.ClassificationResponse:
         """Run a classification signature."""
-        spec = request.model_spec
-        return self._infer(examples.classify, spec, request, timeout_ms, entrypoint, "Classify")
+        strict = self._check_method_names
+        return self.infer(
+            lambda servable: examples.classify(servable, request, call, strict),
+            request.model_spec,
+            call,
+            "Classify",
+        )
 
     def regress(
-        self, request: regression_pb2.RegressionRequest, timeout_ms: int, entrypoint: str
+        self, request: regression_pb2.RegressionRequest, call: Call
     ) -> regression_pb2.RegressionResponse:
         """Run a regression signature."""
-        spec = request.model_spec
-        return self._infer(examples.regress, spec, request, timeout_ms, entrypoint, "Regress")
+        strict = self._check_method_names
+        return self.infer(
+            lambda servable: examples.regress(servable, request, call, strict),
+            request.model_spec,
+            call,
+            "Regress",
+        )
 
     def multi_inference(
-        self, request: inference_pb2.MultiInferenceRequest, timeout_ms: int, entrypoint: str
+        self, request: inference_pb2.MultiInferenceRequest, call: Call
     ) -> inference_pb2.MultiInferenceResponse:
         """Run several classification and regression signatures on the same examples."""
         if not request.tasks:
             raise StatusError(Code.INVALID_ARGUMENT, "Inference request contains no tasks.")
-        spec = request.tasks[0].model_spec
-        infer = examples.multi_inference
-        return self._infer(infer, spec, request, timeout_ms, entrypoint, "MultiInference")
+        strict = self._check_method_names
+        return self.infer(
+            lambda servable: examples.multi_inference(servable, request, call, strict),
+            request.tasks[0].model_spec,
+            call,
+            "MultiInference",
+        )
 
     def get_model_metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
@@ -104,31 +134,42 @@ class Api:
             )
         self.manager.configure(request.config.model_config_list)
 
-    def _infer(
+    def count_rejection(self, error: StatusError, call: Call) -> None:
+        """Count a request that failed because there are too many."""
+        if error.code == Code.RESOURCE_EXHAUSTED:
+            self.metrics.count("requests_rejected", entrypoint=call.entrypoint)
+
+    def infer(
         self,
-        infer: Callable[..., T],
+        answer: Callable[[Servable], T],
         spec: model_pb2.ModelSpec,
-        request: object,
-        timeout_ms: int,
-        entrypoint: str,
-        api: str,
+        call: Call,
+        method: str,
     ) -> T:
+        """`answer(servable)` of the version that `spec` names; counted, timed and logged."""
         started = time.perf_counter()
-        status = "OK"
+        status = Code.OK
         try:
+            call.check()
             with self.manager.acquire(spec) as servable:
-                return infer(servable, request, timeout_ms)
+                return answer(servable)
         except StatusError as error:
-            status = error.code.name
+            status = error.code
+            raise
+        except Exception:
+            status = Code.INTERNAL
             raise
         finally:
             took = time.perf_counter() - started
-            self.metrics.count("request_count", model_name=spec.name, status=status)
+            # Strangers may ask for any name: only those of the configuration become labels.
+            name = spec.name if self.manager.knows(spec.name) else ""
+            self.metrics.count("request_count", model_name=name, status=status.name)
             self.metrics.observe(
                 "request_latency",
                 took,
-                model_name=spec.name,
-                API=api,
-                entrypoint=entrypoint,
-                status=status,
+                model_name=name,
+                API=method,
+                entrypoint=call.entrypoint,
+                status=status.name,
             )
+            self._request_log.write(call, method, spec.name, status.name, took)

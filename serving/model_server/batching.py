@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from serving.model_server.call import Call
 from serving.model_server.config_files import Batching
-from serving.model_server.metrics import Metrics
+from serving.model_server.monitoring import Metrics
 from serving.status import Code, StatusError
 
 Arrays = dict[str, np.ndarray]
@@ -26,7 +27,7 @@ Run = Callable[[Arrays, float | None], Arrays]
 class _Task:
     inputs: Arrays
     size: int
-    deadline: float | None
+    call: Call
     enqueued: float
     done: Future[Arrays]
 
@@ -65,17 +66,17 @@ class BatchScheduler:
         for thread in self._threads:
             thread.start()
 
-    def run(self, key: Hashable, run: Run, inputs: Arrays, timeout_ms: int) -> Arrays:
+    def run(self, key: Hashable, run: Run, inputs: Arrays, call: Call) -> Arrays:
         """Run `inputs` in a batch with others of the same `key`.
 
         Args:
             key: what is run; requests with the same key have the same `run`.
             run: runs a batch (inputs, seconds left or None for ever).
             inputs: arrays with the rows of the batch as first dimension.
-            timeout_ms: 0 waits for ever.
+            call: the request; one that is cancelled or too late is not run.
 
         Returns the rows that belong to `inputs`. Raises StatusError: INVALID_ARGUMENT where the
-        inputs cannot be batched, UNAVAILABLE where the queue is full, DEADLINE_EXCEEDED.
+        inputs cannot be batched, UNAVAILABLE where the queue is full, DEADLINE_EXCEEDED, CANCELLED.
         """
         size = _rows(inputs)
         if size > self._parameters.max_batch_size:
@@ -84,18 +85,19 @@ class BatchScheduler:
                 f"Task size {size} is larger than maximum input batch size "
                 f"{self._parameters.max_batch_size}",
             )
-        now = time.monotonic()
-        deadline = now + timeout_ms / 1000 if timeout_ms else None
-        task = _Task(inputs, size, deadline, now, Future())
-        self._enqueue((key, self._kind(inputs)), run, task)
+        task = _Task(inputs, size, call, time.monotonic(), Future())
+        kind = (key, self._kind(inputs))
+        self._enqueue(kind, run, task)
+        call.when_cancelled(lambda: self._forget(kind, task))
         try:
-            return task.done.result(timeout=timeout_ms / 1000 if timeout_ms else None)
+            return task.done.result(timeout=call.seconds_left)
         except FutureTimeoutError:
             if not task.done.cancel():
                 # It is running, and the caller may free what it runs on when this returns.
                 wait([task.done])
             raise _deadline_exceeded() from None
         except CancelledError:
+            call.check()
             raise _deadline_exceeded() from None
 
     def _kind(self, inputs: Arrays) -> Hashable:
@@ -122,6 +124,28 @@ class BatchScheduler:
             batch.tasks.append(task)
             batch.size += task.size
             self._changed.notify()
+
+    def _forget(self, key: Hashable, task: _Task) -> None:
+        """Take a task that nobody waits for out of its queue, so that it keeps no place there."""
+        task.done.cancel()
+        with self._changed:
+            queue = self._queues.get(key)
+            if queue is None:
+                return
+            for batch in list(queue.batches):
+                if task in batch.tasks:
+                    batch.tasks.remove(task)
+                    batch.size -= task.size
+                    if not batch.tasks:
+                        queue.batches.remove(batch)
+            if not queue.batches:
+                del self._queues[key]
+
+    @property
+    def waiting(self) -> int:
+        """How many requests wait now."""
+        with self._changed:
+            return sum(len(b.tasks) for q in self._queues.values() for b in q.batches)
 
     def close(self) -> None:
         """Run what is queued, then stop."""
@@ -164,7 +188,7 @@ def _process(run: Run, batch: _Batch, parameters: Batching, metrics: Metrics) ->
     tasks = []
     for task in batch.tasks:
         metrics.observe("batching_session:queuing_latency", now - task.enqueued)
-        if task.deadline is not None and task.deadline <= now:
+        if task.call.seconds_left == 0:
             task.done.cancel()
         elif task.done.set_running_or_notify_cancel():
             tasks.append(task)
@@ -188,12 +212,11 @@ def _process(run: Run, batch: _Batch, parameters: Batching, metrics: Metrics) ->
 
 
 def _run(run: Run, tasks: Sequence[_Task], parameters: Batching) -> list[Arrays]:
-    deadlines = [task.deadline for task in tasks]
-    left = None
-    if None not in deadlines:
-        left = max(deadlines) - time.monotonic()
-        if left <= 0:
-            raise _deadline_exceeded()
+    times = [task.call.seconds_left for task in tasks]
+    known = [seconds for seconds in times if seconds is not None]
+    left = max(known) if len(known) == len(times) else None
+    if left == 0:
+        raise _deadline_exceeded()
     inputs = _merge([task.inputs for task in tasks], parameters)
     return _split(run(inputs, left), tasks, _rows(inputs))
 

@@ -93,9 +93,11 @@ def _message(name: str) -> type[Message]:
 def _read(path: Path, message: M) -> M:
     try:
         return text_format.Parse(path.read_text(encoding="utf-8"), message)
-    except text_format.ParseError as error:
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        name = message.DESCRIPTOR.full_name
         raise StatusError(
-            Code.INVALID_ARGUMENT, f"Invalid protobuf file: '{path}' ({error})"
+            Code.INVALID_ARGUMENT,
+            f"Invalid protobuf file: '{path}' (Error parsing text-format {name}: {error})",
         ) from error
 
 

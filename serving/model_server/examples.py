@@ -14,12 +14,14 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from serving.model_server.call import Call
 from serving.model_server.predict import DEFAULT_SIGNATURE
 from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 
 CLASSIFY = "tensorflow/serving/classify"
 REGRESS = "tensorflow/serving/regress"
+_MOST_CONTEXT_BYTES = 2**27  # of a context and all its copies
 _KIND = {CLASSIFY: "classification", REGRESS: "regression"}
 
 
@@ -31,7 +33,7 @@ def _signature_name(spec: model_pb2.ModelSpec) -> str:
     return spec.signature_name or DEFAULT_SIGNATURE
 
 
-def _examples(request: input_pb2.Input) -> tensor_pb2.TensorProto:
+def _examples(request: input_pb2.Input, most_rows: int) -> tensor_pb2.TensorProto:
     """The examples, each behind the context where there is one, as a tensor of strings."""
     if request.WhichOneof("kind") == "example_list_with_context":
         # Two serialized messages after one another read as the two merged.
@@ -41,12 +43,23 @@ def _examples(request: input_pb2.Input) -> tensor_pb2.TensorProto:
         context, examples = b"", request.example_list.examples
     if not examples:
         raise _invalid("Input is empty.")
+    if most_rows and len(examples) > most_rows:
+        raise _invalid(
+            f"Task size {len(examples)} is larger than maximum input batch size {most_rows}"
+        )
+    if len(context) * len(examples) > _MOST_CONTEXT_BYTES:
+        raise _invalid(
+            f"A context of {len(context)} bytes before each of {len(examples)} examples is more "
+            f"than {_MOST_CONTEXT_BYTES} bytes"
+        )
     return tf.make_tensor_proto([context + example.SerializeToString() for example in examples])
 
 
-def _check_signature(signature: meta_graph_pb2.SignatureDef, method: str) -> None:
+def _check_signature(
+    signature: meta_graph_pb2.SignatureDef, method: str, check_method_name: bool
+) -> None:
     kind = _KIND[method]
-    if signature.method_name != method:
+    if check_method_name and signature.method_name != method:
         raise _invalid(
             f"Expected {kind} signature method_name to be {method}. Was: {signature.method_name}"
         )
@@ -74,14 +87,14 @@ def _check_signature(signature: meta_graph_pb2.SignatureDef, method: str) -> Non
 
 
 def _run(
-    servable: Servable, name: str, examples: tensor_pb2.TensorProto, timeout_ms: int, api: str
+    servable: Servable, name: str, examples: tensor_pb2.TensorProto, call: Call, api: str
 ) -> dict[str, np.ndarray]:
     aliases = [
         alias
         for alias in servable.session.signatures[name].outputs
         if alias in ("classes", "scores", "outputs")
     ]
-    return servable.run(name, {"inputs": examples}, aliases, timeout_ms, api)
+    return servable.run(name, {"inputs": examples}, aliases, call, api)
 
 
 def _shape(array: np.ndarray) -> str:
@@ -141,10 +154,10 @@ def _regressions(outputs: Mapping[str, np.ndarray], count: int) -> regression_pb
     return result
 
 
-def _named_signature(servable: Servable, name: str, method: str) -> None:
+def _named_signature(servable: Servable, name: str, method: str, check_method_name: bool) -> None:
     if name not in servable.session.signatures:
         raise _invalid(f"No signature was found with the name: {name}")
-    _check_signature(servable.session.signatures[name], method)
+    _check_signature(servable.session.signatures[name], method, check_method_name)
 
 
 def _fill_spec(spec: model_pb2.ModelSpec, request: model_pb2.ModelSpec, servable: Servable) -> None:
@@ -154,13 +167,16 @@ def _fill_spec(spec: model_pb2.ModelSpec, request: model_pb2.ModelSpec, servable
 
 
 def classify(
-    servable: Servable, request: classification_pb2.ClassificationRequest, timeout_ms: int = 0
+    servable: Servable,
+    request: classification_pb2.ClassificationRequest,
+    call: Call,
+    check_method_name: bool = False,
 ) -> classification_pb2.ClassificationResponse:
     """Answer a ClassificationRequest. Raises StatusError."""
     name = _signature_name(request.model_spec)
-    _named_signature(servable, name, CLASSIFY)
-    examples = _examples(request.input)
-    outputs = _run(servable, name, examples, timeout_ms, "Classify")
+    _named_signature(servable, name, CLASSIFY, check_method_name)
+    examples = _examples(request.input, servable.most_rows)
+    outputs = _run(servable, name, examples, call, "Classify")
     response = classification_pb2.ClassificationResponse(
         result=_classifications(outputs, len(examples.string_val))
     )
@@ -169,13 +185,16 @@ def classify(
 
 
 def regress(
-    servable: Servable, request: regression_pb2.RegressionRequest, timeout_ms: int = 0
+    servable: Servable,
+    request: regression_pb2.RegressionRequest,
+    call: Call,
+    check_method_name: bool = False,
 ) -> regression_pb2.RegressionResponse:
     """Answer a RegressionRequest. Raises StatusError."""
     name = _signature_name(request.model_spec)
-    _named_signature(servable, name, REGRESS)
-    examples = _examples(request.input)
-    outputs = _run(servable, name, examples, timeout_ms, "Regress")
+    _named_signature(servable, name, REGRESS, check_method_name)
+    examples = _examples(request.input, servable.most_rows)
+    outputs = _run(servable, name, examples, call, "Regress")
     response = regression_pb2.RegressionResponse(
         result=_regressions(outputs, len(examples.string_val))
     )
@@ -184,7 +203,10 @@ def regress(
 
 
 def multi_inference(
-    servable: Servable, request: inference_pb2.MultiInferenceRequest, timeout_ms: int = 0
+    servable: Servable,
+    request: inference_pb2.MultiInferenceRequest,
+    call: Call,
+    check_method_name: bool = False,
 ) -> inference_pb2.MultiInferenceResponse:
     """Answer a MultiInferenceRequest: several signatures on the same examples."""
     signatures = servable.session.signatures
@@ -207,16 +229,16 @@ def multi_inference(
             raise StatusError(
                 Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
             )
-        _check_signature(signatures[name], task.method_name)
+        _check_signature(signatures[name], task.method_name, check_method_name)
         feeds.add(signatures[name].inputs["inputs"].name)
     if len(feeds) > 1:
         raise _invalid("Input tensor must be the same for all Signatures.")
-    examples = _examples(request.input)
+    examples = _examples(request.input, servable.most_rows)
     count = len(examples.string_val)
     response = inference_pb2.MultiInferenceResponse()
     for task in request.tasks:
         name = _signature_name(task.model_spec)
-        outputs = _run(servable, name, examples, timeout_ms, "MultiInference")
+        outputs = _run(servable, name, examples, call, "MultiInference")
         result = response.results.add()
         if task.method_name == CLASSIFY:
             result.classification_result.CopyFrom(_classifications(outputs, count))

@@ -17,6 +17,8 @@ from tensorflow_serving.apis import (
 
 from serving.status import Code, StatusError
 
+_MOST_ERROR = 1024  # characters, as over gRPC
+
 
 def _invalid(message: str) -> StatusError:
     return StatusError(Code.INVALID_ARGUMENT, message)
@@ -127,4 +129,6 @@ def write_metadata(response: get_model_metadata_pb2.GetModelMetadataResponse) ->
 
 def write_error(message: str) -> str:
     """Body of an answer that is an error."""
+    if len(message) > _MOST_ERROR:
+        message = message[:_MOST_ERROR] + "...TRUNCATED"
     return json.dumps({"error": message}, indent=4, ensure_ascii=False)

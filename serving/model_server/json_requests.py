@@ -30,6 +30,9 @@ _FLOATS = {
     tf.float32: ("float_val", 2**24 - 1, float(np.finfo(np.float32).max)),
     tf.float64: ("double_val", 2**53 - 1, math.inf),
 }
+# A value takes up to thirty times its text once it is read.
+_MOST_VALUES = 10_000_000
+_MOST_SHOWN = 256  # bytes of a request that an error repeats
 _JSON_TYPES = {
     dict: "Object",
     list: "Array",
@@ -51,6 +54,8 @@ def parse(body: bytes) -> dict[str, Any]:
     """The JSON object of a request. Raises StatusError."""
     if not body:
         raise _invalid("JSON Parse error: The document is empty")
+    if sum(body.count(mark) for mark in b",[{") > _MOST_VALUES:
+        raise _invalid(f"JSON Parse error: More than {_MOST_VALUES} values.")
     try:
         document = json.loads(body)
     except UnicodeDecodeError as error:
@@ -61,6 +66,8 @@ def parse(body: bytes) -> dict[str, Any]:
         raise _invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
     except RecursionError as error:
         raise _invalid("JSON Parse error: Nested too deep.") from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise _invalid(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):
         raise _invalid(f"JSON Value: {_show(document)} Is not object")
     name = document.get("signature_name", "")
@@ -73,7 +80,16 @@ def parse(body: bytes) -> dict[str, Any]:
 
 
 def _show(value: Any) -> str:
-    return json.dumps(value, indent=4)
+    """The start of a value as JSON; the rest is not even written."""
+    text = ""
+    try:
+        for part in json.JSONEncoder(indent=4).iterencode(value):
+            text += part[:_MOST_SHOWN]
+            if len(text) > _MOST_SHOWN:
+                return text[:_MOST_SHOWN] + "...TRUNCATED"
+    except RecursionError:
+        return text + "...TRUNCATED"
+    return text
 
 
 def _type(value: Any) -> str:
@@ -191,7 +207,7 @@ def _tensor(dtype: int, shape: list[int], values: list) -> tensor_pb2.TensorProt
     field = {tf.string: "string_val", tf.bool: "bool_val"}.get(kind)
     if field is None and values:
         field = (_FLOATS.get(kind) or _INTEGERS[kind][::-1])[0]
-    if values:
+    if values and field:
         getattr(proto, field).extend(values)
     return proto
 
@@ -228,7 +244,7 @@ def _leaf(value: Any, kind: tf.DType) -> Any:
     if kind == tf.string and isinstance(value, dict):
         return _decode_base64(value)
     if kind == tf.string and isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass")
+        return value.encode("utf-8")
     if kind == tf.bool and isinstance(value, bool):
         return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -305,6 +321,7 @@ def _fill_example(value: Any, example: example_pb2.Example) -> None:
 
 
 def _add_to_feature(item: Any, name: str, feature: Any) -> None:
+    value: int | float | bytes
     if isinstance(item, bool | int):
         kind, value = "int64", int(item)
         if not -(2**63) <= value < 2**63:
@@ -312,7 +329,7 @@ def _add_to_feature(item: Any, name: str, feature: Any) -> None:
     elif isinstance(item, float):
         kind, value = "float", _check_lossless(item, tf.float32)
     elif isinstance(item, str):
-        kind, value = "bytes", item.encode("utf-8", "surrogatepass")
+        kind, value = "bytes", item.encode("utf-8")
     elif _is_base64(item):
         kind, value = "bytes", _decode_base64(item)
     else:

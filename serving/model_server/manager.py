@@ -16,6 +16,7 @@ from serving.model_server import storage
 from serving.model_server.model_list import aspired_versions, check_model_list
 from serving.status import Code, StatusError
 
+_STOP_SECONDS = 5  # for runs that were told to stop
 State = get_model_status_pb2.ModelVersionStatus.State
 
 log = logging.getLogger(__name__)
@@ -23,6 +24,9 @@ log = logging.getLogger(__name__)
 
 class Closable(Protocol):
     """What a version is served by; closed when the last request has left it."""
+
+    def stop(self) -> None:
+        """Have the runs under way fail soon."""
 
     def close(self) -> None:
         """Free the resources."""
@@ -65,11 +69,17 @@ class ModelManager(Generic[S]):
     Args:
         load: makes the servable of (model name, version, directory); raises StatusError.
         allow_labels_for_unavailable: accept a new label on a version that is not available yet.
+        on_change: told (model name, version, state) when a version is available, is being
+            unloaded, or has failed (END).
     """
 
     def __init__(
-        self, load: Callable[[str, int, Path], S], allow_labels_for_unavailable: bool = False
+        self,
+        load: Callable[[str, int, Path], S],
+        allow_labels_for_unavailable: bool = False,
+        on_change: Callable[[str, int, int], None] = lambda name, number, state: None,
     ):
+        self._on_change = on_change
         self._load = load
         self._allow_labels = allow_labels_for_unavailable
         self._models: dict[str, _Model[S]] = {}
@@ -88,7 +98,7 @@ class ModelManager(Generic[S]):
         """Serve exactly the models of `config`; returns when the new ones are available.
 
         A new model without any version is an error, or with `wait` is looked for again after each
-        call of it, until it returns true.
+        call of it, until it returns true. A configuration that is refused changes nothing.
 
         Raises StatusError where the configuration is invalid, a new model fails to load or has no
         version, or a label points at a version that is not available.
@@ -98,32 +108,58 @@ class ModelManager(Generic[S]):
             with self._lock:
                 self._check_labels(config)
                 wanted = {model.name: model for model in config.config}
+                before = dict(self._models)
                 new = [name for name in wanted if not self._is_served(name)]
-                for name, model_config in wanted.items():
-                    model = self._models.setdefault(name, _Model(model_config))
-                    model.config, model.removed = model_config, False
-                    if name not in new:
-                        model.labels = dict(model_config.version_labels)
-                for name, model in self._models.items():
-                    if name not in wanted:
-                        model.removed = True
-                        model.labels = {}
-            self.scan(at_once=new)
-            while wait and any(not self._models[name].versions for name in new):
-                if wait():
-                    return
-                self.scan(at_once=new)
-            failed = [self._why_not_available(name) for name in new if not self._is_served(name)]
-            if failed:
-                raise StatusError(
-                    Code.UNKNOWN,
-                    f"{len(failed)} servable(s) did not become available: {{{', '.join(failed)}}}",
-                )
-            with self._lock:
+                # A version of a removed model may still be answering: it keeps its own entry.
                 for name in new:
-                    labels = wanted[name].version_labels
-                    self._check_available(self._models[name], name, labels)
-                    self._models[name].labels = dict(labels)
+                    self._models[name] = _Model(wanted[name])
+            try:
+                self._load_new(new, wanted, wait)
+            except BaseException:
+                self._put_back(new, before)
+                raise
+            with self._lock:
+                for name, model in self._models.items():
+                    if name in wanted:
+                        model.config = wanted[name]
+                        model.labels = dict(wanted[name].version_labels)
+                    else:
+                        model.removed, model.labels = True, {}
+            self.scan(at_once=new)
+
+    def _load_new(
+        self,
+        new: Collection[str],
+        wanted: Mapping[str, model_server_config_pb2.ModelConfig],
+        wait: Callable[[], bool] | None,
+    ) -> None:
+        """Load the new models of a configuration, beside those that are there."""
+        self.scan(at_once=new, names=new)
+        while wait and any(not self._models[name].versions for name in new):
+            if wait():
+                return
+            self.scan(at_once=new, names=new)
+        failed = [self._why_not_available(name) for name in new if not self._is_served(name)]
+        if failed:
+            raise StatusError(
+                Code.UNKNOWN,
+                f"{len(failed)} servable(s) did not become available: {{{', '.join(failed)}}}",
+            )
+        for name in new:
+            with self._lock:
+                self._check_available(self._models[name], name, wanted[name].version_labels)
+
+    def _put_back(self, new: Collection[str], before: Mapping[str, _Model[S]]) -> None:
+        """Take away the new models of a configuration that failed."""
+        with self._lock:
+            gone = {name: self._models[name] for name in new}
+            for name in new:
+                del self._models[name]
+                if name in before:
+                    self._models[name] = before[name]
+        for name, model in gone.items():
+            for number in model.available():
+                self._unload_version(name, model, number)
 
     def _check_labels(self, config: model_server_config_pb2.ModelConfigList) -> None:
         for model in config.config:
@@ -144,37 +180,39 @@ class ModelManager(Generic[S]):
 
     # Versions
 
-    def scan(self, at_once: Collection[str] = ()) -> None:
+    def scan(self, at_once: Collection[str] = (), names: Collection[str] | None = None) -> None:
         """Look at every base path once; load and unload what the configuration asks for.
 
         A version is loaded only when its files are as the previous scan saw them, so that one that
         is being copied is left alone; those of the models `at_once` without waiting for that.
+        `names` limits the look to some models.
         """
         with self._scan_lock:
             with self._lock:
                 models = dict(self._models)
             for name, model in models.items():
-                self._scan_model(name, model, settle=name not in at_once)
+                if names is not None and name not in names:
+                    continue
+                try:
+                    self._scan_model(name, model, settle=name not in at_once)
+                except Exception:  # one model's trouble is not the others'
+                    log.exception("Looking for versions of %s failed", name)
 
     def _scan_model(self, name: str, model: _Model[S], settle: bool) -> None:
-        present = {} if model.removed else storage.list_versions(Path(model.config.base_path))
-        prints = {number: storage.fingerprint(path) for number, path in present.items()}
+        present = {} if model.removed else self._present(name, model)
+        if present is None:
+            return
+        prints: dict[int, storage.Fingerprint] = {}
         ready = []
         for number, path in present.items():
-            known = model.versions.get(number)
-            if known and known.state == State.AVAILABLE:
-                ready.append(number)
-            elif known and known.error and known.fingerprint == prints[number]:
-                continue
-            elif settle and model.unsettled.get(number) != prints[number]:
-                log.info("Version %d of %s is new or changing: looking again", number, name)
-            elif model.incomplete.get(number) == prints[number]:
-                continue
-            elif missing := storage.missing_part(path):
-                log.warning("Version %d of %s is not complete: no %s", number, name, missing)
-                model.incomplete[number] = prints[number]
-            else:
-                ready.append(number)
+            try:
+                if self._is_ready(name, model, number, path, settle, prints):
+                    ready.append(number)
+            except OSError as error:
+                if number in model.available():
+                    ready.append(number)
+                else:
+                    self._fail_version(name, model, number, error)
         model.unsettled = prints
         if not (present or model.removed or model.found_empty):
             log.warning(
@@ -194,6 +232,61 @@ class ModelManager(Generic[S]):
                 if number not in aspired:
                     self._unload_version(name, model, number)
 
+    def _present(self, name: str, model: _Model[S]) -> dict[int, Path] | None:
+        """Version directories; None where the base path, which was there, cannot be read."""
+        base_path = Path(model.config.base_path)
+        try:
+            found = storage.read_versions(base_path)
+        except OSError as error:
+            if model.available():
+                if not model.found_empty:
+                    log.error(
+                        "Base path %s of %s cannot be read, its versions stay: %s",
+                        *(base_path, name, error),
+                    )
+                model.found_empty = True
+                return None
+            return {}
+        return found
+
+    def _is_ready(
+        self,
+        name: str,
+        model: _Model[S],
+        number: int,
+        path: Path,
+        settle: bool,
+        prints: dict[int, storage.Fingerprint],
+    ) -> bool:
+        """Whether a version on disk is loaded, or can be; its fingerprint goes into `prints`."""
+        files = prints[number] = storage.fingerprint(path)
+        known = model.versions.get(number)
+        if known and known.state == State.AVAILABLE:
+            return True
+        if known and known.error and known.fingerprint == files:
+            return False
+        if settle and model.unsettled.get(number) != files:
+            log.info("Version %d of %s is new or changing: looking again", number, name)
+            return False
+        if model.incomplete.get(number) == files:
+            return False
+        if missing := storage.missing_part(path):
+            log.warning("Version %d of %s is not complete: no %s", number, name, missing)
+            model.incomplete[number] = files
+            return False
+        return True
+
+    def _fail_version(self, name: str, model: _Model[S], number: int, error: OSError) -> None:
+        """A version whose files cannot be read: that shows in its state."""
+        known = model.versions.get(number)
+        if known and str(known.error) == str(error):
+            return
+        log.error("Reading {name: %s version: %d} failed: %s", name, number, error)
+        failed = StatusError(Code.UNKNOWN, str(error))
+        with self._lock:
+            model.versions[number] = _Version(number, (), State.END, failed)
+        self._on_change(name, number, State.END)
+
     def _load_version(
         self, name: str, model: _Model[S], number: int, path: Path, files: storage.Fingerprint
     ) -> None:
@@ -209,9 +302,11 @@ class ModelManager(Generic[S]):
                 error = StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}")
             with self._lock:
                 version.state, version.error = State.END, error
+            self._on_change(name, number, State.END)
             return
         with self._lock:
             version.servable, version.state = servable, State.AVAILABLE
+        self._on_change(name, number, State.AVAILABLE)
         took = time.monotonic() - started
         log.info("Loaded servable version {name: %s version: %d} in %.2f s", name, number, took)
 
@@ -219,6 +314,7 @@ class ModelManager(Generic[S]):
         with self._lock:
             version = model.versions[number]
             version.state = State.UNLOADING
+        self._on_change(name, number, State.UNLOADING)
         log.info("Unloading servable version {name: %s version: %d}", name, number)
         self._close_if_idle(version)
 
@@ -228,7 +324,8 @@ class ModelManager(Generic[S]):
                 return
             version.state = State.END
             servable, version.servable = version.servable, None
-        servable.close()
+        if servable is not None:
+            servable.close()
 
     def _is_served(self, name: str) -> bool:
         model = self._models.get(name)
@@ -245,6 +342,10 @@ class ModelManager(Generic[S]):
 
     # Requests
 
+    def knows(self, name: str) -> bool:
+        """Whether a model of that name is, or was, in the configuration."""
+        return name in self._models
+
     @contextmanager
     def acquire(self, spec: model_pb2.ModelSpec) -> Iterator[S]:
         """The servable for a request, kept loaded until the block is left.
@@ -254,9 +355,11 @@ class ModelManager(Generic[S]):
         """
         with self._lock:
             version = self._find(spec)
+            servable = version.servable
+            assert servable is not None  # what is available is loaded
             version.in_use += 1
         try:
-            yield version.servable
+            yield servable
         finally:
             with self._lock:
                 version.in_use -= 1
@@ -278,9 +381,9 @@ class ModelManager(Generic[S]):
                     f"Unrecognized servable version label: {spec.version_label}",
                 )
         available = model.available() if model else []
-        if wanted is None and available:
+        if model and available and wanted is None:
             return model.versions[max(available)]
-        if wanted in available:
+        if model and wanted is not None and wanted in available:
             return model.versions[wanted]
         request = f"Latest({spec.name})" if wanted is None else f"Specific({spec.name}, {wanted})"
         raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {request}")
@@ -324,14 +427,29 @@ class ModelManager(Generic[S]):
         self._poller = threading.Thread(target=poll, name="file-system-poll", daemon=True)
         self._poller.start()
 
-    def close(self) -> None:
-        """Stop polling and unload every version; requests under way end first."""
+    def close(self, seconds: float | None = None) -> None:
+        """Stop polling and unload every version.
+
+        Requests under way end first; after `seconds` they are stopped.
+        """
         self._stopped.set()
         if self._poller:
-            self._poller.join()
+            self._poller.join(seconds)
         for name, model in self._models.items():
             for number in model.available():
                 self._unload_version(name, model, number)
+        left = [v for m in self._models.values() for v in m.versions.values() if v.servable]
+        deadline = None if seconds is None else time.monotonic() + seconds
+        for stopping in (False, True):
+            while any(version.servable for version in left):
+                if deadline is not None and time.monotonic() > deadline:
+                    break
+                time.sleep(0.01)
+            if not stopping:
+                for version in left:
+                    if servable := version.servable:
+                        servable.stop()
+                deadline = time.monotonic() + _STOP_SECONDS
 
 
 def _status(version: _Version) -> get_model_status_pb2.ModelVersionStatus:

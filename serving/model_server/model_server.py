@@ -1,32 +1,41 @@
 """The server as a whole: what its flags ask for, put together."""
 
 import argparse
+import asyncio
 import logging
+import os
+import socket
 import threading
-from concurrent import futures
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow.core.protobuf import config_pb2
-from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.model_server import config_files
+from serving.model_server import addresses, config_files
 from serving.model_server.api import Api
 from serving.model_server.batching import BatchScheduler
-from serving.model_server.grpc_services import ModelService, PredictionService
-from serving.model_server.manager import ModelManager
-from serving.model_server.metrics import Metrics
-from serving.model_server.rest import RestApp, RestServer
-from serving.model_server.servable import Servable, Slots
+from serving.model_server.event_loop import EventLoop
+from serving.model_server.grpc_services import Services
+from serving.model_server.manager import ModelManager, State
+from serving.model_server.monitoring import Metrics
+from serving.model_server.request_log import RequestLog
+from serving.model_server.rest import RestApp
+from serving.model_server.rest_server import RestServer
+from serving.model_server.servable import Servable
+from serving.model_server.slots import Slots
+from serving.model_server.tls import server_credentials
 from serving.model_server.warmup import warm_up
+from serving.model_server.workers import Pools
 from serving.status import Code, StatusError
 
-# Requests that may wait, each in a thread, and that may run; status requests do not wait.
-_WORKERS = 1024
+# Requests that run at once, and those of long texts or many rows, which would crowd out the others.
 _RUNS = 64
-_GRACE_SECONDS = 30
+_HEAVY_RUNS = max(1, (os.cpu_count() or 1) // 2)
+_HEAVY_WAITING = 16
 _LOOK_AGAIN_SECONDS = 1
 
 log = logging.getLogger(__name__)
@@ -36,7 +45,8 @@ class ModelServer:
     """The server that the flags describe.
 
     `start` returns when every model is available and the ports are open, or, without effect, when
-    `stop` was set meanwhile. It raises StatusError or OSError where it cannot serve.
+    `stop` was set meanwhile. It raises StatusError or OSError where it cannot serve, and does so
+    before it loads a model where flags, addresses or certificates are wrong.
 
     Attributes:
         port, rest_port: where it listens, once started.
@@ -46,13 +56,16 @@ class ModelServer:
         self._arguments = arguments
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
-        self._runner: BatchScheduler | Slots = Slots(_RUNS)
+        self._pools = Pools(_RUNS + arguments.max_waiting_requests)
+        self._runner: BatchScheduler | Slots = Slots(_RUNS, arguments.max_waiting_requests)
+        self._heavy: BatchScheduler | Slots = Slots(_HEAVY_RUNS, _HEAVY_WAITING)
         self._manager = ModelManager[Servable](
-            self._load, arguments.allow_version_labels_for_unavailable_models
+            self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
         )
-        self._grpc: grpc.Server | None = None
+        self._network: EventLoop | None = None
+        self._grpc: grpc.aio.Server | None = None
         self._rest: RestServer | None = None
-        self._health = health.HealthServicer()
+        self._health = health.aio.HealthServicer()
         self._config_poller: threading.Thread | None = None
         self.port = self.rest_port = 0
 
@@ -60,9 +73,12 @@ class ModelServer:
         """Load the models, then open the ports."""
         arguments = self._arguments
         metrics_path = config_files.read_metrics_path(arguments.monitoring_config_file)
+        options = _channel_arguments(arguments.grpc_channel_arguments)
         if arguments.enable_batching:
             parameters = config_files.read_batching(arguments.batching_parameters_file)
             self._runner = BatchScheduler(parameters, self._metrics)
+            alone = replace(parameters, num_batch_threads=_HEAVY_RUNS)
+            self._heavy = BatchScheduler(alone, self._metrics)
         elif arguments.batching_parameters_file:
             raise StatusError(
                 Code.INVALID_ARGUMENT,
@@ -70,38 +86,69 @@ class ModelServer:
             )
         if arguments.rest_api_port and arguments.rest_api_port == arguments.port:
             raise StatusError(Code.INVALID_ARGUMENT, "--rest_api_port cannot be same as --port.")
-        self._manager.configure(self._models(), wait=lambda: self._stop.wait(_LOOK_AGAIN_SECONDS))
-        if self._stop.is_set():
-            return
-        if arguments.file_system_poll_wait_seconds:
-            self._manager.start_polling(arguments.file_system_poll_wait_seconds)
-        if arguments.model_config_file and arguments.model_config_file_poll_wait_seconds:
-            self._config_poller = threading.Thread(
-                target=self._poll_config, name="config-poll", daemon=True
-            )
-            self._config_poller.start()
-        api = Api(self._manager, self._metrics)
-        self._open_grpc(api)
-        if arguments.rest_api_port:
-            app = RestApp(api, arguments.rest_api_timeout_in_ms, metrics_path)
-            self._rest = RestServer(app, arguments.host, arguments.rest_api_port)
-            self.rest_port = self._rest.port
-            log.info("Exporting HTTP/REST API at:%s:%d ...", arguments.host, self.rest_port)
+        credentials = None
+        if arguments.ssl_config_file:
+            credentials = server_credentials(arguments.ssl_config_file)
+        if arguments.grpc_socket_path:
+            addresses.check_socket_path(arguments.grpc_socket_path)
+        models = self._models()
+        rest_socket: socket.socket | None = None
+        with addresses.claim(arguments.host, arguments.port) as grpc_socket:
+            if arguments.rest_api_port:
+                rest_socket = addresses.claim(arguments.host, arguments.rest_api_port)
+            try:
+                self._manager.configure(models, wait=lambda: self._stop.wait(_LOOK_AGAIN_SECONDS))
+                if self._stop.is_set():
+                    return
+                self._poll()
+                self._read_gauges()
+                log_form = arguments.request_log
+                api = Api(
+                    self._manager,
+                    self._metrics,
+                    RequestLog(log_form),
+                    arguments.enable_signature_method_name_check,
+                )
+                self._network = EventLoop()
+                port = grpc_socket.getsockname()[1]
+                self._network.run(self._open_grpc(api, port, options, credentials))
+                if rest_socket:
+                    self._network.run(self._open_rest(api, rest_socket, metrics_path))
+                    rest_socket = None
+            finally:
+                if rest_socket:
+                    rest_socket.close()
 
     def close(self) -> None:
-        """Take no new requests, let those under way end, free the models."""
+        """Take no new requests, let those under way end within the grace, free the models."""
         self._stop.set()
-        self._health.enter_graceful_shutdown()
-        stopped = self._grpc.stop(_GRACE_SECONDS) if self._grpc else None
-        if self._rest:
-            self._rest.close(_GRACE_SECONDS)
-        if stopped:
-            stopped.wait()
+        deadline = time.monotonic() + self._arguments.shutdown_grace_seconds
+        if self._network:
+            self._network.run(self._close_ports())
+        self._pools.close()
+        self._manager.close(max(0.0, deadline - time.monotonic()))
+        for runner in (self._runner, self._heavy):
+            if isinstance(runner, BatchScheduler):
+                runner.close()
+        if self._network:
+            self._network.close()
         if self._config_poller:
-            self._config_poller.join()
-        if isinstance(self._runner, BatchScheduler):
-            self._runner.close()
-        self._manager.close()
+            self._config_poller.join(1)
+
+    @property
+    def busy(self) -> int:
+        """Requests whose threads still run."""
+        return self._pools.busy
+
+    async def _close_ports(self) -> None:
+        grace = self._arguments.shutdown_grace_seconds
+        await self._health.enter_graceful_shutdown()
+        stops = []
+        if self._grpc:
+            stops.append(self._grpc.stop(grace))
+        if self._rest:
+            stops.append(self._rest.stop())
+        await asyncio.gather(*stops)
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
         tags = self._arguments.saved_model_tags.split(",")
@@ -109,7 +156,17 @@ class ModelServer:
             inter_op_parallelism_threads=self._arguments.tensorflow_inter_op_parallelism,
             intra_op_parallelism_threads=self._arguments.tensorflow_intra_op_parallelism,
         )
-        servable = Servable(name, version, path, self._metrics, self._runner, tags, config)
+        servable = Servable(
+            name,
+            version,
+            path,
+            self._metrics,
+            self._runner,
+            tags,
+            config,
+            self._heavy,
+            self._arguments.max_request_rows,
+        )
         if self._arguments.enable_model_warmup:
             try:
                 warm_up(servable, path, self._metrics)
@@ -130,6 +187,16 @@ class ModelServer:
         )
         return config
 
+    def _poll(self) -> None:
+        arguments = self._arguments
+        if arguments.file_system_poll_wait_seconds:
+            self._manager.start_polling(arguments.file_system_poll_wait_seconds)
+        if arguments.model_config_file and arguments.model_config_file_poll_wait_seconds:
+            self._config_poller = threading.Thread(
+                target=self._poll_config, name="config-poll", daemon=True
+            )
+            self._config_poller.start()
+
     def _poll_config(self) -> None:
         path = self._arguments.model_config_file
         while not self._stop.wait(self._arguments.model_config_file_poll_wait_seconds):
@@ -138,42 +205,68 @@ class ModelServer:
             except (StatusError, OSError) as error:
                 log.error("Reading %s again failed: %s", path, error)
 
-    def _open_grpc(self, api: Api) -> None:
+    def _note_state(self, name: str, version: int, state: int) -> None:
+        labels = {"model_name": name, "version": str(version)}
+        loaded = 1 if state == State.AVAILABLE else None
+        self._metrics.set("model_version_loaded", loaded, **labels)
+        if state == State.END:
+            self._metrics.set("model_last_load_error_time", time.time(), **labels)
+
+    def _read_gauges(self) -> None:
+        self._metrics.read("requests_in_flight", lambda: self._pools.busy)
+        self._metrics.read("requests_queued", lambda: self._runner.waiting + self._heavy.waiting)
+
+    async def _open_grpc(
+        self,
+        api: Api,
+        port: int,
+        options: list[tuple[str, int | str]],
+        credentials: grpc.ServerCredentials | None,
+    ) -> None:
         arguments = self._arguments
-        self._grpc = grpc.server(
-            futures.ThreadPoolExecutor(_WORKERS, thread_name_prefix="request"),
+        self._grpc = grpc.aio.server(
             options=[
-                ("grpc.max_receive_message_length", -1),
+                ("grpc.max_receive_message_length", arguments.max_request_bytes or -1),
                 ("grpc.max_send_message_length", -1),
                 ("grpc.so_reuseport", 0),
-                *_channel_arguments(arguments.grpc_channel_arguments),
+                *options,
             ],
         )
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(
-            PredictionService(api), self._grpc
-        )
-        model_service_pb2_grpc.add_ModelServiceServicer_to_server(ModelService(api), self._grpc)
+        services = Services(api, self._pools, arguments.enable_reload_config)
+        self._grpc.add_generic_rpc_handlers(services.handlers())
         if arguments.enable_grpc_healthcheck_service:
             health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
             for service in ("", "PredictionService", "ModelService"):
                 name = f"tensorflow.serving.{service}" if service else ""
-                self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        credentials = _credentials(arguments.ssl_config_file)
-        self.port = self._listen(f"{arguments.host}:{arguments.port}", credentials)
+                await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self.port = self._listen(addresses.text(arguments.host, port), credentials)
         if arguments.grpc_socket_path:
             self._listen(f"unix:{arguments.grpc_socket_path}", credentials)
-        self._grpc.start()
+        await self._grpc.start()
         log.info("Running gRPC ModelServer at %s:%d ...", arguments.host, self.port)
 
+    async def _open_rest(self, api: Api, listening: socket.socket, metrics: str | None) -> None:
+        arguments = self._arguments
+        app = RestApp(
+            api,
+            self._pools,
+            arguments.rest_api_timeout_in_ms,
+            metrics,
+            arguments.max_request_bytes,
+        )
+        self._rest = RestServer(app, listening, arguments.shutdown_grace_seconds)
+        self.rest_port = listening.getsockname()[1]
+        await self._rest.start()
+        log.info("Exporting HTTP/REST API at:%s:%d ...", arguments.host, self.rest_port)
+
     def _listen(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        assert self._grpc is not None
         try:
             if credentials is None:
                 return self._grpc.add_insecure_port(address)
             return self._grpc.add_secure_port(address, credentials)
         except RuntimeError as error:
-            raise OSError(
-                f"cannot listen on {address}: is it in use, or a certificate not valid?"
-            ) from error
+            raise OSError(f"cannot listen on {address}: is it in use?") from error
 
 
 def _model_list(path: Path) -> model_server_config_pb2.ModelConfigList:
@@ -196,14 +289,3 @@ def _channel_arguments(text: str) -> list[tuple[str, int | str]]:
             )
         found.append((key, int(value) if value.lstrip("-").isdecimal() else value))
     return found
-
-
-def _credentials(path: Path | None) -> grpc.ServerCredentials | None:
-    if path is None:
-        return None
-    config = config_files.read_ssl(path)
-    return grpc.ssl_server_credentials(
-        [(config.server_key.encode(), config.server_cert.encode())],
-        root_certificates=config.custom_ca.encode() or None,
-        require_client_auth=config.client_verify,
-    )

@@ -6,6 +6,7 @@ from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
+from serving.model_server.call import Call
 from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 from serving.tensors import to_proto
@@ -64,15 +65,25 @@ def _check_outputs(signature: meta_graph_pb2.SignatureDef, outputs: list[str]) -
 
 
 def predict(
-    servable: Servable, request: predict_pb2.PredictRequest, timeout_ms: int = 0
+    servable: Servable,
+    request: predict_pb2.PredictRequest,
+    call: Call,
+    check_method_name: bool = False,
 ) -> predict_pb2.PredictResponse:
-    """Answer a PredictRequest. Raises StatusError."""
+    """Answer a PredictRequest. Raises StatusError.
+
+    Args:
+        servable: the model version.
+        request: what is asked.
+        call: its deadline.
+        check_method_name: refuse a signature whose method is none of TensorFlow Serving's.
+    """
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     # Membership first: reading a message map by a missing key would add it.
     if name not in servable.session.signatures:
         raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
     signature = servable.session.signatures[name]
-    if signature.method_name not in _METHODS:
+    if check_method_name and signature.method_name not in _METHODS:
         raise StatusError(
             Code.INTERNAL,
             "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
@@ -83,7 +94,7 @@ def predict(
     outputs = list(request.output_filter)
     _check_outputs(signature, outputs)
     response = predict_pb2.PredictResponse()
-    for alias, array in servable.run(name, inputs, outputs, timeout_ms).items():
+    for alias, array in servable.run(name, inputs, outputs, call).items():
         response.outputs[alias].CopyFrom(to_proto(array))
     response.model_spec.name = request.model_spec.name
     response.model_spec.signature_name = name

@@ -15,44 +15,20 @@ import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
+from serving.model_server.admission import MOST_ROWS, check_inputs
 from serving.model_server.batching import BatchScheduler
-from serving.model_server.metrics import Metrics
-from serving.session import ModelSession
+from serving.model_server.call import Call
+from serving.model_server.monitoring import Metrics
+from serving.model_server.slots import Slots
+from serving.session import ModelSession, read_tensor
 from serving.status import Code, StatusError
-from serving.tensors import to_array
 
 T = TypeVar("T")
 
-# Strings beyond this run in a thread, and with batching in batches, of their own.
+# Requests with longer strings, or of more rows, are heavy: they run apart, and give way to others.
 _LONG_BYTES = 1000
+_MANY_ROWS = 32
 _CORES = os.cpu_count() or 1
-
-
-class Slots:
-    """At most `count` runs at once, of all models; the others wait their turn.
-
-    `running` tells how many runs there are.
-    """
-
-    def __init__(self, count: int):
-        self.running = 0
-        self._lock = threading.Lock()
-        self._free = threading.Semaphore(count)
-
-    def run(self, call: Callable[[int], T], timeout_ms: int) -> T:
-        """`call(milliseconds left)`, 0 meaning no limit. Raises StatusError DEADLINE_EXCEEDED."""
-        started = time.monotonic()
-        if not self._free.acquire(timeout=timeout_ms / 1000 if timeout_ms else None):
-            raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
-        with self._lock:
-            self.running += 1
-        try:
-            waited_ms = int((time.monotonic() - started) * 1000)
-            return call(max(1, timeout_ms - waited_ms) if timeout_ms else 0)
-        finally:
-            with self._lock:
-                self.running -= 1
-            self._free.release()
 
 
 class Servable:
@@ -64,6 +40,8 @@ class Servable:
         runner: runs requests together, or each alone when it has a slot.
         tags: of the meta graph to load.
         config: of the session, e.g. its thread pools.
+        heavy: the same for requests of long texts or many rows; default is one at a time.
+        most_rows: that a request may have; 0 for any number.
     """
 
     def __init__(
@@ -75,35 +53,53 @@ class Servable:
         runner: BatchScheduler | Slots,
         tags: Sequence[str] = ("serve",),
         config: config_pb2.ConfigProto | None = None,
+        heavy: BatchScheduler | Slots | None = None,
+        most_rows: int = MOST_ROWS,
     ):
         self.name = name
         self.version = version
         self.session = ModelSession(path, tags, config)
         self._metrics = metrics
         self._runner = runner
+        self._heavy = heavy or Slots(1)
+        self.most_rows = most_rows
+        self._ranks = {
+            name: _ranks(self.session.meta_graph, signature)
+            for name, signature in self.session.signatures.items()
+        }
 
     def run(
         self,
         signature_name: str,
         inputs: Mapping[str, tensor_pb2.TensorProto],
         outputs: Sequence[str],
-        timeout_ms: int,
+        call: Call,
         api: str = "Predict",
     ) -> dict[str, np.ndarray]:
-        """Run a signature; see `ModelSession.run`."""
+        """Run a signature; see `ModelSession.run`. Raises StatusError."""
         signature = self.session.signatures[signature_name]
+        ranks = self._ranks[signature_name]
+        call.version = self.version
+        call.rows = check_inputs(inputs, signature.inputs, ranks, self.most_rows)
+        call.check()
         started = time.perf_counter()
-        long = _is_long(inputs)
-        if isinstance(self._runner, Slots):
-            run = partial(self._run_session, long, signature, inputs, outputs)
-            found = self._runner.run(run, timeout_ms)
-        else:
-            found = self._runner.run(
-                (id(self), signature_name, tuple(outputs), long),
-                partial(self._run_batch, signature, outputs, long),
-                {alias: _to_array(alias, proto) for alias, proto in inputs.items()},
-                timeout_ms,
+        heavy = call.rows > _MANY_ROWS or _has_long_text(inputs)
+        runner = self._heavy if heavy else self._runner
+        if isinstance(runner, Slots):
+            found = runner.run(
+                lambda: self._run_session(
+                    heavy, signature, inputs, outputs, call.milliseconds_left
+                ),
+                call,
             )
+        else:
+            batch = runner.run(
+                (id(self), signature_name),
+                partial(self._run_batch, signature, heavy),
+                {alias: _to_array(alias, proto) for alias, proto in inputs.items()},
+                call,
+            )
+            found = {alias: batch[alias] for alias in outputs or batch}
         took = time.perf_counter() - started
         self._metrics.observe("runtime_latency", took, model_name=self.name, API=api, runtime="TF1")
         return found
@@ -111,28 +107,51 @@ class Servable:
     def _run_batch(
         self,
         signature: meta_graph_pb2.SignatureDef,
-        outputs: Sequence[str],
-        long: bool,
+        heavy: bool,
         inputs: dict[str, np.ndarray],
         seconds: float | None,
     ) -> dict[str, np.ndarray]:
         protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         timeout_ms = 0 if seconds is None else max(1, int(seconds * 1000))
-        return self._run_session(long, signature, protos, outputs, timeout_ms)
+        return self._run_session(heavy, signature, protos, (), timeout_ms)
 
-    def _run_session(self, long: bool, *arguments: Any) -> dict[str, np.ndarray]:
+    def _run_session(self, heavy: bool, *arguments: Any) -> dict[str, np.ndarray]:
         """`ModelSession.run` in the shared pool, if that is not for others to suffer."""
-        if long:  # its many ops would keep those of short texts waiting
-            return _in_slow_thread(partial(self.session.run, *arguments, own_thread=True))
+        run: Callable[..., dict[str, np.ndarray]] = self.session.run
+        if heavy:  # its many ops would keep those of short texts waiting
+            return _in_slow_thread(partial(run, *arguments, own_thread=True))
         crowded = isinstance(self._runner, Slots) and self._runner.running >= _CORES
-        return self.session.run(*arguments, own_thread=crowded)
+        return run(*arguments, own_thread=crowded)
+
+    def stop(self) -> None:
+        """Have the runs under way fail soon; no others can follow."""
+        self.session.stop()
 
     def close(self) -> None:
         """Free the session."""
         self.session.close()
 
 
-def _is_long(inputs: Mapping[str, tensor_pb2.TensorProto]) -> bool:
+def _ranks(
+    meta_graph: meta_graph_pb2.MetaGraphDef, signature: meta_graph_pb2.SignatureDef
+) -> dict[str, int]:
+    """Ranks that inputs must have: those that feed a placeholder of known rank.
+
+    A signature may also feed a computed tensor, whose rank says nothing of what else would do.
+    """
+    placeholders = {
+        node.name for node in meta_graph.graph_def.node if node.op.startswith("Placeholder")
+    }
+    return {
+        alias: len(info.tensor_shape.dim)
+        for alias, info in signature.inputs.items()
+        if info.HasField("tensor_shape")
+        and not info.tensor_shape.unknown_rank
+        and info.name.partition(":")[0] in placeholders
+    }
+
+
+def _has_long_text(inputs: Mapping[str, tensor_pb2.TensorProto]) -> bool:
     return any(len(text) > _LONG_BYTES for proto in inputs.values() for text in proto.string_val)
 
 
@@ -154,6 +173,6 @@ def _in_slow_thread(call: Callable[[], T]) -> T:
 
 def _to_array(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
     try:
-        return to_array(proto)
-    except (TypeError, ValueError) as error:
+        return read_tensor(proto)
+    except StatusError as error:
         raise StatusError(Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}") from error

@@ -1,5 +1,6 @@
 """Model versions on disk: `<base path>/<number>`, a SavedModel each."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,47 +10,77 @@ from tensorflow.core.protobuf import saved_model_pb2
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 _SHARD = re.compile(r"variables\.data-\d{5}-of-(\d{5})")
 
+_MOST_DIGITS = 100
+
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def list_versions(base_path: Path) -> dict[int, Path]:
     """Version directories below `base_path` by number; empty where it does not exist."""
     try:
-        children = list(base_path.iterdir())
+        return read_versions(base_path)
     except (FileNotFoundError, NotADirectoryError):
         return {}
+
+
+def read_versions(base_path: Path) -> dict[int, Path]:
+    """As `list_versions`; raises OSError where `base_path` cannot be read.
+
+    A number that is not an int64 is no version, as in TensorFlow Serving.
+    """
     return {
         int(child.name): child
-        for child in children
-        if child.name.isascii() and child.name.isdecimal() and child.is_dir()
+        for child in base_path.iterdir()
+        if child.name.isascii()
+        and child.name.isdecimal()
+        and len(child.name) <= _MOST_DIGITS
+        and int(child.name) < 2**63
+        and child.is_dir()
     }
 
 
 def fingerprint(version_dir: Path) -> Fingerprint:
     """Name, size and time of every file: it changes while a version is being copied."""
     found = []
-    for path in sorted(version_dir.rglob("*")):
-        try:
-            stat = path.stat()
-        except FileNotFoundError:
-            continue
-        found.append((str(path.relative_to(version_dir)), stat.st_size, stat.st_mtime_ns))
-    return tuple(found)
+    for folder, folders, files in os.walk(version_dir, onerror=_raise):
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            try:
+                # Links are followed where they lead somewhere: models are often made of them.
+                stat = path.stat() if path.exists() else path.lstat()
+            except FileNotFoundError:
+                continue
+            found.append((str(path.relative_to(version_dir)), stat.st_size, stat.st_mtime_ns))
+    return tuple(sorted(found))
 
 
-def missing_part(version_dir: Path) -> str | None:
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def missing_part(
+    version_dir: Path, saved_model: saved_model_pb2.SavedModel | None = None
+) -> str | None:
     """What a version still lacks to be loaded, or None where it is complete.
 
     The loader takes a SavedModel without its variables for one that has none, so a half-copied
-    version would load and fail on every request.
+    version would load and fail on every request. Raises OSError where a file cannot be read.
+
+    Args:
+        version_dir: the version.
+        saved_model: what its `saved_model.pb` holds, where that is known; else it is read.
     """
-    model_file = version_dir / "saved_model.pb"
-    try:
-        saved_model = saved_model_pb2.SavedModel.FromString(model_file.read_bytes())
-    except FileNotFoundError:
-        return "saved_model.pb"
-    except DecodeError:
-        return "the rest of saved_model.pb"
+    if saved_model is None:
+        model_file = version_dir / "saved_model.pb"
+        if model_file.exists() and not model_file.is_file():
+            raise OSError(f"{model_file} is not a file")
+        try:
+            saved_model = saved_model_pb2.SavedModel.FromString(model_file.read_bytes())
+        except FileNotFoundError:
+            return "saved_model.pb"
+        except DecodeError:
+            return "the rest of saved_model.pb"
     nodes = (node.op for graph in saved_model.meta_graphs for node in graph.graph_def.node)
     if not saved_model.meta_graphs:
         return "the rest of saved_model.pb"
@@ -58,7 +89,11 @@ def missing_part(version_dir: Path) -> str | None:
     variables = version_dir / "variables"
     if not (variables / "variables.index").is_file():
         return "variables/variables.index"
-    shards = [match for path in variables.iterdir() if (match := _SHARD.fullmatch(path.name))]
+    shards = [
+        match
+        for path in variables.iterdir()
+        if path.is_file() and (match := _SHARD.fullmatch(path.name))
+    ]
     if not shards or len(shards) != int(shards[0][1]):
         return "variables/variables.data-*"
     return None

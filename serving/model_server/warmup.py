@@ -1,21 +1,31 @@
 """Warm-up: requests recorded with a model that are replayed before it is available."""
 
+import logging
+import math
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from serving.model_server import examples
-from serving.model_server.metrics import Metrics
+from serving.model_server.call import Call
+from serving.model_server.monitoring import Metrics
 from serving.model_server.predict import predict
 from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
+from serving.tensors import FIELDS
 
 RECORDS = Path("assets.extra") / "tf_serving_warmup_requests"
 _MOST_RECORDS = 1000
+_MOST_WARM_VALUES = 10_000_000
+_INIT_SIGNATURE = "__saved_model_init_op"
+
+log = logging.getLogger(__name__)
 
 
 def read_records(version_dir: Path) -> Iterator[prediction_log_pb2.PredictionLog]:
@@ -44,21 +54,50 @@ def replay(servable: Servable, record: prediction_log_pb2.PredictionLog) -> None
     """Send one record to the model. Raises StatusError where it fails."""
     match record.WhichOneof("log_type"):
         case "predict_log":
-            predict(servable, record.predict_log.request)
+            predict(servable, record.predict_log.request, Call())
         case "classify_log":
-            examples.classify(servable, record.classify_log.request)
+            examples.classify(servable, record.classify_log.request, Call())
         case "regress_log":
-            examples.regress(servable, record.regress_log.request)
+            examples.regress(servable, record.regress_log.request, Call())
         case "multi_inference_log":
-            examples.multi_inference(servable, record.multi_inference_log.request)
+            examples.multi_inference(servable, record.multi_inference_log.request, Call())
         case kind:
             raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
 
 
 def warm_up(servable: Servable, version_dir: Path, metrics: Metrics) -> None:
-    """Replay all records. Raises StatusError on the first that fails."""
+    """Run every signature once, then replay all records.
+
+    The first run of a signature takes seconds, for which its first client would wait. Raises
+    StatusError on the first record that fails.
+    """
     started = time.perf_counter()
+    for name, signature in servable.session.signatures.items():
+        if name != _INIT_SIGNATURE:
+            _run_once(servable, name, signature)
     for record in read_records(version_dir):
         replay(servable, record)
     took = time.perf_counter() - started
     metrics.observe("model_warmup_latency", took, model_path=str(version_dir), status="OK")
+
+
+def _run_once(servable: Servable, name: str, signature: meta_graph_pb2.SignatureDef) -> None:
+    """Run a signature on one row of zeros, or of an empty text."""
+    inputs = {}
+    for alias, info in signature.inputs.items():
+        sizes = [dim.size if dim.size > 0 else 1 for dim in info.tensor_shape.dim]
+        proto = inputs[alias] = tensor_pb2.TensorProto(dtype=info.dtype)
+        if (field := FIELDS.get(tf.dtypes.as_dtype(info.dtype))) is None:
+            return
+        if math.prod(sizes) > _MOST_WARM_VALUES:
+            return
+        for size in sizes:
+            proto.tensor_shape.dim.add(size=size)
+        zero = b"" if field == "string_val" else False if field == "bool_val" else 0
+        per_value = 2 if field in ("scomplex_val", "dcomplex_val") else 1
+        getattr(proto, field).extend([zero] * math.prod(sizes) * per_value)
+    try:
+        servable.session.run(signature, inputs)
+    except StatusError as error:
+        # Zeros need not make sense to a model; its graph is prepared all the same.
+        log.info("Warming up the signature %s: %s", name, error.message[:200])

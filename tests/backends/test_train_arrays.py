@@ -20,12 +20,12 @@ main(sys.argv[1:])
 # What TensorFlow makes of the run: the perplexity of its best weights on the prepared dev set.
 SCORE = """
 import sys
-from pathlib import Path
-from training.losses import Perplexity
-from training.run import load_run
-from training.train_arrays import read_tokens, token_batches
+from training.fit.arrays import read_tokens, token_batches
+from training.fit.crossentropy import Perplexity
+from training.runs.files import RunFiles
+from training.runs.run import load_run
 run = load_run(sys.argv[1])
-config, tokens = read_tokens(Path(sys.argv[1]))
+config, tokens = read_tokens(RunFiles(sys.argv[1]))
 perplexity = Perplexity()
 for inputs, labels in token_batches(tokens, "dev_", config, training=False).epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))

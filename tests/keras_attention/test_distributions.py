@@ -208,3 +208,12 @@ def test_a_mask_broadcasts(rng, name, shape):
     full = np.broadcast_to(allowed, scores.shape)
     expected = rows(REFERENCE[name], scores, full)
     assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed), expected)
+
+
+@pytest.mark.parametrize("name", distributions.BY_NAME)
+def test_what_a_masked_score_is_does_not_matter(rng, name):
+    scores, allowed = normal(rng, 2, 5), np.array([[True, False, True, True, False]] * 2)
+    expected = array(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed))
+    for value in (np.nan, np.inf, -np.inf):
+        found = np.where(allowed, scores, value).astype("float32")
+        assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(found), allowed), expected)

@@ -112,6 +112,47 @@ def test_guided_alignment_is_the_cross_entropy_of_the_links(rng):
     assert_close(result, expected)
 
 
+def test_soft_alignments_are_made_to_sum_to_1_whatever_they_sum_to(rng):
+    weights, _, _ = alignment(rng)
+    links = rng.random((B, T, S)) * rng.choice([0.01, 3.0], size=(B, T, 1))
+    shares = links / links.sum(-1, keepdims=True)
+    expected = -(shares * np.log(weights)).sum((1, 2)) / T
+    result = losses.guided_alignment(ops.convert_to_tensor(weights), links)
+    assert_close(result, expected)
+
+
+def test_a_weight_of_0_is_drawn_to_its_link():
+    weights = np.array([[[0.0, 1.0]]], "float32")
+    links = np.array([[[1.0, 0.0]]], "float32")
+    slope = gradient(lambda a: losses.guided_alignment(a, links)[0], weights)
+    assert slope[0, 0, 0] < -1
+    assert np.isfinite(slope).all()
+    slope = gradient(lambda a: losses.agreement(a, links.swapaxes(1, 2))[0], weights)
+    assert slope[0, 0, 0] < -1
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_doubly_stochastic_has_the_total_asked_for(rng, masked):
+    weights, target, source = alignment(rng)
+    lengths = LENGTHS if masked else [(T, S)] * B
+    for total in (0.25, "even"):
+        expected = []
+        for b, (t, s) in enumerate(lengths):
+            share = t / s if total == "even" else total
+            expected.append(sum((share - weights[b, :t, i].sum()) ** 2 for i in range(s)))
+        masks = {"target_mask": target, "source_mask": source} if masked else {}
+        found = losses.doubly_stochastic(ops.convert_to_tensor(weights), **masks, total=total)
+        assert_close(found, expected)
+        layer = losses.AttentionLoss("doubly_stochastic", options={"total": total})
+        layer = losses.AttentionLoss.from_config(layer.get_config())
+        layer(weights, **masks)
+        assert_close(layer.losses[0], np.mean(expected))
+    even = np.full((1, T, S), 1 / S, "float32")
+    assert_close(losses.doubly_stochastic(even, total="even"), [0.0])
+    with pytest.raises(ValueError, match="number or"):
+        losses.doubly_stochastic(even, total="all")
+
+
 def test_agreement_multiplies_both_directions(rng):
     forward = rng.dirichlet(np.ones(S), size=(B, T)).astype("float32")
     backward = rng.dirichlet(np.ones(T), size=(B, S)).astype("float32")

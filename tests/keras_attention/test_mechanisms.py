@@ -47,13 +47,14 @@ def additive(layer):
 # -> weights, what is remembered next.
 
 
-def local(layer, q, memory, t, allowed, size):
+def local(layer, q, memory, t, allowed, valid):
     score, width = general(layer.attention), layer.half_width
-    center = t
+    first = np.argmax(valid)  # places count from here
+    center = first + t
     if layer.predictive:
         w = weights_of(layer)
         hidden = np.tanh(q @ w["position_kernel"])
-        center = size * reference.sigmoid(hidden @ w["position_scale"])
+        center = first + valid.sum() * reference.sigmoid(hidden @ w["position_scale"])
     inside = np.array([abs(s - center) <= width and allowed[s] for s in range(len(memory))])
     weights = reference.softmax([score(q, k) for k in memory], inside)
     if layer.predictive:
@@ -177,12 +178,12 @@ def run(name, layer, query, memory, query_mask, allowed, value_mask):
     weights = np.zeros((batch, time, length))
     for b in range(batch):
         state = start(memory[b])
-        size = length if value_mask is None else value_mask[b].sum()
+        present = np.ones(length, bool) if value_mask is None else value_mask[b]
         for t in range(time):
             if not query_mask[b, t]:
                 continue
             q, m = query[b, t].astype("float64"), memory[b].astype("float64")
-            weights[b, t], state = formula(layer, q, m, state, allowed[b, t], size)
+            weights[b, t], state = formula(layer, q, m, state, allowed[b, t], present)
     return weights @ memory, weights
 
 

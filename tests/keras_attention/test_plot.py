@@ -1,3 +1,6 @@
+import sys
+import time
+
 import numpy as np
 import pytest
 
@@ -53,3 +56,75 @@ def test_an_installed_font_with_the_characters_is_used(monkeypatch):
     axes = plot_attention(SOURCE, TARGET, WEIGHTS).axes[0]
     for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
         assert label.get_fontfamily()[-1] == "DejaVu Serif"
+
+
+def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(ImportError, match=r"pip install 'keras-attention\[plot\]'"):
+        plot_attention(SOURCE, TARGET, WEIGHTS)
+
+
+def test_tokens_are_shown_as_they_are(tmp_path):
+    figure = plot_attention(
+        [r"$\foo$", "$", "a"], ["$x_", "b"], WEIGHTS, path=str(tmp_path / "m.png"), title="$$"
+    )
+    assert figure.axes[0].get_xticklabels()[0].get_text() == r"$\foo$"
+
+
+def test_a_large_map_is_drawn_within_bounds(tmp_path):
+    count = 1000
+    tokens, weights = [str(i) for i in range(count)], np.eye(count, dtype="float32")
+    started = time.process_time()
+    figure = plot_attention(tokens, tokens, weights, path=str(tmp_path / "m.png"))
+    assert time.process_time() - started < 30
+    width, height = figure.get_size_inches() * 150
+    assert width * height * 4 < 50e6  # bytes of the picture as it is drawn
+    (axes,) = figure.axes
+    np.testing.assert_array_equal(axes.images[0].get_array(), weights)
+    assert not axes.texts
+    labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert labels == tokens[::9]
+    assert list(axes.get_xticks()) == list(range(0, count, 9))
+
+
+def test_a_timeline_has_its_events_where_they_happened(tmp_path):
+    times, weights = np.array([0.0, 1.0, 3.0, 10.0]), np.eye(2, 4)
+    figure = plot_attention(times, TARGET, weights, path=str(tmp_path / "m.png"))
+    (axes,) = figure.axes
+    (mesh,) = axes.collections
+    np.testing.assert_allclose(mesh.get_array().reshape(2, 4), weights)
+    np.testing.assert_allclose(mesh.get_coordinates()[0, :, 0], [-0.5, 0.5, 2.0, 6.5, 13.5])
+    assert [label.get_text() for label in axes.get_yticklabels()] == TARGET
+    top, bottom = (mesh.get_coordinates()[i, 0, 1] for i in (0, -1))
+    assert axes.transData.transform((0, top))[1] > axes.transData.transform((0, bottom))[1]
+    with pytest.raises(ValueError, match="times that rise"):
+        plot_attention(np.array([0.0, 2.0, 1.0, 3.0]), TARGET, weights)
+
+
+@pytest.mark.parametrize("channels", [(), (1,), (3,), (5,)])
+def test_an_image_has_a_panel_for_each_token(tmp_path, channels):
+    rng = np.random.default_rng(3)
+    image, weights = rng.normal(size=(40, 60, *channels)), rng.random((2, 3, 5))
+    path = tmp_path / "m.png"
+    figure = plot_attention(image, TARGET, weights, path=str(path), title="Lunch")
+    panels = [panel for panel in figure.axes if panel.images]
+    assert [panel.get_title() for panel in panels] == TARGET
+    for panel, weight in zip(panels, weights, strict=True):
+        shown, over = panel.images
+        assert shown.get_array().shape[:2] == (40, 60)
+        np.testing.assert_allclose(over.get_array(), weight, rtol=1e-6)
+        assert shown.get_extent() == over.get_extent()
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_many_panels_stay_within_bounds():
+    figure = plot_attention(np.ones((20, 30)), ["x"] * 50, np.ones((50, 2, 3)))
+    assert max(figure.get_size_inches()) < 30
+
+
+@pytest.mark.parametrize(
+    ("image", "weights"), [((4, 6), (2, 6)), ((4, 6), (1, 2, 3)), ((1, 4, 6, 3), (2, 2, 3))]
+)
+def test_weights_that_are_no_grid_are_told(image, weights):
+    with pytest.raises(ValueError, match=r"for an image .*Received: "):
+        plot_attention(np.ones(image), TARGET, np.ones(weights))

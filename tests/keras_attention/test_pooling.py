@@ -1,5 +1,6 @@
 """Attention pooling against a NumPy loop."""
 
+import keras
 import numpy as np
 import pytest
 
@@ -34,7 +35,54 @@ def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
     assert not pooled[1].any()
 
 
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("distribution", ["softmax", "sparsemax", "sigmoid"])
+def test_heads_and_prefixes_follow_the_formula(rng, heads, causal, masked, distribution):
+    layer = AttentionPooling(12, distribution, num_heads=heads, causal=causal)
+    layer = AttentionPooling.from_config(layer.get_config())
+    value, allowed = normal(rng, B, TV, 9), mask(rng, B, TV) if masked else np.ones((B, TV), bool)
+    layer.build(value.shape)
+    randomize(layer, rng)
+    w = weights_of(layer)
+    given = allowed if masked else None
+    pooled, weights = array(layer(value, mask=given, return_attention_scores=True))
+    formula = {"sigmoid": "sigmoid_weights"}.get(distribution, distribution)
+    weights, pooled = weights.reshape(B, heads, -1, TV), pooled.reshape(B, -1, 9)
+    for b, t in np.ndindex(B, TV if causal else 1):
+        seen = allowed[b] & (np.arange(TV) <= t) & allowed[b, t] if causal else allowed[b]
+        hidden = np.tanh(value[b] @ w["kernel"] + w["bias"])
+        for h, u in enumerate(np.split(w["scale"], heads)):
+            scores = np.split(hidden, heads, -1)[h] @ u
+            expected = getattr(reference, formula)(scores, seen)
+            assert_close(weights[b, h, t], expected)
+            part = np.split(value[b], heads, -1)[h]
+            assert_close(np.split(pooled[b, t], heads)[h], expected @ part)
+
+
+@pytest.mark.parametrize("options", [{"num_heads": 3}, {"causal": True}])
+def test_symbolic_shapes_are_those_of_the_arrays(rng, options):
+    layer = AttentionPooling(12, **options)
+    symbolic = layer(keras.Input((TV, 9), batch_size=B), return_attention_scores=True)
+    eager = layer(normal(rng, B, TV, 9), return_attention_scores=True)
+    assert [x.shape for x in symbolic] == [tuple(x.shape) for x in eager]
+    assert layer.compute_output_shape((B, TV, 9)) == tuple(eager[0].shape)
+
+
+def test_results_of_prefixes_keep_the_mask(rng):
+    value, valid = normal(rng, B, TV, 9), mask(rng, B, TV)
+    assert AttentionPooling(5, causal=True).compute_mask(value, valid) is valid
+    assert AttentionPooling(5).compute_mask(value, valid) is None
+
+
 BAD = {
+    "heads": (lambda: AttentionPooling(4, num_heads=3), "num_heads divides", "num_heads=3"),
+    "width": (
+        lambda: AttentionPooling(6, num_heads=3)(np.ones((2, 3, 5))),
+        "num_heads=3 divides",
+        "(2, 3, 5)",
+    ),
     "units": (lambda: AttentionPooling(0), "units >= 1", "units=0"),
     "distribution": (lambda: AttentionPooling(3, "max"), "softmax", "'max'"),
     "dropout": (lambda: AttentionPooling(3, dropout=1.0), "dropout < 1", "dropout=1.0"),

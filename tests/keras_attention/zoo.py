@@ -1,5 +1,7 @@
 """Every layer of the library, once in each of its forms, for the checks that all must pass."""
 
+import functools
+
 import keras
 import numpy as np
 
@@ -11,11 +13,9 @@ from keras_attention import (
     CoverageAttention,
     HoistedRNN,
     LocalAttention,
-    LocationAttention,
-    LocationSensitiveAttention,
     MonotonicAttention,
-    MonotonicChunkwiseAttention,
     MultiplicativeAttention,
+    mechanisms,
 )
 
 B, TQ, TV, DQ, DV, UNITS = 2, 3, 5, 6, 6, 4
@@ -29,25 +29,28 @@ def rnn(attention, cell=keras.layers.GRUCell, **kwargs):
     return AttentionRNN(cell(UNITS), attention, return_attention_scores=True, **kwargs)
 
 
+# Several heads and all distributions are among them, and windows that five positions do not fit in.
+OWN = {
+    "normalized_additive": {"num_heads": 2},
+    "dot": {"use_scale": True},
+    "scaled_dot": {"num_heads": 3},
+    "general": {"distribution": "sparsemax"},
+    "location": {"max_length": 7},
+    "local_m": {"half_width": 1},
+    "local_p": {"half_width": 2},
+    "location_sensitive": {
+        **{"filters": 2, "kernel_size": 3, "cumulative": True},
+        **{"sharpening": 1.5, "distribution": "smoothing"},
+    },
+}
 MECHANISMS = {
-    "additive": lambda **k: AdditiveAttention(UNITS, **k),
-    "additive heads": lambda **k: AdditiveAttention(UNITS, normalize=True, num_heads=2, **k),
-    "dot": lambda **k: MultiplicativeAttention("dot", use_scale=True, **k),
-    "scaled dot heads": lambda **k: MultiplicativeAttention("scaled_dot", num_heads=3, **k),
-    "general sparsemax": lambda **k: general(distribution="sparsemax", **k),
+    **{
+        name: functools.partial(mechanisms.make, name, UNITS, **OWN.get(name, {}))
+        for name in mechanisms.BY_NAME
+    },
     "general entmax": lambda **k: general(distribution="entmax15", num_heads=2, **k),
-    "location": lambda **k: LocationAttention(7, **k),
-    "local-m": lambda **k: LocalAttention(general(), 1, **k),
-    "local-p": lambda **k: LocalAttention(AdditiveAttention(UNITS), 2, predictive=True, **k),
-    "location-sensitive": lambda **k: LocationSensitiveAttention(
-        UNITS, 2, 3, cumulative=True, sharpening=1.5, distribution="smoothing", **k
-    ),
-    "coverage": lambda **k: CoverageAttention(UNITS, **k),
-    "monotonic": lambda **k: MonotonicAttention(AdditiveAttention(UNITS), noise=0.5, **k),
     "monotonic recursive": lambda **k: MonotonicAttention(general(), mode="recursive", **k),
-    "chunkwise": lambda **k: MonotonicChunkwiseAttention(
-        AdditiveAttention(UNITS), general(), 2, **k
-    ),
+    "monotonic hard": lambda **k: MonotonicAttention(general(), mode="hard", **k),
 }
 POOLING = {"pooling": lambda **k: AttentionPooling(UNITS, **k)}
 RECURRENT = {
@@ -61,6 +64,7 @@ RECURRENT = {
     "rnn luong feeding": lambda **k: rnn(
         MonotonicAttention(general(num_heads=1)), order="luong", units=5, input_feeding=True, **k
     ),
+    "rnn deep": lambda **k: rnn(general(), units=5, readout="deep", **k),
     "rnn heads": lambda **k: rnn(general(num_heads=2), return_sequences=False, **k),
 }
 OTHER = {

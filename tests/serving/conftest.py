@@ -1,7 +1,9 @@
 """Small SavedModels, and servers that serve them."""
 
 import contextlib
+import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import grpc
@@ -152,8 +154,9 @@ class Client:
 
 @contextlib.contextmanager
 def serving(*flags):
-    """An in-process server with these flags, on ports of its own."""
-    server = ModelServer(build_parser().parse_args(["--port=0", *map(str, flags)]))
+    """An in-process server with these flags, on ports of its own; requests may be of any size."""
+    usual = ["--port=0", "--max_request_rows=0"]
+    server = ModelServer(build_parser().parse_args([*usual, *map(str, flags)]))
     try:
         server.start()
         yield server
@@ -235,3 +238,39 @@ def error_of(call, *arguments, **options):
 
 def arrays(response):
     return {name: tf.make_ndarray(proto) for name, proto in response.outputs.items()}
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory):
+    """A directory with an authority, a server's and a client's certificate, and a stranger's."""
+    root = tmp_path_factory.mktemp("certificates")
+
+    def openssl(*arguments):
+        subprocess.run(["openssl", *arguments], cwd=root, check=True, capture_output=True)
+
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    for authority in ("ca", "stranger"):
+        openssl(
+            *("req", "-x509", *key, "-days", "2", "-subj", f"/CN={authority}"),
+            *("-keyout", f"{authority}.key", "-out", f"{authority}.pem"),
+        )
+    for name, authority in (("server", "ca"), ("client", "ca"), ("stranger-server", "stranger")):
+        openssl(
+            *("req", "-x509", *key, "-days", "2", "-subj", f"/CN={name}"),
+            *("-addext", "subjectAltName=DNS:localhost,DNS:translator.example"),
+            *("-addext", "basicConstraints=critical,CA:FALSE"),
+            *("-CA", f"{authority}.pem", "-CAkey", f"{authority}.key"),
+            *("-keyout", f"{name}.key", "-out", f"{name}.pem"),
+        )
+    return root
+
+
+def ssl_config(path, certificates, verify=False):
+    def text(name):
+        return json.dumps((certificates / name).read_text())
+
+    path.write_text(
+        f"server_key: {text('server.key')} server_cert: {text('server.pem')} "
+        f"custom_ca: {text('ca.pem')} client_verify: {str(verify).lower()}"
+    )
+    return path

@@ -9,9 +9,10 @@ import pytest
 import tensorflow as tf
 
 from serving.model_server.batching import BatchScheduler
+from serving.model_server.call import Call
 from serving.model_server.config_files import Batching, read_batching
-from serving.model_server.metrics import Metrics
-from serving.model_server.servable import Slots
+from serving.model_server.monitoring import Metrics
+from serving.model_server.slots import Slots
 from serving.status import Code, StatusError
 from tests.serving.conftest import serving
 from tests.serving.test_versions import request
@@ -74,7 +75,7 @@ def together(*calls):
 
 def asked(scheduler, run, rows, timeout_ms=5000, key="k"):
     inputs = {"x": np.asarray(rows) if rows else np.zeros(0, int)}
-    return lambda: scheduler.run(key, run, inputs, timeout_ms)["y"].tolist()
+    return lambda: scheduler.run(key, run, inputs, Call(timeout_ms / 1000))["y"].tolist()
 
 
 def test_concurrent_requests_share_a_batch_and_get_their_own_rows(scheduler, run):
@@ -176,7 +177,7 @@ def test_a_bad_request_does_not_spoil_its_batch(scheduler, run):
 def test_inputs_that_cannot_be_batched_are_refused(scheduler, run, inputs, message):
     inputs = {alias: np.asarray(value) for alias, value in inputs.items()}
     with pytest.raises(StatusError, match=message):
-        scheduler().run("k", run, inputs, 0)
+        scheduler().run("k", run, inputs, Call())
 
 
 @pytest.mark.parametrize(
@@ -189,7 +190,7 @@ def test_inputs_that_cannot_be_batched_are_refused(scheduler, run, inputs, messa
 def test_outputs_without_the_batch_in_front_are_an_error(scheduler, outputs, message):
     outputs = {alias: np.asarray(value) for alias, value in outputs.items()}
     with pytest.raises(StatusError, match=message) as caught:
-        scheduler().run("k", lambda inputs, seconds: outputs, {"x": np.ones(2)}, 0)
+        scheduler().run("k", lambda inputs, seconds: outputs, {"x": np.ones(2)}, Call())
     assert caught.value.code == Code.FAILED_PRECONDITION
 
 
@@ -264,17 +265,18 @@ def test_a_full_queue_is_unavailable_over_the_wire_and_the_server_goes_on(base, 
 def test_runs_beyond_the_slots_wait_until_their_deadline():
     slots, gate, started = Slots(1), threading.Event(), threading.Event()
 
-    def hold(left):
+    def hold():
         started.set()
         gate.wait(10)
 
-    holder = threading.Thread(target=slots.run, args=(hold, 0))
+    holder = threading.Thread(target=slots.run, args=(hold, Call()))
     holder.start()
     started.wait(10)
     with pytest.raises(StatusError, match="Timed out waiting for notification"):
-        slots.run(lambda left: left, 100)
+        slots.run(lambda: None, Call(0.1))
     threading.Timer(0.2, gate.set).start()
-    assert 0 < slots.run(lambda left: left, 5000) < 4900
+    later = Call(5)
+    assert 0 < slots.run(lambda: later.milliseconds_left, later) < 4900
     holder.join()
 
 

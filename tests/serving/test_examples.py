@@ -2,10 +2,11 @@
 
 import grpc
 import pytest
+import tensorflow as tf
 from tensorflow.core.example import example_pb2
 from tensorflow_serving.apis import classification_pb2, inference_pb2, input_pb2, regression_pb2
 
-from tests.serving.conftest import CLASSIFY, REGRESS, error_of
+from tests.serving.conftest import CLASSIFY, REGRESS, error_of, serving
 
 Code = grpc.StatusCode
 
@@ -63,18 +64,9 @@ def test_a_context_is_put_before_each_example(client):
             Code.INVALID_ARGUMENT,
             "No signature was found with the name: x",
         ),
-        (
-            classification("regress"),
-            Code.INVALID_ARGUMENT,
-            f"Expected classification signature method_name to be {CLASSIFY}. Was: {REGRESS}",
-        ),
         (classification(values=()), Code.INVALID_ARGUMENT, "Input is empty."),
         (regression("x"), Code.INVALID_ARGUMENT, "No signature was found with the name: x"),
-        (
-            regression("classify"),
-            Code.INVALID_ARGUMENT,
-            f"Expected regression signature method_name to be {REGRESS}. Was: {CLASSIFY}",
-        ),
+        (regression("classify"), Code.INVALID_ARGUMENT, "Expected one output Tensor."),
     ],
 )
 def test_bad_classify_and_regress_requests(client, made, code, message):
@@ -147,3 +139,64 @@ def test_an_example_is_what_it_says(client):
     code, message = error_of(client.prediction.Regress, made)
     assert code == Code.INVALID_ARGUMENT
     assert "x" in message
+
+
+# Signatures of another method
+
+
+class Examples(tf.Module):
+    """TensorFlow 2 saves every signature as one of Predict."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def scores(self, inputs):
+        parsed = tf.io.parse_example(inputs, {"x": tf.io.FixedLenFeature([1], tf.float32)})
+        return {"scores": parsed["x"] / 2 + 2}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
+    def outputs(self, inputs):
+        return {"outputs": self.scores(inputs)["scores"] + 1}
+
+
+@pytest.fixture(scope="module")
+def tf2(tmp_path_factory):
+    base = tmp_path_factory.mktemp("tf2")
+    module = Examples()
+    signatures = {"scores": module.scores, "outputs": module.outputs}
+    tf.saved_model.save(module, str(base / "1"), signatures=signatures)
+    return base
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_predict_signature_answers_unless_method_names_are_checked(tf2, stubs, checked):
+    flag = f"--enable_signature_method_name_check={str(checked).lower()}"
+    with serving("--model_name=half", f"--model_base_path={tf2}", flag) as server:
+        asked = stubs(f"localhost:{server.port}").prediction
+        calls = [
+            (
+                asked.Classify,
+                classification("scores", values=(2.0, 4.0)),
+                "classification",
+                CLASSIFY,
+            ),
+            (asked.Regress, regression("outputs", values=(2.0, 4.0)), "regression", REGRESS),
+        ]
+        both = multi((CLASSIFY, "scores", "half"), values=(2.0, 4.0))
+        if checked:
+            for call, made, kind, method in calls:
+                assert error_of(call, made) == (
+                    Code.INVALID_ARGUMENT,
+                    f"Expected {kind} signature method_name to be {method}. "
+                    "Was: tensorflow/serving/predict",
+                )
+            assert error_of(asked.MultiInference, both)[0] == Code.INVALID_ARGUMENT
+            return
+        found = [one.classes[0].score for one in calls[0][0](calls[0][1]).result.classifications]
+        assert found == [3.0, 4.0]
+        found = [one.value for one in calls[1][0](calls[1][1]).result.regressions]
+        assert found == [4.0, 5.0]
+        (result,) = asked.MultiInference(both).results
+        assert len(result.classification_result.classifications) == 2
+        # An output that is missing is missing, whatever the method.
+        code, message = error_of(asked.Classify, classification("outputs"))
+        assert code == Code.FAILED_PRECONDITION
+        assert "to contain at least one of" in message

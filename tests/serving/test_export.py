@@ -1,18 +1,21 @@
 import json
 import math
+import resource
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from serving import export as script
-from serving.check import check
+from serving.checks.version import check_version as check
 from serving.export import export
 from serving.session import ModelSession
+from serving.status import StatusError
 from tests.training.conftest import tiny_config, tiny_run  # noqa: F401 - a fixture
+from training.data.ids import END_ID, START_ID
+from training.decode.texts import make_translator
 from training.errors import UserError
-from training.inference import make_translator
-from training.run import load_run
+from training.runs.run import load_run
 from training.train import train
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★"]
@@ -20,10 +23,16 @@ LENGTH = 9  # tokens that the export reads
 
 
 @pytest.fixture(scope="module")
-def version(tiny_run, tmp_path_factory):  # noqa: F811
+def told():
+    """What the export of `version` says that it does."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def version(tiny_run, tmp_path_factory, told):  # noqa: F811
     output = tmp_path_factory.mktemp("models") / "tiny"
     settings = {"beam_width": 3, "num_results": 2, "max_source_length": LENGTH}
-    return export([tiny_run], output, **settings)
+    return export([tiny_run], output, tell=told.append, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -31,9 +40,12 @@ def call(version):
     """Call a signature through the C++ loader that TensorFlow Serving uses."""
     with ModelSession(version) as session:
 
-        def run(signature, texts):
-            proto = tf.make_tensor_proto(texts, tf.string, [len(texts)])
-            return session.run(session.signatures[signature], {"text": proto})
+        def run(signature, texts, **more):
+            inputs = {
+                name: tf.make_tensor_proto(values, tf.string, [len(values)])
+                for name, values in {"text": texts, **more}.items()
+            }
+            return session.run(session.signatures[signature], inputs)
 
         yield run
 
@@ -186,6 +198,7 @@ def test_products_in_bfloat16_keep_the_translations(
     with ModelSession(quick) as session:
         proto = tf.make_tensor_proto(TEXTS, tf.string, [len(TEXTS)])
         found = session.run(session.signatures["translate"], {"text": proto})
+        assert "score" not in session.signatures  # a step knows the best tokens alone
     expected = make_translator([tiny_run], beam_width=3, precision="bfloat16")(TEXTS)
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
@@ -215,3 +228,158 @@ def test_more_results_than_beams_is_one_clear_line(tiny_run):  # noqa: F811
 def test_a_missing_run_is_one_clear_line(tmp_path):
     with pytest.raises(UserError, match="is not a run"):
         script.main(["--run", str(tmp_path), "--output", str(tmp_path / "x")])
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkeypatch, value):  # noqa: F811
+    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
+    weight = tiny_run.model.get_layer("decoder").cell.kernel
+    before = weight.numpy()
+    try:
+        weight.assign(np.where(np.arange(weight.shape[1]) == 3, value, before))
+        with pytest.raises(
+            UserError, match=rf"{len(before)} values of its weight .*kernel are not"
+        ):
+            script.main(["--run", "run", "--output", str(tmp_path / "models" / "x")])
+    finally:
+        weight.assign(before)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_left(tiny_run, tmp_path):  # noqa: F811
+    (tmp_path / "models").mkdir()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises((UserError, OSError)) as caught:
+            export([tiny_run], tmp_path / "models" / "x", beam_width=1, num_results=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert "\n" not in str(caught.value)
+    assert "too large" in str(caught.value)
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_an_export_that_fails_leaves_what_was_there(tiny_run, tmp_path, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(script, "Exported", lambda *_, **__: 1 / 0)
+    (tmp_path / "x" / "1").mkdir(parents=True)
+    with pytest.raises(ZeroDivisionError):
+        export([tiny_run], tmp_path / "x", beam_width=1, num_results=1)
+    assert [path.name for path in tmp_path.rglob("*")] == ["x", "1"]
+
+
+@pytest.mark.parametrize("value", ["-1", "nan", "inf", "x"])
+def test_a_length_penalty_that_makes_no_sense_is_one_line(value, capsys):
+    with pytest.raises(SystemExit) as caught:
+        script.main(["--run", "x", "--output", "y", f"--length-penalty={value}"])
+    assert caught.value.code == 2
+    assert f"expected a number of at least 0, not {value}" in capsys.readouterr().err
+
+
+def test_what_is_done_is_told(version, told):
+    assert told == ["tracing the model", "writing the SavedModel"]
+
+
+def test_scores_are_the_models_log_probabilities_of_each_token(call, tiny_run):  # noqa: F811
+    translations = ["Elle mange une pomme verte.", "Il", "", "★ pommes"]
+    found = call("score", TEXTS, translation=translations)
+    source = tiny_run.source_tokenizer.tokenize(tf.constant(TEXTS))[:, :LENGTH].to_tensor()
+    ids = tiny_run.target_tokenizer.tokenize(tf.constant(translations)).to_list()
+    longest = max(map(len, ids)) + 1
+    assert found["tokens"].shape == found["log_probs"].shape == (len(TEXTS), longest)
+    for row, target in enumerate(ids):
+        target = [*target, END_ID]
+        # Independent of the export: the model as it is trained, all of the target at once.
+        inputs = {"source": source[row : row + 1], "target": np.array([[START_ID, *target[:-1]]])}
+        logits = np.float64(tiny_run.model(inputs, training=False)[0])
+        log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        expected = log_probs[np.arange(len(target)), target]
+        np.testing.assert_allclose(found["log_probs"][row, : len(target)], expected, atol=1e-4)
+        assert not found["log_probs"][row, len(target) :].any()
+        score = expected.sum() / ((5 + len(target)) / 6)
+        np.testing.assert_allclose(found["score"][row], score, rtol=1e-4)
+        tokens = [token.decode() for token in found["tokens"][row]]
+        assert tokens[len(target) - 1 :] == ["</s>", *[""] * (longest - len(target))]
+        assert all(tokens[: len(target)])
+    assert not found["truncated"].any()
+
+
+def forced(found, aligned, row):
+    """(sum of log-probabilities, tokens, whether it ended) of a search's translation, or None.
+
+    None where the text that was found is not made of the same tokens again.
+    """
+    tokens = [token for token in found["tokens"][row].tolist() if token][:-1]
+    said = [token for token in aligned["target_tokens"][row].tolist() if token]
+    if tokens != said or not said:
+        return None
+    ended = len(said) < aligned["target_tokens"].shape[1]
+    count = len(said) + ended
+    return found["log_probs"][row, :count].sum(), count, ended
+
+
+def test_the_score_of_a_translation_is_that_which_it_was_found_with(call):
+    texts = [*TEXTS, "The boys sleep.", "She has a dog.", "He eats apples."]
+    best, aligned = call("translate", texts), call("align", texts)
+    found = call("score", texts, translation=best["translation"].tolist())
+    compared = 0
+    for row in range(len(texts)):
+        if known := forced(found, aligned, row):
+            total, count, _ = known
+            np.testing.assert_allclose(best["score"][row], total / ((5 + count) / 6), rtol=1e-4)
+            compared += 1
+    assert compared
+    assert found["score"][1] == 0
+
+
+def test_scores_of_translations_that_are_too_long_say_so(call):
+    found = call("score", ["a", "a", "apple " * 99], translation=["b", "pomme " * 999, "b"])
+    assert found["truncated"].tolist() == [False, True, True]
+    assert found["tokens"].shape[1] == 2 * LENGTH + 10
+    with pytest.raises(StatusError, match="as many translations as texts"):
+        call("score", ["a", "b"], translation=["b"])
+
+
+def test_a_coverage_penalty_counts_what_was_not_looked_at(tiny_run, tmp_path):  # noqa: F811
+    settings = {"beam_width": 3, "num_results": 1, "length_penalty": 0.0}
+    version = export([tiny_run], tmp_path / "a", coverage_penalty=0.7, **settings)
+    texts = [*filter(None, TEXTS), "The boys sleep.", "She has a dog.", "He eats apples."]
+    with ModelSession(version) as session:
+
+        def run(signature, **inputs):
+            protos = {name: tf.make_tensor_proto(values) for name, values in inputs.items()}
+            return session.run(session.signatures[signature], protos)
+
+        best, aligned = run("translate", text=texts), run("align", text=texts)
+        plain = run("score", text=texts, translation=best["translation"].tolist())
+    compared = 0
+    for row in range(len(texts)):
+        if known := forced(plain, aligned, row):
+            total, _, ended = known
+            read = aligned["source_tokens"][row] != b""
+            looked = aligned["attention_weights"][row].sum(0)[read]  # without that of the end
+            lost = 0.7 * np.log(np.clip(looked, 1e-6, 1.0)).sum()
+            assert total + lost - 1e-3 <= best["score"][row] <= total + 1e-3
+            if not ended:
+                np.testing.assert_allclose(best["score"][row], total + lost, rtol=1e-3)
+            compared += 1
+    assert compared
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [(["--beam-width", "1", "--num-results", "1"], "--beam-width of at least 2")],
+)
+def test_a_coverage_penalty_without_beams_is_one_clear_line(
+    tiny_run,  # noqa: F811
+    tmp_path,
+    monkeypatch,
+    arguments,
+    message,
+):
+    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
+    with pytest.raises(UserError, match=message):
+        script.main(
+            ["--run", "x", "--output", str(tmp_path / "y"), "--coverage-penalty", "1", *arguments]
+        )
+    assert list(tmp_path.iterdir()) == []

@@ -8,6 +8,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving import messages, translation
+from serving.connection import Endpoint
 
 
 def serialized(message):
@@ -19,9 +20,8 @@ def serialized(message):
 )
 def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     texts = ["one", "", "é 日本", "a\x00b"]
-    ours = translation.predict_request(
-        translation.model_spec("en-fr", version, label, "translate"), texts
-    )
+    endpoint = Endpoint("localhost:1", "en-fr", version, label)
+    _, ours = next(endpoint.predict("translate", texts, translation.write_texts, None, lambda _: 0))
     official = predict_pb2.PredictRequest()
     official.model_spec.name = "en-fr"
     official.model_spec.signature_name = "translate"
@@ -34,18 +34,15 @@ def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     )
     assert serialized(ours) == serialized(official)
 
-    ours = messages.GetModelMetadataRequest(
-        model_spec=translation.model_spec("m", version, label), metadata_field=["signature_def"]
-    )
+    _, ours = next(endpoint._metadata())
     official_metadata = get_model_metadata_pb2.GetModelMetadataRequest(
         metadata_field=["signature_def"]
     )
     official_metadata.model_spec.CopyFrom(official.model_spec)
-    official_metadata.model_spec.name = "m"
     official_metadata.model_spec.signature_name = ""
     assert serialized(ours) == serialized(official_metadata)
 
-    ours = messages.GetModelStatusRequest(model_spec=translation.model_spec("m", version, label))
+    _, ours = next(endpoint._is_ready())
     official_status = get_model_status_pb2.GetModelStatusRequest()
     official_status.model_spec.CopyFrom(official_metadata.model_spec)
     assert serialized(ours) == serialized(official_status)

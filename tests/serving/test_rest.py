@@ -248,3 +248,16 @@ def test_requests_are_counted_as_prometheus_text(ask):
     latency += 'entrypoint="REST",status="OK"{}}}'
     assert lines[latency.format("bucket", ',le="+Inf"')] == lines[latency.format("count", "")]
     assert float(lines[latency.format("sum", "")]) > 0
+
+
+def test_a_request_is_read_and_answered_by_one_version(server, ask, monkeypatch):
+    acquire, seen = server._manager.acquire, []
+
+    def spy(spec):
+        seen.append(spec.name)
+        return acquire(spec)
+
+    monkeypatch.setattr(server._manager, "acquire", spy)
+    assert ask("/v1/models/half:predict", {"instances": [[1.0]]})[0] == 200
+    assert ask("/v1/models/half/metadata")[0] == 200
+    assert seen == ["half", "half"]

@@ -8,9 +8,11 @@ import pytest
 
 from serving.model_server import servable as servable_module
 from serving.model_server.batching import BatchScheduler
+from serving.model_server.call import Call
 from serving.model_server.config_files import Batching
-from serving.model_server.metrics import Metrics
-from serving.model_server.servable import Servable, Slots
+from serving.model_server.monitoring import Metrics
+from serving.model_server.servable import Servable
+from serving.model_server.slots import Slots
 from tests.serving.conftest import tensor
 
 TOGETHER = Batching(max_batch_size=5, batch_timeout_micros=200_000, num_batch_threads=2)
@@ -52,7 +54,7 @@ def make(base, monkeypatch):
 
 
 def ask(servable, *texts):
-    found = servable.run("translate", {"text": tensor(list(texts))}, (), 10_000)
+    found = servable.run("translate", {"text": tensor(list(texts))}, (), Call(10))
     return list(found["translation"])
 
 

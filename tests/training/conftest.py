@@ -5,7 +5,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import pytest
 
 from training.config import load_preset, override
-from training.run import load_run
+from training.runs.run import load_run
 from training.train import train
 
 TINY = [

@@ -1,8 +1,21 @@
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
-from training.config import Config, ConfigError, load_config, load_preset, override, preset_names
+from training.config import (
+    Config,
+    ConfigError,
+    about_preset,
+    changed_later,
+    keys_help,
+    load_config,
+    load_preset,
+    override,
+    own_data_preset,
+    preset_names,
+)
 
 
 def test_every_preset_loads_and_names_its_data():
@@ -11,6 +24,7 @@ def test_every_preset_loads_and_names_its_data():
         *("tatoeba-en-fr", "tatoeba-en-de", "tatoeba-en-es", "tatoeba-en-zh"),
         *("multi30k-en-de", "multi30k-en-fr"),
         *("cmudict", "sigmorphon2021-fre", "sigmorphon2021-eng"),
+        *("digits", "captcha", "pbcseq", "nafld"),
     }
     for name in preset_names():
         config = load_preset(name)
@@ -56,10 +70,26 @@ def test_settings_take_the_type_of_their_key():
         ("dropout=1", "dropout expected 0 <= value < 1. Received: 1.0"),
         ("variational_dropout=-0.1", "variational_dropout expected 0 <= value < 1"),
         ("plateau_factor=1", "plateau_factor expected 0 < value < 1. Received: 1.0"),
+        ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
+        (
+            "attention_heads=3",
+            "attention = additive: AdditiveAttention expected units that num_heads",
+        ),
+        ("attention_options=half_width=3", "half_width"),
+        ("attention_options=units=3", "attention_options has no units, which has a key"),
+        ("attention_options=wide", "attention_options expected KEY=VALUE, … Received: wide"),
+        ("distribution=hardmax", "distribution expected one of softmax, sparsemax"),
+        ("coverage_loss=-1", "coverage_loss expected at least 0. Received: -1.0"),
         ("schedule=step", "schedule expected one of cosine, constant, plateau"),
         ("decoder=layer_norm", "decoder expected one of simple_rnn, gru, lstm, layer_norm_gru"),
         ("attention=nome", "attention expected one of none, additive"),
         ("bidirectional=perhaps", "bidirectional expected a value of type bool"),
+        ("learning_rate=-1", "learning_rate expected more than 0. Received: -1.0"),
+        ("learning_rate=1e999", "learning_rate expected a finite number. Received: inf"),
+        ("clip_norm=0", "clip_norm expected more than 0"),
+        ("dropout=nan", "dropout expected a finite number"),
+        ("epochs=true", "epochs expected a value of type int"),
+        ("keep_by=bleu", "keep_by expected one of auto, score, perplexity"),
         ("tie_embeddings=true", "tie_embeddings expected readout_units = embedding_size"),
     ],
 )
@@ -68,6 +98,42 @@ def test_a_setting_that_does_not_fit_is_one_clear_line(setting, said):
         override(Config(), [setting])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_key_has_a_meaning_a_type_and_a_place_in_the_help():
+    help = keys_help()
+    for field in dataclasses.fields(Config):
+        assert field.metadata.get("meaning"), field.name
+        assert f"  {field.name} = {json.dumps(field.default)}" in help
+
+
+def test_a_run_that_has_begun_can_change_what_its_weights_do_not_depend_on():
+    config = Config(epochs=3)
+    assert changed_later(config, ["epochs=5", "learning_rate=0.1"]).epochs == 5
+    assert changed_later(config, ["decoder_units=512"]) == config  # as it is
+    for setting in ("decoder_units=3", "data=tsv:other", "seed=2", "source_vocab_size=9"):
+        with pytest.raises(ConfigError, match=r"cannot change in a run that has begun; .*epochs"):
+            changed_later(config, [setting])
+
+
+@pytest.mark.parametrize("pairs", [3, 9_999, 10_000, 99_999, 100_000, 10**8])
+def test_own_data_has_settings_by_its_amount(pairs):
+    config, file = own_data_preset(pairs)
+    assert (Path(__file__).parents[2] / file).is_file()
+    larger, _ = own_data_preset(100 * pairs)
+    assert larger.source_vocab_size >= config.source_vocab_size
+    assert larger.dropout <= config.dropout
+
+
+def test_every_preset_says_what_it_is():
+    for name in preset_names():
+        assert {"task", "size"} <= about_preset(name).keys() <= {"task", "size", "time", "figure"}
+
+
+def test_a_preset_can_be_a_file_of_ones_own(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text('about.task = "mine"\nepochs = 3\n')
+    assert load_preset(str(path)) == Config(epochs=3)
 
 
 def test_an_unknown_preset_names_those_that_are_there():
@@ -79,3 +145,21 @@ def test_a_broken_file_is_a_configuration_error(tmp_path):
     (tmp_path / "config.toml").write_text("epochs = = 3")
     with pytest.raises(ConfigError, match="cannot read the configuration"):
         load_config(tmp_path / "config.toml")
+
+
+def test_a_key_that_a_source_does_not_have_is_refused_and_not_written(tmp_path):
+    config = override(Config(), ["source=image", "target_tokenizer=characters", "gate=true"])
+    for setting in ("encoder=lstm", "source_vocab_size=500", "join=0.1", "encoder=gru"):
+        with pytest.raises(ConfigError, match="is no key of source = image, target = text"):
+            override(config, [setting])
+    with pytest.raises(ConfigError, match="image_width is no key of source = text, target = text"):
+        override(Config(), ["image_width=100"])
+    with pytest.raises(ConfigError, match="encoder_units is no key of source = image"):
+        override(Config(encoder_units=17), ["source=image"])
+    config.save(tmp_path / "config.toml")
+    written = (tmp_path / "config.toml").read_text()
+    assert "image_width" in written
+    assert "encoder_units" not in written
+    assert load_config(tmp_path / "config.toml") == config
+    Config().save(tmp_path / "config.toml")
+    assert "image" not in (tmp_path / "config.toml").read_text()

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from training import corpus, evaluate, translate
+from training import evaluate, translate
+from training.data import corpus
+from training.decode.texts import forced_attention, make_translator
 from training.errors import UserError
-from training.inference import forced_attention, make_translator
-from training.links import Reading
+from training.score import evaluation
+from training.score.links import Reading
 
 
 def run_command(run, tmp_path, *arguments):
@@ -84,10 +86,10 @@ def test_links_are_read_as_the_options_say(tiny_run, tmp_path):
     options = ["--links", "threshold", "--link-threshold", "0.14", "--link-shift", "-1"]
     options += ["--symmetrize", "union", "--beam-width", "1"]
     result = run_command(tiny_run, tmp_path, *options)
-    expected = evaluate.aer([tiny_run], split, Reading("threshold", 0.14, -1, "union"))
+    expected = evaluation.aer([tiny_run], split, Reading("threshold", 0.14, -1, "union"))
     assert result["aer"] == pytest.approx(expected["aer"])
     assert result["aer_method"] == expected["aer_method"]
-    assert result["aer"] != pytest.approx(evaluate.aer([tiny_run], split, Reading())["aer"])
+    assert result["aer"] != pytest.approx(evaluation.aer([tiny_run], split, Reading())["aer"])
 
 
 def test_scores_in_lower_case_say_so(tiny_run, tmp_path):
@@ -108,7 +110,7 @@ def test_pronunciations_have_intervals_too(tiny_run):
     )
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
     split = corpus.Split(split.sources, [[*texts, "x y"] for texts in split.references])
-    result = evaluate.evaluate([run], split, beam_width=1, bootstrap=True)
+    result = evaluation.evaluate([run], split, beam_width=1, bootstrap=True)
     for key in ("per", "wer"):
         low, high = result[f"{key}_interval"]
         assert low <= result[key] <= high
@@ -143,18 +145,61 @@ def test_translate_writes_a_line_for_each_line(tiny_run, monkeypatch, capsys):
     stdin = io.TextIOWrapper(io.BytesIO(lines))
     monkeypatch.setattr(sys, "stdin", stdin)
     translate.main(["--run", str(tiny_run.path), "--beam-width", "2"])
-    assert capsys.readouterr().out.count("\n") == 4
+    written = capsys.readouterr().out.split("\n")
+    assert len(written) == 4 + 1
+    assert [bool(line) for line in written] == [True, False, True, True, False]
 
 
-def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch):
+def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_path, capsys):
+    lines = ["He sleeps.", "", "She is eating a green apple."]
+    (tmp_path / "a").write_text("He sleeps.\n\n")
+    (tmp_path / "b").write_text("She is eating a green apple.")
+    files = [str(tmp_path / name) for name in "ab"]
+    words = ["--run", str(tiny_run.path), "--beam-width", "3"]
+    translate.main([*files, *words])
+    best = capsys.readouterr().out.splitlines()
+    assert best == make_translator([tiny_run], beam_width=3)(lines)
+    translate.main([*files, *words, "--nbest", "2", "--scores"])
+    rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3"]
+    assert [row[2] for row in rows[::2]] == best
+    assert rows[2][1:] == rows[3][1:] == ["0.0000", ""]
+    assert 0 > float(rows[0][1]) >= float(rows[1][1])
+    with pytest.raises(UserError, match=r"--nbest expected at most --beam-width, 3. Received: 4"):
+        translate.main([*files, *words, "--nbest", "4"])
+
+
+def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, monkeypatch, capsys):
+    written = []
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+        def __next__(self):
+            written.append(capsys.readouterr().out)
+            return super().__next__()
+
+    monkeypatch.setattr(sys, "stdin", Terminal("He sleeps.\nShe is eating a green apple.\n"))
+    translate.main(["--run", str(tiny_run.path)])
+    assert [text.count("\n") for text in written] == [0, 1, 1]
+
+
+def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path):
     import shutil
 
     copy = tmp_path / "copy"
     shutil.copytree(tiny_run.path, copy)
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"s{i}\tt{i}\n" for i in range(200)))
     config = (copy / "config.toml").read_text()
-    (copy / "config.toml").write_text(config.replace('"phrasebook-en-fr"', '"tsv:a.tsv"'))
-    with pytest.raises(UserError, match="say what to score with --data"):
+    (copy / "config.toml").write_text(config.replace('"phrasebook-en-fr"', f'"tsv:{file}"'))
+    with pytest.raises(UserError, match=r"[Ss]ay what to score with --data"):
         evaluate.main(["--run", str(copy)])
+    with pytest.raises(UserError, match=r"is read whole. Received: foo"):
+        evaluate.main(["--run", str(copy), "--data", f"tsv:{file}", "--split", "foo"])
+    found = run_command(tiny_run, tmp_path, "--data", f"tsv:{file}")
+    assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
 
 
 def test_a_split_that_is_not_there_names_those_that_are(tiny_run):

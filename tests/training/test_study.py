@@ -8,11 +8,13 @@ import pytest
 import sacrebleu
 
 from tests.training.conftest import TINY, tiny_config
-from training import corpus, evaluate, metrics, study
+from training import study
+from training.data import corpus
 from training.errors import UserError
-from training.links import Reading
 from training.model import build_seq2seq
-from training.studies import alignment, gradients, length, scores, shared
+from training.score import evaluation, metrics
+from training.score.links import Reading
+from training.studies import alignment, gradients, length, score_functions, shared
 
 
 def make_run(path, run, **keys):
@@ -20,7 +22,7 @@ def make_run(path, run, **keys):
     config = dataclasses.replace(run.config, **keys)
     shutil.copytree(run.path, path)
     config.save(path / "config.toml")
-    model = build_seq2seq(config, run.source_tokenizer.vocab_size, run.target_tokenizer.vocab_size)
+    model = build_seq2seq(config, run.source.size, run.target_tokenizer.vocab_size)
     model.save_weights(path / "best.weights.h5")
     return path
 
@@ -184,8 +186,27 @@ def test_bad_input_is_one_clear_line(arguments, said, tiny_run, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_the_mechanisms_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path):
+    output = tmp_path / "study"
+    settings = {"heads": {"attention_heads": 4, "attention_units": 8}, "additive": {}}
+    command = ["mechanisms", "--output", str(output), "--beam-width", "1", "--limit", "7"]
+    for name, keys in settings.items():
+        path = make_run(tmp_path / name, tiny_run, encoder_units=4, **keys)
+        command += ["--only", name, "--run", f"{name}={path}"]
+    study.main(command)
+    rows = read_table(output / "mechanisms.csv")
+    assert [row["mechanism"] for row in rows] == list(settings)
+    history = json.loads((tiny_run.path / "history.json").read_text())
+    for row in rows:
+        assert float(row["low"]) <= float(row["bleu"]) <= float(row["high"])
+        assert 0 <= float(row["aer"]) <= 1
+        seconds = [record["seconds"] for record in history]
+        assert float(row["seconds_per_epoch"]) == pytest.approx(np.mean(seconds), abs=0.1)
+    assert (output / "mechanisms.png").stat().st_size > 10_000
+
+
 def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(scores, "SCORES", ("additive", "general"))
+    monkeypatch.setattr(score_functions, "SCORES", ("additive", "general"))
     general = make_run(tmp_path / "general", tiny_run, attention="general")
     split = corpus.load("phrasebook-en-fr", "dev", limit=13)
     monkeypatch.setattr(corpus, "load", lambda *_, **__: split)
@@ -194,7 +215,7 @@ def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monke
     command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
     study.main(command)
     first, second = read_table(output / "scores.csv")
-    expected = evaluate.evaluate([tiny_run], split, beam_width=1)
+    expected = evaluation.evaluate([tiny_run], split, beam_width=1)
     assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
     assert float(first["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
     assert int(first["weights"]) == tiny_run.model.count_params()
@@ -205,7 +226,7 @@ def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monke
     assert (output / "scores.png").stat().st_size > 10_000
 
     before = (output / "scores.csv").read_bytes()
-    monkeypatch.setattr(scores, "evaluate", None)  # nothing is scored again
+    monkeypatch.setattr(score_functions, "evaluate", None)  # nothing is scored again
     study.main(command)
     assert (output / "scores.csv").read_bytes() == before
 
@@ -221,11 +242,11 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     rows = read_table(output / "readings.csv")
     assert len(rows) == 3
     for row, reading in zip(rows, readings, strict=True):
-        expected = evaluate.aer([tiny_run], split, reading)
+        expected = evaluation.aer([tiny_run], split, reading)
         assert float(row["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
         assert float(row["diagonal"]) == pytest.approx(expected["aer_diagonal"], rel=1e-4)
     dev = corpus.load("phrasebook-en-fr", "dev", limit=11)
-    on_dev = [evaluate.aer([tiny_run], dev, reading)["aer"] for reading in readings]
+    on_dev = [evaluation.aer([tiny_run], dev, reading)["aer"] for reading in readings]
     assert [row["chosen"] for row in rows].index("yes") == int(np.argmin(on_dev))
     (best,) = read_table(output / "alignment.csv")
     assert best["chosen"] == "yes"

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,12 +11,13 @@ import pytest
 import tensorflow as tf
 
 from tests.training.conftest import TINY, tiny_config
+from training import evaluate
 from training import train as script
-from training.corpus import CorpusError
+from training.data.corpus import CorpusError
 from training.errors import UserError
-from training.inference import make_translator
-from training.recorder import Recorder
-from training.run import RunError, load_ensemble, load_run
+from training.fit.callbacks import EpochEnd
+from training.fit.dev import DevSet
+from training.runs.run import RunError, load_ensemble, load_run
 from training.train import train
 
 
@@ -45,7 +47,10 @@ def test_a_run_holds_what_is_needed_to_use_it(tiny_run):
         "target_tokens_per_second",
         "gradient_norm",
     } <= set(history[0])
-    assert [p.name for p in (tiny_run.path / "checkpoints").iterdir()] == ["epoch-002"]
+    assert sorted(p.name for p in (tiny_run.path / "checkpoints").iterdir()) == [
+        "epoch-001",
+        "epoch-002",
+    ]
 
 
 def test_tensorboard_shows_the_curves_and_a_heat_map_an_epoch(tiny_run):
@@ -82,7 +87,7 @@ def test_training_killed_in_mid_epoch_goes_on_where_the_last_epoch_ended(tmp_pat
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.time() + 300
-    while not list((output / "checkpoints").glob("epoch-*")):
+    while not list((output / "checkpoints").glob("epoch-*[1-9]")):
         assert process.poll() is None, "training stopped before its first checkpoint"
         assert time.time() < deadline
         time.sleep(0.05)
@@ -132,9 +137,10 @@ def test_training_stops_when_the_score_no_longer_gets_better(tmp_path):
 def test_a_resumed_run_goes_on_with_its_rate_and_its_average(tmp_path, monkeypatch):
     """Epochs score 5, 4 and 3, the average of 1 and 2 scores 4, that of 2 and 3 scores 9."""
     scores = iter([5.0, 4.0, 4.0, 3.0, 9.0])
-    monkeypatch.setattr(Recorder, "score", lambda self: {"bleu": next(scores)})
+    monkeypatch.setattr(DevSet, "score", lambda self: {"bleu": next(scores)})
     output = tmp_path / "run"
     settings = ["train_limit=100", "schedule=plateau", "plateau_patience=1", "warmup_steps=0"]
+    settings.append("keep_by=score")
     config = tiny_config(*settings, "learning_rate=0.02", "average_epochs=2")
     train(config, output)
     history = json.loads((output / "history.json").read_text())
@@ -164,15 +170,6 @@ def test_a_resumed_run_goes_on_with_its_rate_and_its_average(tmp_path, monkeypat
     train(config, output, resume=True)  # all is done: nothing is scored again
 
 
-def test_files_are_trained_on_and_a_dev_set_is_held_out(tmp_path):
-    lines = [f"word{i} other{i % 7}\tmot{i} autre{i % 7}" for i in range(400)]
-    (tmp_path / "pairs.tsv").write_text("\n".join(lines))
-    config = tiny_config(f"data=tsv:{tmp_path / 'pairs.tsv'}", "epochs=1", "attention=none")
-    assert train(config, tmp_path / "run")["epoch"] == 1
-    translate = make_translator([load_run(tmp_path / "run")], beam_width=2)
-    assert len(translate(["word3 other3", "", "unknown"])) == 3
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -184,14 +181,22 @@ def test_files_are_trained_on_and_a_dev_set_is_held_out(tmp_path):
         (["--preset", "phrasebook-en-fr", "--resume"], "nothing to resume"),
         (["--resume"], "nothing to resume"),
         ([], "what to train with --preset"),
-        (["--resume", "--set", "epochs=3"], "what to train with --preset"),
+        (["--preset", "phrasebook-en-fr", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
+        (["--preset", "phrasebook-en-fr", "--dev", "0.1"], "phrasebook-en-fr has splits"),
+        (["--preset", "phrasebook-en-fr", "--set", "learning_rate=-1"], "more than 0"),
+        (["--preset", "/nowhere.toml"], "cannot read the configuration /nowhere.toml"),
+        (["--resume", "--init", "/nowhere"], "no --init fits"),
+        (["--resume", "--data", "tsv:a"], "no --data fits"),
+        (["--preset", "phrasebook-en-fr", "--set", "source_vocab_size=3"], "source_vocab_size=3"),
+        (["--preset", "phrasebook-en-fr", "--set", "max_source_length=1"], "is usable"),
     ],
 )
 def test_bad_input_is_one_clear_line(arguments, said, tmp_path):
     with pytest.raises(UserError) as caught:
-        script.main([*arguments, "--output", str(tmp_path / "run")])
+        script.main([*arguments, "--output", str(tmp_path / "new" / "run")])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
+    assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize(
@@ -202,6 +207,7 @@ def test_a_bad_tsv_is_one_clear_line(content, said, tmp_path):
     file.write_text(content)
     with pytest.raises(CorpusError, match=f"(?i){said}"):
         train(tiny_config(f"data=tsv:{file}"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path):
@@ -210,9 +216,99 @@ def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path):
         train(tiny_config(), tmp_path / "file" / "run")
 
 
+def test_a_run_says_what_it_is(tiny_run):
+    card = (tiny_run.path / "README.md").read_text()
+    history = json.loads((tiny_run.path / "history.json").read_text())
+    origin = json.loads((tiny_run.path / "origin.json").read_text())
+    for text in (
+        "2 of 2 epochs are done",
+        f"{origin['train']:,}",
+        origin["corpus"],
+        f"{tiny_run.model.count_params():,}",
+        f"{history[1]['val_perplexity']:.4g}",
+        f"| tensorflow | {tf.__version__} |",
+        f"python -m training.evaluate --run {tiny_run.path}",
+        "![Curves](curves.png)",
+    ):
+        assert text in card
+    picture = tf.io.decode_png((tiny_run.path / "curves.png").read_bytes()).numpy()
+    assert min(picture.shape[:2]) > 100
+    assert picture.std() > 10
+
+
+def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeypatch, capsys):
+    """By relative paths, from another directory than the run goes on in."""
+    lines = [f"word{i} other{i % 7}\tmot{i} autre{i % 7}" for i in range(100)] + ["no target\t"]
+    for folder in ("data", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "data" / "pairs.tsv").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path / "data")
+    tiny = [text for text in TINY if not text.startswith(("epochs", "train_limit"))]
+    chosen = [word for text in [*tiny, "epochs=1"] for word in ("--set", text)]
+    script.main(["--data", "tsv:pairs.tsv", "--test", "0.2", *chosen])
+    said = capsys.readouterr().out
+    assert "100 pairs, so with the settings of training/presets/own/small.toml" in said
+    assert "1 lines without a pair" in said
+    assert "best epoch is chosen by perplexity" in said  # as dev is so small
+    run = tmp_path / "data" / "runs" / "pairs"
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    script.main(["--resume", "--output", str(run), "--set", "epochs=2"])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["epochs_done"] == 2
+    assert 'keep_by = "perplexity"' in (run / "config.toml").read_text()
+    evaluate.main(["--run", str(run)])
+    scored = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert scored["data"] == f"tsv:{tmp_path}/data/pairs.tsv"
+    assert scored["split"] == "test"
+    assert 10 < scored["sentences"] < 30
+
+
 def test_a_run_is_never_overwritten(tiny_run):
     with pytest.raises(RunError, match=r"holds a run already: go on with it by .* --resume"):
         train(tiny_config(), tiny_run.path)
+
+
+def test_a_loss_that_is_not_finite_ends_training_and_nothing_of_it_is_kept(tmp_path):
+    """Nor does what is left of it stand in the way of the corrected command."""
+    output = tmp_path / "run"
+    settings = ["train_limit=100", "epochs=1", "warmup_steps=0"]
+    with pytest.raises(RunError, match=r"is (nan|inf) in epoch 1: .* nothing is kept"):
+        train(tiny_config(*settings, "learning_rate=1e30"), output)
+    assert not (output / "best.weights.h5").exists()
+    assert [path.name for path in (output / "checkpoints").iterdir()] == ["epoch-000"]
+    assert train(tiny_config(*settings), output)["epoch"] == 1
+
+
+def test_a_run_that_was_stopped_twice_goes_on_as_if_it_had_not_been(
+    tiny_run, tmp_path, monkeypatch
+):
+    """It starts from other weights, has dropout, and its losses agree to the last digit."""
+    other = shutil.copytree(tiny_run.path, tmp_path / "other")
+    config = tiny_config("dropout=0.3", "train_limit=300")
+    train(config, tmp_path / "whole", init=other)
+
+    def stop_in(epoch):
+        def on_train_batch_end(self, batch, logs=None):
+            if len(self.recorder.history) == epoch and batch == 2:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(EpochEnd, "on_train_batch_end", on_train_batch_end, raising=False)
+
+    output = tmp_path / "run"
+    stop_in(epoch=0)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, output, init=other)
+    shutil.rmtree(other)  # what it starts from is its own
+    stop_in(epoch=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(config, output, resume=True)
+    monkeypatch.undo()
+    train(config, output, resume=True)
+    whole, stopped = (
+        json.loads((path / "history.json").read_text()) for path in (tmp_path / "whole", output)
+    )
+    keys = ("loss", "val_perplexity", "bleu", "gradient_norm", "learning_rate")
+    for record, expected in zip(stopped, whole, strict=True):
+        assert {key: record[key] for key in keys} == {key: expected[key] for key in keys}
 
 
 def test_a_directory_that_is_no_run_is_one_clear_line(tmp_path):
@@ -221,8 +317,6 @@ def test_a_directory_that_is_no_run_is_one_clear_line(tmp_path):
 
 
 def test_runs_of_different_tokenizers_make_no_ensemble(tiny_run, tmp_path):
-    import shutil
-
     other = tmp_path / "other"
     shutil.copytree(tiny_run.path, other)
     content = (other / "target.tokenizer").read_text()

@@ -7,8 +7,8 @@ import pytest
 
 from tests.training.conftest import TINY, tiny_config
 from training import prepare, train_arrays
-from training.checkpoints import save_checkpoint
 from training.errors import UserError
+from training.runs.checkpoints import save_checkpoint
 from training.train import train
 
 NO_DROPOUT = ["dropout=0.0", "epochs=2"]  # which draws other numbers in another process
@@ -41,7 +41,7 @@ def test_stopped_between_epochs_it_goes_on(prepared, tmp_path, monkeypatch):
         save_checkpoint(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train_arrays, "save_checkpoint", save_and_stop)
+    monkeypatch.setattr("training.fit.recorder.save_checkpoint", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
         train_arrays.train_arrays(path)
     monkeypatch.undo()

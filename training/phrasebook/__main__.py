@@ -1,15 +1,15 @@
 """Prints pairs of the built-in corpus: source, target, links, sure links, separated by tabs."""
 
-import argparse
-import os
-import sys
+from __future__ import annotations
 
+from training.cli import Parser, main_guard
+from training.errors import UserError
 from training.phrasebook import PAIRS, SPLITS, generate
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """The command; returns the exit status."""
-    parser = argparse.ArgumentParser(prog="python -m training.phrasebook", description=__doc__)
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command."""
+    parser = Parser(prog="python -m training.phrasebook", description=__doc__)
     parser.add_argument("--pair", default="en-fr", help=f"one of {', '.join(PAIRS)}")
     parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)}")
     parser.add_argument("--count", type=int, help="number of pairs; the whole split without it")
@@ -21,23 +21,16 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         pairs = generate(options.pair, options.split, options.count, options.seed)
     except ValueError as error:
-        print(f"{parser.prog}: {error}", file=sys.stderr)
-        return 2
-    try:
-        for pair in pairs:
-            links, sure = (
-                " ".join(f"{i}-{j}" for i, j in sorted(links)) for links in (pair.links, pair.sure)
-            )
-            columns = [pair.source, pair.target, links, sure]
-            if options.words:
-                columns += [" ".join(pair.source_words), " ".join(pair.target_words)]
-            print("\t".join(columns))
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader has gone; keep the interpreter from flushing into the closed pipe at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+        raise UserError(str(error)) from error
+    for pair in pairs:
+        links, sure = (
+            " ".join(f"{i}-{j}" for i, j in sorted(links)) for links in (pair.links, pair.sure)
+        )
+        columns = [pair.source, pair.target, links, sure]
+        if options.words:
+            columns += [" ".join(pair.source_words), " ".join(pair.target_words)]
+        print("\t".join(columns))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main_guard(main)

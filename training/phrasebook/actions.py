@@ -23,6 +23,7 @@ from training.phrasebook.sentences import (
     PRONOUNS,
     WHO,
     Clause,
+    Mode,
     NounPhrase,
     Place,
     Pronoun,
@@ -32,7 +33,8 @@ from training.phrasebook.sentences import (
 )
 from training.phrasebook.verbs import Verb, giving, intransitive, motion, transitive
 
-MODES = ("statement", "negative", "question")
+ASKED: tuple[Mode, ...] = ("statement", "question")
+MODES: tuple[Mode, ...] = ("statement", "negative", "question")
 # Done for so long, or so rarely, that "last week" and "next month" suit them.
 LASTING = {"travailler", "voyager", "étudier", "danser", "nager", "chanter"}
 ANIMALS_THAT = {
@@ -62,7 +64,7 @@ def _clause(
 
 @cache
 def _forms(verb: Verb, noun: Noun) -> list[Form]:
-    found = []
+    found: list[Form] = []
     for tense in verb.tenses:
         forms = [
             Form(tense, mode, *determined)
@@ -105,7 +107,7 @@ def timed_actions() -> Iterator[Family]:
             (tense, mode, time)
             for time in times().values()
             for tense in time.tenses
-            for mode in ("statement", "question")
+            for mode in ASKED
             if tense in verb.tenses and tense != "h"
         ]
         for noun in verb.objects if timed else ():
@@ -206,11 +208,14 @@ def gifts() -> Iterator[Family]:
             turn = stable_hash("gift", verb.lemma, noun.english)
             recipients = [others[(turn + 11 * i) % len(others)] for i in range(6)]
             names = [NAMES[(turn + i) % len(NAMES)] for i in range(4)]
-            who = (*PRONOUNS, *(name for name in names if name not in recipients))
+            who: tuple[Subject, ...] = (
+                *PRONOUNS,
+                *(name for name in names if name not in recipients),
+            )
             forms = [
                 Form(tense, mode, *determined)
                 for tense in verb.tenses
-                for mode in ("statement", "question")
+                for mode in ASKED
                 for determined in (("a", False), (number(verb.lemma, noun.english), True))
             ]
             options = (SubjectsAndForms(who, forms), recipients)
@@ -243,7 +248,7 @@ def _activity_forms(tenses: str, *, lasting: bool) -> list[Form]:
         Form(tense, mode, time=time)
         for name, time in times().items()
         for tense in time.tenses
-        for mode in ("statement", "question")
+        for mode in ASKED
         if tense in tenses
         and not (tense == "h" and mode == "question")
         and (lasting or not name.endswith(("week", "month")))

@@ -3,7 +3,9 @@
 "The" has no word; 了 marks the past, 正在 what goes on, 会 the future, 吗 a question.
 """
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from training.phrasebook.adjectives import Adjective
 from training.phrasebook.nouns import Noun
@@ -203,7 +205,7 @@ def _location(sentence: Location) -> list[Word]:
     return [*words, ("在", "x"), *_place_words(sentence.place), *_end(sentence.mode)]
 
 
-_REALISERS = {
+_REALISERS: dict[type, Callable[[Any], list[Word]]] = {
     Clause: _clause,
     Predication: _predication,
     Identity: _identity,

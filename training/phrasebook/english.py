@@ -1,7 +1,8 @@
 """Sentences in English."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 from training.phrasebook.sentences import (
     THIRD_SINGULAR,
@@ -199,7 +200,7 @@ def _location(sentence: Location) -> list[Word]:
     return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
 
-_REALISERS = {
+_REALISERS: dict[type, Callable[[Any], list[Word]]] = {
     Clause: _clause,
     Predication: _predication,
     Identity: _identity,

@@ -8,7 +8,7 @@ sentences can be made alone.
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from training.phrasebook.sentences import FIRST_PERSON, Adverbial, Mode, Sentence, Subject
 
@@ -48,7 +48,7 @@ class Form(NamedTuple):
     frequency: Adverbial | None = None
 
 
-class SubjectsAndForms(Sequence):
+class SubjectsAndForms(Sequence[tuple[Subject, Form]]):
     """Every subject with every form, but for questions about oneself: "Am I eating?"."""
 
     def __init__(self, subjects: Sequence[Subject], forms: Sequence[Form]):
@@ -63,7 +63,7 @@ class SubjectsAndForms(Sequence):
     def __len__(self) -> int:
         return self._length
 
-    def __getitem__(self, index: int) -> tuple[Subject, Form]:
+    def __getitem__(self, index: Any) -> Any:
         if index >= self._length:
             raise IndexError(index)
         subject, form = divmod(index, len(self._forms))

@@ -4,7 +4,9 @@
 French.
 """
 
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from training.phrasebook.adjectives import Adjective
 from training.phrasebook.french_verbs import conjugate
@@ -316,7 +318,7 @@ def _location(sentence: Location) -> list[Word]:
     return [*words, *_place_words(sentence.place), _mark(sentence.mode)]
 
 
-_REALISERS = {
+_REALISERS: dict[type, Callable[[Any], list[Word]]] = {
     Clause: _clause,
     Predication: _predication,
     Identity: _identity,

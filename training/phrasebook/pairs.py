@@ -115,7 +115,7 @@ def _draw(sections: tuple[Section, ...], rng: random.Random) -> Iterator[tuple[F
 
 
 def _sample(split: str, count: int, rng: random.Random) -> list[Sentence]:
-    drawn = {}
+    drawn: dict[tuple[int, tuple[int, ...]], Family] = {}
     for family, indices in _draw(_sections(split), rng):
         if len(drawn) == count:
             break

@@ -240,8 +240,10 @@ too | trop | 太 |
 def _adverbials(table: str, tag: str) -> dict[str, Adverbial]:
     result = {}
     for line in table.strip().splitlines():
-        *phrases, tenses = line.split("|")
-        adverbial = Adverbial(*(_tagged(phrase, tag) for phrase in phrases), tenses.strip())
+        english, french, chinese, tenses = line.split("|")
+        adverbial = Adverbial(
+            _tagged(english, tag), _tagged(french, tag), _tagged(chinese, tag), tenses.strip()
+        )
         result[" ".join(word for word, _ in adverbial.english)] = adverbial
     return result
 

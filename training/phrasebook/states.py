@@ -20,6 +20,7 @@ from training.phrasebook.sentences import (
     Existence,
     Identity,
     Location,
+    Mode,
     NounPhrase,
     Place,
     Predication,
@@ -96,7 +97,7 @@ def states_of_people() -> Iterator[Family]:
             yield Family(group, pairings, build, ([subject], modes))
 
 
-def _identity(job: Noun, subject: Subject, mode: str) -> Identity:
+def _identity(job: Noun, subject: Subject, mode: Mode) -> Identity:
     return Identity(subject, job, mode)
 
 
@@ -143,7 +144,7 @@ def existences() -> Iterator[Family]:
             yield Family(noun.english, pairings, build, (forms,))
 
 
-def _location(place: Place, subject: NounPhrase, mode: str) -> Location:
+def _location(place: Place, subject: NounPhrase, mode: Mode) -> Location:
     return Location(subject, place, mode)
 
 

@@ -17,11 +17,12 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention import plot_attention
-from training import corpus, links, metrics
+from training.data import corpus
+from training.decode.texts import forced_attention
 from training.errors import UserError
-from training.inference import forced_attention
-from training.links import Reading
-from training.run import Run, load_run
+from training.runs.run import Run, load_run
+from training.score import links, metrics
+from training.score.links import Reading
 from training.studies import shared
 
 MODELS = {
@@ -39,7 +40,7 @@ READINGS = tuple(
         *(("threshold", x) for x in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)),
     )
     for shift in (-1, 0, 1)
-    for symmetrize in metrics.SYMMETRIZATIONS
+    for symmetrize in links.SYMMETRIZATIONS
 )
 # Pairs in which words change places.
 EXAMPLES = {
@@ -99,10 +100,10 @@ def measure(name: str, run: Run) -> tuple[list[dict], Reading]:
     rows = []
     for set_name, split in gold_sets(language, run.config.data):
         weights = links.attend([run], split)
-        diagonal = metrics.alignment_error_rate(links.diagonal(split), split.sure, split.possible)
+        diagonal = metrics.alignment_error_rate(links.diagonal(split), *split.gold())
         for reading in dict.fromkeys((*READINGS, chosen)):
             aer, errors = _errors(split, weights, reading)
-            interval = (None, None)
+            interval: tuple[float | None, float | None] = (None, None)
             if reading == chosen:
                 interval = metrics.bootstrap_interval(errors, metrics.ratio)
             rows.append(
@@ -139,7 +140,7 @@ def gold_sets(language: str, data: str) -> Iterator[tuple[str, corpus.Split]]:
 def _errors(
     split: corpus.Split, weights: Sequence[links.WordWeights], reading: Reading
 ) -> tuple[float, np.ndarray]:
-    errors = metrics.alignment_errors(links.read(weights, reading), split.sure, split.possible)
+    errors = metrics.alignment_errors(links.read(weights, reading), *split.gold())
     return metrics.ratio(errors.sum(axis=0)), errors
 
 
@@ -169,10 +170,11 @@ def draw(rows: Sequence[dict], path: Path) -> None:
 def draw_heat_maps(runs: dict[str, Run], path: Path) -> None:
     """Draw where the models look in sentences with reordering, a column for each model."""
     maps = {}
-    for name, found in runs.items():
-        pairs = EXAMPLES.get(found.config.data[-2:], ())
+    for name, run in runs.items():
+        pairs = EXAMPLES.get(run.config.data[-2:], ())
         if pairs:
-            maps[name] = forced_attention([found], *zip(*pairs, strict=True))
+            sources, targets = zip(*pairs, strict=True)
+            maps[name] = forced_attention([run], sources, targets)
     if not maps:
         return
     lines = max(map(len, maps.values()))

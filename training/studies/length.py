@@ -15,11 +15,13 @@ from pathlib import Path
 
 import numpy as np
 
-from training import corpus, metrics
 from training.cli import positive_int
+from training.data import corpus
+from training.decode.texts import make_translator
 from training.errors import UserError
-from training.inference import make_translator
-from training.run import Run
+from training.progress import progress
+from training.runs.run import Run
+from training.score import metrics
 from training.studies import shared
 
 ATTENTIONS = ("none", "additive", "general")
@@ -149,8 +151,8 @@ def translations(
 
     def translate() -> list[str]:
         print(f"{name}: translating {len(split.sources)} sentences of {set_name}", flush=True)
-        done = shared.progress(len(split.sources), "sentence")
-        return make_translator([run], beam_width=options.beam_width)(split.sources, done)
+        with progress(len(split.sources), "sentences") as advance:
+            return make_translator([run], beam_width=options.beam_width)(split.sources, advance)
 
     file = options.output / "translations" / f"{set_name}-{name}.json"
     return shared.kept(file, run, [options.beam_width, split.sources], translate)

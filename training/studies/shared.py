@@ -6,21 +6,21 @@ import argparse
 import csv
 import hashlib
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import keras
 
-from training.checkpoints import write_text
 from training.cli import add_settings
 from training.config import Config, load_config, load_preset, override
 from training.errors import UserError
-from training.history import is_complete
-from training.run import Run, load_run
-from training.train import train
+from training.fit.texts import train
+from training.runs.files import RunFiles
+from training.runs.history import is_complete
+from training.runs.run import Run, load_run
+from training.writing import read_json, write_json
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
@@ -97,15 +97,18 @@ def check(name: str, config: Config) -> None:
 
 def train_missing(name: str, config: Config, path: Path) -> None:
     """Train a model unless it is there; go on with one that was stopped."""
-    begun = (path / "config.toml").is_file()
+    files = RunFiles(path)
+    begun = files.config.is_file()
     if begun:
-        saved = asdict(load_config(path / "config.toml"))
-        other = [key for key, value in asdict(config).items() if saved[key] != value]
+        saved = load_config(files.config)
+        if config.keep_by == "auto":  # which the run has decided
+            config = replace(config, keep_by=saved.keep_by)
+        other = [key for key, value in asdict(config).items() if getattr(saved, key) != value]
         if other:
             raise UserError(
                 f"{path} was trained with another {', '.join(other)}: choose another --output"
             )
-    if begun and is_finished(path, config):
+    if begun and is_finished(files, config):
         print(f"{name}: trained already, {path}", flush=True)
         return
     print(f"{name}: {'training goes on' if begun else 'training'}, {path}", flush=True)
@@ -114,18 +117,15 @@ def train_missing(name: str, config: Config, path: Path) -> None:
     keras.config.set_dtype_policy("float32")  # which training may have changed
 
 
-def is_finished(path: Path, config: Config) -> bool:
+def is_finished(files: RunFiles, config: Config) -> bool:
     """Whether a run needs no more training."""
-    file = path / "history.json"
-    history = json.loads(file.read_text()) if file.is_file() else []
-    if not is_complete(history, config.epochs, config.patience):
+    history = read_json(files.history) if files.history.is_file() else []
+    if not is_complete(history, config.epochs, config.patience, config.keep_by):
         return False
     if not config.average_epochs:
         return True
-    average = path / "average.json"
-    return (
-        average.is_file() and json.loads(average.read_text())["epochs"][-1] == history[-1]["epoch"]
-    )
+    average = files.average
+    return average.is_file() and read_json(average)["epochs"][-1] == history[-1]["epoch"]
 
 
 def kept(file: Path, run: Run, what: Any, make: Callable[[], Any]) -> Any:
@@ -137,16 +137,16 @@ def kept(file: Path, run: Run, what: Any, make: Callable[[], Any]) -> Any:
         what: all else that it depends on, as JSON.
         make: makes it, as JSON.
     """
-    digest = hashlib.sha1((run.path / "best.weights.h5").read_bytes())
+    digest = hashlib.sha1(run.files.best.read_bytes())
     digest.update(json.dumps(what).encode())
     key = digest.hexdigest()
     if file.is_file():
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file)
         if found["key"] == key:
             return found["value"]
     value = make()
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_text(file, json.dumps({"key": key, "value": value}, indent=1) + "\n")
+    write_json(file, {"key": key, "value": value})
     return value
 
 
@@ -167,11 +167,6 @@ def _written(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
-def progress(total: int, unit: str) -> Callable[[int], None] | None:
-    """Return what `Progbar.add` is, on a terminal."""
-    return keras.utils.Progbar(total, unit_name=unit).add if sys.stderr.isatty() else None
 
 
 def new_figure(rows: int, columns: int, width: float = 5.0, height: float = 4.0) -> tuple:

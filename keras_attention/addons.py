@@ -1,0 +1,165 @@
+"""Weights that were trained with `tfa.seq2seq` of TensorFlow Addons, for layers of this library.
+
+An `AttentionWrapper` attends after its cell and feeds what it found to the next step: this is
+`AttentionRNN(cell, attention, order="luong", input_feeding=True)`, whatever the mechanism. With
+`attention_layer_size=n` add `units=n, activation=None`, since Addons leaves the attentional vector
+linear. Without, the output here is `[c_t; s_t]`, of which Addons puts out one part.
+
+    layer = AttentionRNN(
+        keras.layers.LSTMCell(256), AdditiveAttention(128), "luong", units=256,
+        input_feeding=True, activation=None,
+    )
+    layer.build((None, None, 128), (None, None, 256))
+    addons.load_weights(layer, addons.read_checkpoint("checkpoints/ckpt-7"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+
+from keras_attention import cells
+from keras_attention.additive import AdditiveAttention
+from keras_attention.attention import Attention
+from keras_attention.cell import AttentionCell
+from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
+from keras_attention.multiplicative import MultiplicativeAttention
+
+SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+
+def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
+    """Return the arrays of a `tf.train.Checkpoint` by their names in it.
+
+    Needs TensorFlow, of any version from 2.0.
+
+    Args:
+        path: of the checkpoint, without `.index`.
+        prefix: what the names begin with, for example `"model/decoder/"`; it is left out.
+
+    Raises:
+        ValueError: if no name begins with the prefix.
+    """
+    from keras_attention.fast.tensorflow import checkpoint_arrays
+
+    arrays = {name: x for name, x in checkpoint_arrays(path).items() if name.endswith(SUFFIX)}
+    found = {
+        name.removeprefix(prefix).removesuffix(SUFFIX): np.asarray(x)
+        for name, x in arrays.items()
+        if name.startswith(prefix) and ".OPTIMIZER_SLOT" not in name
+    }
+    if not found:
+        begun = sorted({name.partition("/")[0] for name in arrays})
+        raise ValueError(
+            f"read_checkpoint expected names that begin with {prefix!r}. "
+            f"Received: names that begin with {', '.join(begun)}"
+        )
+    return found
+
+
+def load_weights(
+    layer: Attention | AttentionCell, weights: Mapping[str, np.ndarray[Any, Any]]
+) -> None:
+    """Give a built layer the weights of an Addons mechanism or of an `AttentionWrapper`.
+
+    Args:
+        layer: for a mechanism `AdditiveAttention`, `MultiplicativeAttention("general")`, or
+            `MonotonicAttention` of one of them; for a wrapper an `AttentionRNN` or `AttentionCell`
+            as the module says.
+        weights: arrays by name, as in a checkpoint. A name is known by its end: of a mechanism
+            `memory_layer/kernel`, `query_layer/kernel`, `attention_v`, `attention_g`,
+            `attention_b`, `attention_score_bias`; of a wrapper `_cell/kernel` (or
+            `_cell/cells/0/kernel`) and so on, `_attention_layers/0/kernel`.
+
+    Raises:
+        ValueError: if the layer is another one, or not built, or if a weight is missing, found
+            twice or of another shape.
+    """
+    if not layer.built:
+        raise ValueError(f"load_weights expected a built layer. Received: {layer!r}")
+    if isinstance(layer, Attention):
+        _load_mechanism(layer, weights)
+        return
+    if layer.order != "luong" or not layer.input_feeding or layer.several or layer.gate:
+        raise ValueError(
+            'load_weights expected a layer with order="luong", input_feeding=True, one memory and '
+            f"no gate, which is what AttentionWrapper computes. Received: order={layer.order!r}, "
+            f"input_feeding={layer.input_feeding}, several={layer.several}, gate={layer.gate}"
+        )
+    _load_mechanism(layer.attention, weights)
+    parts = cells.parts(layer.cell)
+    for number, cell in enumerate(parts):
+        place = "_cell/" if len(parts) == 1 else f"_cell/cells/{number}/"
+        for variable in cell.weights:
+            if variable.name not in ("kernel", "recurrent_kernel", "bias"):
+                raise ValueError(
+                    "load_weights expected SimpleRNN, GRU or LSTM cells. "
+                    f"Received: {cell!r} with {variable.name}"
+                )
+            found = _find(weights, place + variable.name)
+            if variable.name == "kernel" and number == 0 and not layer.units:
+                # Addons feeds the context alone; the rest of `[c; s]` counts for nothing.
+                found = np.concatenate(
+                    [found, np.zeros((layer.cell_output_size, found.shape[1]), found.dtype)]
+                )
+            _assign(variable, found, place + variable.name)
+    if layer.units:
+        name = "_attention_layers/0/kernel"
+        kernel = _find(weights, name)
+        size = layer.cell_output_size  # the rows are [s; c] there, [c; s] here
+        _assign(layer.output_kernel, np.concatenate([kernel[size:], kernel[:size]]), name)
+        if any(key.endswith("_attention_layers/0/bias") for key in weights):
+            raise ValueError(
+                "load_weights expected an attention layer without bias. Received: one with it"
+            )
+
+
+def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
+    monotonic = isinstance(layer, MonotonicAttention)
+    if monotonic and not isinstance(layer, MonotonicChunkwiseAttention):
+        name = "attention_score_bias"
+        _assign(layer.score_bias, _find(weights, name), name)
+        layer = layer.attention
+    if isinstance(layer, AdditiveAttention) and type(layer) is AdditiveAttention:
+        named = {
+            "query_layer/kernel": layer.query_kernel,
+            "memory_layer/kernel": layer.key_kernel,
+            "attention_v": layer.scale,
+            "attention_b": layer.bias,
+            "attention_g": layer.gain,
+        }
+        for name, variable in named.items():
+            if variable is not None:
+                _assign(variable, _find(weights, name), name)
+    elif isinstance(layer, MultiplicativeAttention) and layer.score_name == "general":
+        # Addons projects the memory, `q·(M k)`; here it is `qᵀ W k`.
+        _assign(layer.kernel, _find(weights, "memory_layer/kernel").T, "memory_layer/kernel")
+        if layer.scale is not None:
+            _assign(layer.scale, _find(weights, "attention_g"), "attention_g")
+    else:
+        raise ValueError(
+            'load_weights expected AdditiveAttention, MultiplicativeAttention("general") or '
+            f"MonotonicAttention of one of them. Received: {layer!r}"
+        )
+
+
+def _find(weights: Mapping[str, np.ndarray[Any, Any]], name: str) -> np.ndarray[Any, Any]:
+    keys = [key for key in weights if key == name or key.endswith("/" + name)]
+    if len(keys) != 1:
+        raise ValueError(
+            f"load_weights expected one weight whose name ends with {name}. "
+            f"Received: {', '.join(keys) or ', '.join(weights)}"
+        )
+    return np.asarray(weights[keys[0]])
+
+
+def _assign(variable: keras.Variable, value: np.ndarray[Any, Any], name: str) -> None:
+    if tuple(variable.shape) != value.shape:
+        raise ValueError(
+            f"load_weights expected {name} of a form that gives {tuple(variable.shape)}. "
+            f"Received: {value.shape}"
+        )
+    variable.assign(value)

@@ -1,0 +1,101 @@
+"""What a recurrent cell asks of the layer that runs it: its sizes, first states, dropout masks."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+Tensor = Any
+
+
+def parts(cell: Any) -> list[Any]:
+    """Return the cells of a stack, bottom first, or the one cell."""
+    return list(cell.cells) if isinstance(cell, keras.layers.StackedRNNCells) else [cell]
+
+
+def output_size(cell: Any) -> int:
+    """Return the width of the (top) cell's output."""
+    size: int = tree.flatten(getattr(cell, "output_size", None) or parts(cell)[-1].state_size)[0]
+    return size
+
+
+def state_size(cell: Any) -> int:
+    """Return the width of the (top) cell's first state."""
+    size: int = tree.flatten(parts(cell)[-1].state_size)[0]
+    return size
+
+
+def first_state(cell: Any, state: Any) -> Tensor:
+    """Return from a cell's states the first of the (top) cell: for most, what it put out last."""
+    return tree.flatten(state[-1] if isinstance(cell, keras.layers.StackedRNNCells) else state)[0]
+
+
+def zero_state(cell: Any, batch_size: Any) -> list[Any]:
+    """Return the states before the first step, as a list."""
+    if not hasattr(cell, "get_initial_state"):
+        sizes = cell.state_size if tree.is_nested(cell.state_size) else [cell.state_size]
+        return [ops.zeros((batch_size, size), cell.compute_dtype) for size in sizes]
+    state = cell.get_initial_state(batch_size=batch_size)
+    return list(state) if tree.is_nested(state) else [state]
+
+
+def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
+    """Take one step: the output, and the next states in the structure of those before."""
+    if not training:
+        with without_dropout(cell):
+            output, new = _call(cell, inputs, state, training)
+    else:
+        output, new = _call(cell, inputs, state, training)
+    # A stack of one cell does not give its states back in the structure it took them in.
+    return output, tree.pack_sequence_as(state, tree.flatten(new))
+
+
+def _call(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
+    arguments = inspect.signature(cell.call).parameters
+    known = {"training": training} if "training" in arguments else {}
+    output, new = cell(inputs, state, **known)
+    return output, new
+
+
+# Dropout masks are drawn once for a sequence, outside the loop, or they would leak out of it.
+
+
+@contextlib.contextmanager
+def dropout_masks(cell: Any, width: int, rows: Any, dtype: str) -> Iterator[None]:
+    """Let the cells hold masks for `rows` inputs `(rows, width)`, for the length of a block."""
+    try:
+        _forget(cell)
+        for one in parts(cell):
+            if hasattr(one, "get_dropout_mask"):
+                one.get_dropout_mask(ops.zeros((rows, width), dtype))
+                one.get_recurrent_dropout_mask(ops.zeros((rows, state_size(one)), dtype))
+            width = output_size(one)
+        yield
+    finally:
+        _forget(cell)
+
+
+def _forget(cell: Any) -> None:
+    for one in parts(cell):
+        if hasattr(one, "get_dropout_mask"):
+            one.reset_dropout_mask()
+            one.reset_recurrent_dropout_mask()
+
+
+@contextlib.contextmanager
+def without_dropout(cell: Any) -> Iterator[None]:
+    """Keep cells from drawing masks outside training, as `keras.layers.SimpleRNNCell` does."""
+    drawing = [one for one in parts(cell) if hasattr(one, "get_dropout_mask")]
+    rates = [(one.dropout, one.recurrent_dropout) for one in drawing]
+    try:
+        for one in drawing:
+            one.dropout = one.recurrent_dropout = 0.0
+        yield
+    finally:
+        for one, (dropout, recurrent) in zip(drawing, rates, strict=True):
+            one.dropout, one.recurrent_dropout = dropout, recurrent

@@ -1,0 +1,1 @@
+"""What makes the library fast and is not formula."""

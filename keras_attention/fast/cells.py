@@ -1,0 +1,157 @@
+"""Recurrent cells in a hoisted loop: of each its step, and the gradients that belong to it.
+
+Their inputs are `[before; in]`: what is known before the loop, whose product with its rows of the
+kernel is one product for all steps, and what a step makes known, a context or the last output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.fast.deferred import Trace, deferred, fixed, outer
+
+Tensor = Any
+
+
+class Cell:
+    """A Keras `SimpleRNNCell` or `LSTMCell`: one product makes all its gates.
+
+    Args:
+        cell: one for which `choice.hoists` is true.
+        inputs: `(T, B, ·)`, what is known before the loop.
+        first: `(B, units)`, the output before the first step.
+        trace: of the loop; it must get `"output"`, the first state after each step.
+        fed: returns, after the loop, what was fed to `step` at all steps, each `(T, B, ·)`.
+
+    Attributes:
+        steps: inputs of the loop by name, `(T, B, ·)`; `step` takes those of its step.
+        state_dtype: of the states in the loop.
+    """
+
+    def __init__(
+        self,
+        cell: Any,
+        inputs: Tensor,
+        first: Tensor,
+        trace: Trace,
+        fed: Callable[[], list[Tensor]] = list,
+    ) -> None:
+        self._cell, self._dtype, self._trace, self._fed = cell, cell.compute_dtype, trace, fed
+        self._first = first
+        # In half precision the products alone are: a state that adds up keeps its small parts.
+        half = self._dtype in ("float16", "bfloat16")
+        self.state_dtype = "float32" if half else self._dtype
+        bias = ops.cast(cell.bias, self._dtype)
+        of_inputs, of_fed = ops.cast(cell.kernel, self._dtype), None
+        if of_inputs.shape[0] > inputs.shape[-1]:
+            # Split, not sliced: the gradient of a slice is a tensor of zeros around it.
+            of_inputs, of_fed = ops.split(of_inputs, [inputs.shape[-1]], axis=0)
+        recurrent = ops.cast(cell.recurrent_kernel, self._dtype)
+        self.steps: dict[str, Tensor] = {}
+        parameters, bias = self._prepare(inputs, of_fed, recurrent, bias)
+        gates = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
+        self.steps["gates"] = deferred(gates, parameters, self._gradients)
+
+    def _prepare(
+        self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        """Return what gets deferred gradients, and what is added to the products of inputs."""
+        kernel = recurrent if of_fed is None else ops.concatenate([of_fed, recurrent], axis=0)
+        self._times = fixed(kernel)
+        return [kernel], bias
+
+    def _gradients(self, gates: Tensor) -> list[Tensor]:
+        return [outer(_join([*self._fed(), self._before()]), gates)]
+
+    def _before(self) -> Tensor:
+        return self._trace.before("output", self._first)
+
+    def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+        """Take a step.
+
+        Args:
+            now: `steps` at this step, each `(B, ·)`.
+            fed: list of `(B, ·)`, the rest of the cell's input.
+            state: list of the cell's states, each `(B, units)`, in `state_dtype`.
+
+        Returns:
+            The new states.
+        """
+        fed = [*fed, ops.cast(state[0], self._dtype)]
+        gates = ops.cast(now["gates"] + self._times(_join(fed)), self.state_dtype)
+        if isinstance(self._cell, keras.layers.LSTMCell):
+            return lstm_step(self._cell, gates, state)
+        return [self._cell.activation(gates)]
+
+
+class GRU(Cell):
+    """A Keras `GRUCell`: the reset gate stands between the recurrent product and the candidate.
+
+    So the candidate's part of that product has a gradient of its own. The biases of both products
+    of the other gates are one.
+    """
+
+    def _prepare(
+        self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
+    ) -> tuple[list[Tensor], Tensor]:
+        self._times_recurrent = fixed(recurrent)
+        self._times_fed = None if of_fed is None else fixed(of_fed)
+        units = self._cell.units
+        of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
+        bias, recurrent_bias = ops.unstack(bias)
+        gates_bias, candidate_bias = ops.split(recurrent_bias, [2 * units], axis=-1)
+        shape = (*ops.shape(inputs)[:2], units)
+        self.steps["candidate"] = deferred(
+            ops.broadcast_to(candidate_bias, shape),
+            [of_candidate],
+            lambda g: [outer(self._before(), g)],
+        )
+        bias = bias + ops.pad(gates_bias, [[0, units]])
+        return [of_gates, *([] if of_fed is None else [of_fed])], bias
+
+    def _gradients(self, gates: Tensor) -> list[Tensor]:
+        found = [outer(self._before(), gates[..., : 2 * self._cell.units])]
+        return [*found, *([outer(_join(self._fed()), gates)] if self._times_fed else [])]
+
+    def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+        """Take a step: see `Cell.step`."""
+        gates = now["gates"] + self._times_fed(_join(fed)) if self._times_fed else now["gates"]
+        inner = self._times_recurrent(ops.cast(state[0], self._dtype))
+        gates, inner, more = (
+            ops.cast(x, self.state_dtype) for x in (gates, inner, now["candidate"])
+        )
+        *others, candidate = ops.split(inner, 3, axis=-1)
+        return gru_step(self._cell, gates, [*others, candidate + more], state)
+
+
+def hoisted_cell(cell: Any, *args: Any) -> Cell:
+    """Return the hoisted form of a Keras cell; arguments as those of `Cell`."""
+    return (GRU if isinstance(cell, keras.layers.GRUCell) else Cell)(cell, *args)
+
+
+def gru_step(cell: Any, gates: Tensor, inner: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+    """Cho et al. 2014 (arXiv 1406.1078), with the reset gate after the product, as cuDNN has it."""
+    (h,) = state
+    gates_update, gates_reset, gates_candidate = ops.split(gates, 3, axis=-1)
+    inner_update, inner_reset, inner_candidate = inner
+    update = cell.recurrent_activation(gates_update + inner_update)
+    reset = cell.recurrent_activation(gates_reset + inner_reset)
+    candidate = cell.activation(gates_candidate + reset * inner_candidate)
+    return [candidate + update * (h - candidate)]
+
+
+def lstm_step(cell: Any, gates: Tensor, state: list[Tensor]) -> list[Tensor]:
+    """Hochreiter and Schmidhuber 1997, with forget gate, in Keras's order of gates."""
+    (_, c) = state
+    gates_input, gates_forget, gates_candidate, gates_output = ops.split(gates, 4, axis=-1)
+    kept = cell.recurrent_activation(gates_forget) * c
+    c = kept + cell.recurrent_activation(gates_input) * cell.activation(gates_candidate)
+    return [cell.recurrent_activation(gates_output) * cell.activation(c), c]
+
+
+def _join(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)

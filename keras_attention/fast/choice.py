@@ -1,0 +1,171 @@
+"""Which path runs: the one file that decides, and the switch that turns the fast paths off.
+
+Every fast path gives what a plain formula gives. Where both stand side by side, the code asks here,
+and nowhere else, which of them to run. What was traced or compiled before a switch stays as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal
+
+import keras
+
+from keras_attention.fast import backend
+
+if TYPE_CHECKING:
+    from keras_attention.attention import Attention
+    from keras_attention.cell import AttentionCell
+    from keras_attention.recurrent import AttentionRNN
+
+Tensor = Any
+AdditivePath = Literal["formula", "blocks", "exponential", "compiled"]
+
+VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
+# Numbers in a block of additive scores: about what the caches hold. What is smaller as a whole
+# stays as it is.
+BLOCK = 2**20
+
+
+_of_process = os.environ.get(VARIABLE, "1")
+if _of_process not in ("0", "1"):
+    raise ValueError(f"{VARIABLE} expected 0 or 1. Received: {_of_process!r}")
+
+_enabled: ContextVar[bool] = ContextVar("enabled", default=_of_process == "1")
+_exporting: ContextVar[bool] = ContextVar("exporting", default=False)
+_training: ContextVar[bool] = ContextVar("training", default=False)
+
+
+# What callers say.
+
+
+@contextlib.contextmanager
+def fast_paths(enabled: bool) -> Iterator[None]:
+    """Within this, run the fast paths, or the plain formulas that they stand for.
+
+    It holds for this thread. For a whole process set the environment variable
+    `KERAS_ATTENTION_FAST_PATHS` to 0.
+
+    Args:
+        enabled: whether the fast paths may run.
+    """
+    token = _enabled.set(bool(enabled))
+    try:
+        yield
+    finally:
+        _enabled.reset(token)
+
+
+@contextlib.contextmanager
+def exporting() -> Iterator[None]:
+    """Within this, trace functions so that they run where XLA does not, as in TensorFlow Serving.
+
+    Save a TensorFlow model whose batch size and lengths are all known under it.
+    """
+    token = _exporting.set(True)
+    try:
+        yield
+    finally:
+        _exporting.reset(token)
+
+
+@contextlib.contextmanager
+def training(flag: bool | None) -> Iterator[None]:
+    """Within this, a layer is called with this `training`: a gradient will be asked for."""
+    token = _training.set(bool(flag))
+    try:
+        yield
+    finally:
+        _training.reset(token)
+
+
+# What is decided.
+
+
+def enabled() -> bool:
+    """Whether fast paths may run at all."""
+    return _enabled.get()
+
+
+def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
+    """Return how to compute additive scores; arguments as those of `scores.additive`.
+
+    - `"formula"` for what is small, for one query or one key, and for a step of a loop;
+    - `"exponential"` where XLA compiles the whole;
+    - `"compiled"`, the exponential form as a function that XLA compiles by itself;
+    - `"blocks"`, by `tanh` for one block of queries after the other, elsewhere.
+    """
+    lengths = query.shape[1], key.shape[1]
+    sizes = [query.shape[0] or key.shape[0], *lengths, *scale.shape]
+    if any(n is not None and not isinstance(n, int) for n in sizes):
+        return "formula"  # symbols on JAX: only the shape of the result is asked for
+    small = None not in sizes and math.prod(sizes) <= BLOCK
+    if not enabled() or small or 1 in lengths or backend.in_loop():
+        return "formula"
+    if backend.under_xla():
+        return "exponential"
+    return "compiled" if _compiles(query, key) else "blocks"
+
+
+def _compiles(*sequences: Tensor) -> bool:
+    """Whether to compile a function of `(B, T, dim)` tensors by XLA where the whole is not.
+
+    On TensorFlow, in graphs alone. Each new shape is compiled anew, which takes seconds: only for
+    known lengths. The batch may be unknown in training, where it rarely changes. What is exported
+    must not need XLA.
+    """
+    if not backend.builds_graph() or _exporting.get():
+        return False
+    if any(x.shape[1] is None for x in sequences):
+        return False
+    return _training.get() or all(x.shape[0] is not None for x in sequences)
+
+
+def hoists(cell: Any, dtype: str | None = None) -> bool:
+    """Whether `hoisted.run` stands in for a loop over the cell, in the dtype if one is given.
+
+    It knows plain Keras cells without dropout, on TensorFlow.
+    """
+    if not enabled() or keras.backend.backend() != "tensorflow":
+        return False
+    if type(cell) is keras.layers.GRUCell and not cell.reset_after:
+        return False
+    known = (keras.layers.SimpleRNNCell, keras.layers.GRUCell, keras.layers.LSTMCell)
+    if type(cell) not in known or not cell.use_bias or cell.dropout or cell.recurrent_dropout:
+        return False
+    return dtype in (None, cell.compute_dtype)
+
+
+def hoists_rnn(cell: Any, dtype: str, *watched: Any) -> bool:
+    """Whether `hoisted.run` runs the cell now, in the dtype, on tensors of these structures."""
+    return hoists(cell, dtype) and not backend.forward_mode([*watched, cell.trainable_weights])
+
+
+def hoists_attention(layer: AttentionRNN, *watched: Any) -> bool:
+    """Whether `attending.run` runs an `AttentionRNN` now, on the tensors of these structures."""
+    if any(x.compute_dtype != layer.compute_dtype for x in layer._list(layer.attention)):
+        return False
+    if not hoists(layer.cell, layer.compute_dtype):
+        return False
+    if layer.readout == "deep" and layer.input_feeding:
+        return False
+    return not backend.forward_mode([*watched, layer.trainable_weights])
+
+
+def averages(attention: Attention, training: bool | None) -> bool:
+    """Whether the context is the product of the weights that are returned and the value."""
+    from keras_attention.attention import Attention
+
+    plain = type(attention).attend is Attention.attend and attention.num_heads == 1
+    return plain and not (training and attention.dropout)
+
+
+def fixes_step(layer: AttentionCell) -> bool:
+    """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
+    if layer.several or layer.gate or layer._list(layer.attention)[0].num_heads > 1:
+        return False
+    return all(hoists(cell) for cell in getattr(layer.cell, "cells", [layer.cell]))

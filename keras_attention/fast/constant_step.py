@@ -1,0 +1,217 @@
+"""A step of an attention cell with constant kernels, for searches that are exported.
+
+A context is an average of the memory, and the product of an average is the average of products:
+what contexts are multiplied by, the whole memory is multiplied by once, before the first step. And
+what embeddings are multiplied by, the whole vocabulary is multiplied by when the step is made: a
+step looks the product up.
+
+On TensorFlow alone: see `keras_attention.fast.tensorflow_constant`.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.additive import AdditiveAttention
+from keras_attention.attention import Memory
+from keras_attention.cell import AttentionCell, State
+from keras_attention.fast.cells import gru_step, lstm_step
+from keras_attention.fast.tensorflow_constant import is_kept, lookup, product
+from keras_attention.shapes import flat_mask, flat_memory
+
+Tensor = Any
+
+
+class ConstantStep:
+    """A step of a built `AttentionCell` or `AttentionRNN` as its weights are now.
+
+    Scores, distributions, averages, states and the state's part of the attentional vector are in
+    float32 whatever the dtype of the other products is.
+
+    Args:
+        layer: one for which `choice.fixes_step` is true.
+        embeddings: `(V, dim)`, of the tokens.
+        beams: how many rows share a row of the memory, next to one another.
+        dtype: of the products, "bfloat16" or "float32".
+        recurrent_dtype: of those that cells and keys are computed by.
+
+    Attributes:
+        taken: the weights that are constants now, and needed no more.
+    """
+
+    def __init__(
+        self,
+        layer: AttentionCell,
+        embeddings: keras.Variable,
+        beams: int = 1,
+        dtype: str = "bfloat16",
+        recurrent_dtype: str = "bfloat16",
+    ) -> None:
+        self._layer, self._beams, size = layer, beams, layer.context_size
+        single = beams == 1  # without beams, one sentence is one row and a batch is many
+        times = functools.partial(product, dtype=dtype, single=single)
+        recurrent_times = functools.partial(times, dtype=recurrent_dtype)
+        first, *others = _cells(layer)
+        kernel, bias = _input_weights(first)
+        of_token, kernel = ops.split(kernel, [embeddings.shape[1]])
+        of_context = {}  # what contexts alone are multiplied by
+        if layer.order == "bahdanau":
+            kernel, of_context["gates"] = kernel[:-size], kernel[-size:]
+        self._gates = of_token.shape[1]
+        if layer.readout == "deep" and layer.output_kernel is not None:  # which sees the token, too
+            rest = layer.output_kernel.value[-embeddings.shape[1] :]
+            of_token = ops.concatenate([of_token, rest], axis=-1)
+            bias = ops.pad(bias, [[0, of_token.shape[1] - self._gates]])
+        self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, single)
+        self._times: list[Any] = [_products(first, kernel, None, recurrent_times)]
+        self._times += [_products(cell, *_input_weights(cell), recurrent_times) for cell in others]
+        self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
+        if is_kept(embeddings, of_token):
+            self.taken.append(embeddings)
+        self._vector = None
+        if layer.output_kernel is not None:
+            of_context["vector"] = layer.output_kernel.value[:size]
+            rows = slice(size, size + layer.cell_output_size)
+            self._vector = times(layer.output_kernel.value[rows], dtype="float32")
+            self.taken.append(layer.output_kernel)
+        self._query = self._key = None
+        if type(layer.attention) is AdditiveAttention:
+            attention = layer.attention
+            key_bias = None if attention.bias is None else attention.bias.value
+            self._query = times(attention.query_kernel.value)
+            self._key = recurrent_times(attention.key_kernel.value, key_bias, single=True)
+            self.taken += [attention.query_kernel, attention.key_kernel]
+            if attention.bias is not None:
+                self.taken.append(attention.bias)
+        self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
+        if of_context:
+            kernel = ops.concatenate(list(of_context.values()), axis=-1)
+            self._of_context = times(kernel, single=True)  # a source may be of one token
+        if self._vector is None:
+            self._sizes["context"] = size
+
+    def without_beams(self) -> ConstantStep:
+        """Return the step, with the same constants, for rows that share no row of the memory."""
+        step = copy.copy(self)
+        step._beams = 1
+        return step
+
+    def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:
+        """Do what the layer's `prepare` does; products of the value take the value's place.
+
+        Args:
+            value: `(B, S, dim)`.
+            mask: boolean `(B, S)` or None.
+        """
+        if self._key is None:
+            memory = self._layer.prepare(value, mask=mask)
+        else:  # the layer would read the kernel that is taken
+            value = flat_memory(ops.cast(value, self._layer.compute_dtype))
+            mask = None if mask is None else ops.cast(flat_mask(mask), "bool")
+            memory = Memory(value, None, mask)
+        batch, length, size = ops.shape(memory.value)
+        rows = ops.reshape(memory.value, (-1, size))
+
+        def sequences(parts: list[Tensor]) -> Tensor:
+            joined = ops.cast(ops.concatenate(parts, axis=-1), memory.value.dtype)
+            return ops.reshape(joined, (batch, length, joined.shape[-1]))
+
+        parts = [rows] if "context" in self._sizes else []
+        if len(self._sizes) > len(parts):
+            parts.insert(0, self._of_context(rows))
+        key = memory.key if self._key is None else sequences([self._key(rows)])
+        return Memory(sequences(parts), key, memory.mask)
+
+    def __call__(
+        self, tokens: Tensor, memory: Memory, state: State
+    ) -> tuple[Tensor, Tensor, State]:
+        """Take one step: see `AttentionCell.step`.
+
+        Args:
+            tokens: int32 `(B·beams,)`, whose embeddings are the inputs.
+            memory: from `prepare`.
+            state: from the layer's `initial_state` or the last step.
+        """
+        layer = self._layer
+        fed = [state.output] if layer.input_feeding else []
+        gates, of_token = ops.split(self._of_tokens(tokens), [self._gates], axis=-1)
+        if layer.order == "bahdanau":
+            query = layer._query(state.cell)
+            of_context, weights, attention = self._look(query, memory, state.attention)
+            output, cell = self._advance(fed, state.cell, [gates, of_context["gates"]])
+        else:
+            output, cell = self._advance(fed, state.cell, [gates])
+            of_context, weights, attention = self._look(output, memory, state.attention)
+        if self._vector is None:
+            output = ops.concatenate([of_context["context"], output], axis=-1)
+        else:
+            hidden = of_context["vector"] + self._vector(output)
+            output = layer._activate(hidden + of_token if layer.readout == "deep" else hidden)
+        output = ops.cast(output, layer.compute_dtype)
+        return output, weights, State(cell, attention, output if layer.input_feeding else ())
+
+    def _look(
+        self, query: Tensor, memory: Memory, state: Any
+    ) -> tuple[dict[str, Tensor], Tensor, Any]:
+        attention = self._layer.attention
+        if self._query is None:
+            found, weights, state = attention.look(query, memory, state, {})
+        else:
+            query = ops.cast(self._query(query), attention.compute_dtype)
+            query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
+            found, weights, state = attention.attend(query, memory, state, None, {})
+            found = ops.reshape(found, (-1, found.shape[-1]))
+            weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
+        *ends, _ = itertools.accumulate(self._sizes.values())
+        parts = ops.split(found, ends, axis=-1) if ends else [found]
+        return dict(zip(self._sizes, parts, strict=True)), weights, state
+
+    def _advance(self, inputs: list[Tensor], state: Any, gates: list[Tensor]) -> tuple[Tensor, Any]:
+        """Call the cell, or one after the other those of a stack: `gates` adds to the first's."""
+        stacked = isinstance(self._layer.cell, keras.layers.StackedRNNCells)
+        states, new = state if stacked else [state], []
+        for cell, times, old in zip(_cells(self._layer), self._times, states, strict=True):
+            old = list(old) if isinstance(old, (list, tuple)) else [old]
+            gru = isinstance(cell, keras.layers.GRUCell)
+            if rows := inputs if gru else [*inputs, old[0]]:
+                gates = [*gates, times[0](ops.concatenate(rows, axis=-1))]
+            gates = functools.reduce(ops.add, gates)
+            if gru:
+                inner = ops.split(times[1](old[0]), 3, axis=-1)
+                now = gru_step(cell, gates, inner, old)
+            else:
+                lstm = isinstance(cell, keras.layers.LSTMCell)
+                now = lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
+            now = [ops.cast(x, y.dtype) for x, y in zip(now, old, strict=True)]
+            inputs, gates = [now[0]], []
+            new.append(now)
+        packed = keras.tree.pack_sequence_as(state, keras.tree.flatten(new))
+        return inputs[0], packed
+
+
+def _cells(layer: AttentionCell) -> list[Any]:
+    return getattr(layer.cell, "cells", [layer.cell])
+
+
+def _input_weights(cell: Any) -> tuple[Tensor, Tensor]:
+    """Return the kernel and the bias of a cell's inputs."""
+    gru = isinstance(cell, keras.layers.GRUCell)
+    return cell.kernel.value, cell.bias.value[0] if gru else cell.bias.value
+
+
+def _products(
+    cell: Any, kernel: Tensor, bias: Tensor | None, times: Callable[..., Callable[[Tensor], Tensor]]
+) -> list[Any]:
+    """Return the products of a cell: one of input and state together where it allows that."""
+    recurrent = cell.recurrent_kernel.value
+    if isinstance(cell, keras.layers.GRUCell):
+        of_inputs = times(kernel, bias) if kernel.shape[0] else None
+        return [of_inputs, times(recurrent, cell.bias.value[1])]
+    return [times(ops.concatenate([kernel, recurrent], axis=0), bias)]

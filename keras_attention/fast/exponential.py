@@ -1,0 +1,306 @@
+"""Additive scores without the `(B, Tq, Tv, units)` tensor.
+
+`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`: the exponentials are taken once for each
+query and once for each key, and a (query, key, unit) costs a multiplication, an addition and, since
+`1/a` and `1/b` are `b/(ab)` and `a/(ab)`, half a division. That gains only where what is summed is
+never stored, in a loop that XLA fuses; elsewhere `tanh` itself is taken, a block of queries at a
+time. Neither keeps anything for the gradient but its arguments: `r`, or `tanh`, is computed again.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from keras import ops
+
+from keras_attention.fast import backend, choice
+
+Tensor = Any
+Gradients = Callable[..., Any]  # from the arguments and the upstream gradient
+
+# Where the greatest q and k, if positive, stay below it together, products of two
+# `1 + e^{2q} e^{2k}` are finite in float32. An exponential that is 0 adds nothing to the 1.
+RANGE = 22.0
+# Sums over an axis of so many slices are one fused loop over a slice.
+SLICES = 8
+
+
+def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
+    """Return `vᵀ tanh(q + k)` of float32 or wider; arguments and result as `scores.additive`.
+
+    Args:
+        query: see `scores.additive`.
+        key: see `scores.additive`.
+        scale: see `scores.additive`.
+        path: `"exponential"`, `"compiled"` or `"blocks"`, see `choice.additive`.
+    """
+    ways = {
+        "exponential": lambda *args: _guarded(exponential, exponential_gradients, *args),
+        "compiled": _by_itself,
+        "blocks": _in_blocks,
+    }
+    way = ways[path]
+
+    @ops.custom_gradient
+    def custom(*args: Tensor) -> tuple[Tensor, Gradients]:
+        scores, backward = way(*args)
+
+        def gradients(*upstreams: Tensor, upstream: Tensor = None) -> Any:
+            return backward(*args, upstreams[0] if upstream is None else upstream)
+
+        return scores, gradients
+
+    return custom(query, key, scale)
+
+
+@functools.cache
+def _compiled() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    return backend.compiled(exponential), backend.compiled(exponential_gradients)
+
+
+def _guarded(
+    forward: Callable[..., Any], backward: Gradients, *args: Tensor
+) -> tuple[Tensor, Gradients]:
+    """Return scores and their gradients, by `tanh` where exponentials have left float32."""
+    scores, fits = forward(*args)
+
+    def gradients(*args: Tensor) -> Any:
+        return ops.cond(fits, lambda: backward(*args), lambda: blockwise_gradients(*args))
+
+    return ops.cond(fits, lambda: scores, lambda: blockwise(*args)), gradients
+
+
+def _by_itself(*args: Tensor) -> tuple[Tensor, Gradients]:
+    """Return scores and their gradients, by functions that XLA compiles by themselves.
+
+    What such functions would keep for gradients of theirs does not pass the border between XLA and
+    the rest. So no tape sees what they are called with, and gradients of gradients are by `tanh`.
+    """
+
+    def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args: function(*map(ops.stop_gradient, args))
+
+    scores, gradients = _guarded(*map(unseen, _compiled()), *args)
+
+    def differentiable(*args: Tensor) -> Any:
+        def custom(*args: Tensor) -> tuple[Any, Gradients]:
+            def of_gradients(*upstreams: Tensor) -> Any:
+                return backend.pull_back(blockwise_gradients, args, upstreams)
+
+            return gradients(*args), of_gradients
+
+        return ops.custom_gradient(custom)(*args)
+
+    return scores, differentiable
+
+
+def _in_blocks(*args: Tensor) -> tuple[Tensor, Gradients]:
+    """Return scores and their gradients, by `tanh`."""
+    return blockwise(*args), blockwise_gradients
+
+
+# The exponential form, for XLA.
+
+
+def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether they are right: see `RANGE`.
+
+    A pass that finds that out first would read all queries and keys once more.
+    """
+    fits = ops.relu(ops.max(query)) + ops.relu(ops.max(key)) < RANGE
+    units = scale.shape[0]
+    width = math.ceil(units / SLICES)
+    scale = ops.pad(scale, [[0, SLICES * width - units]])
+    scales = ops.split(scale, SLICES)
+
+    def slices(x: Tensor) -> Any:  # (B, T, units) to SLICES of (B, T, width)
+        x = ops.pad(ops.exp(2 * x), [[0, 0], [0, 0], [0, SLICES * width - units]])
+        return ops.split(x, SLICES, -1)
+
+    def block(query: Tensor, key: Tensor) -> Tensor:  # (b, n, units), (b, Tv, units) to (b, n, Tv)
+        queries = [ops.expand_dims(x, 2) for x in slices(query)]
+        keys = [ops.expand_dims(x, 1) for x in slices(key)]
+        total: Tensor = 0  # (b, n, Tv, width)
+        for first, second, inverse, u, v in _pairs(queries, keys, scales):
+            total += (u * second + v * first) * inverse
+        return backend.project(total, ops.ones((width,), total.dtype))
+
+    return ops.sum(scale) - 2 * _map_blocks(block, [query], [key], _size(key, 1) * width), fits
+
+
+def exponential_gradients(
+    query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of `exponential`: `d tanh = 4 r (1 - r)`."""
+    turned = ops.transpose(upstream, [0, 2, 1])
+    # Row by row: a sum of all `r` is far greater than one of all `1 - 2r`, and rounded like it.
+    hidden = ops.sum(upstream, -1, keepdims=True) - 2 * _weighted(_same, query, key, upstream)
+    return (
+        4 * scale * _weighted(_slope, query, key, upstream),
+        4 * scale * _weighted(_slope, key, query, turned),
+        ops.sum(hidden, [0, 1]),
+    )
+
+
+def _same(r: Tensor) -> Tensor:
+    return r
+
+
+def _slope(r: Tensor) -> Tensor:
+    return r - r * r
+
+
+def _weighted(
+    term: Callable[[Tensor], Tensor], rows: Tensor, others: Tensor, weights: Tensor
+) -> Tensor:
+    """Return `Σ_j weights_ij term(r_ij)`, `(B, T, units)`, for rows i and others j."""
+    length, units = _size(others, 1), rows.shape[2]
+    width = -(-length // SLICES)
+    padding = [0, SLICES * width - length]
+
+    # Blocks of (b, n, units), (b, n, T others) and (b, T others, units), to (b, n, units).
+
+    def fused(rows: Tensor, weights: Tensor, others: Tensor) -> Tensor:
+        others = ops.pad(ops.exp(2 * others), [[0, 0], padding, [0, 0]])
+        others = ops.split(ops.expand_dims(others, 1), SLICES, 2)
+        rows = ops.expand_dims(ops.exp(2 * rows), 2)
+        weights = ops.expand_dims(ops.pad(weights, [[0, 0], [0, 0], padding]), -1)
+        weights = ops.split(weights, SLICES, 2)
+        total: Tensor = 0  # (b, n, width, units)
+        for first, second, inverse, u, v in _pairs([rows] * SLICES, others, weights):
+            total += u * term(second * inverse) + v * term(first * inverse)
+        return ops.sum(total, 2)
+
+    def stored(rows: Tensor, weights: Tensor, others: Tensor) -> Tensor:
+        rows = ops.expand_dims(ops.exp(2 * rows), 2)
+        r = 1 / (1 + rows * ops.expand_dims(ops.exp(2 * others), 1))  # (b, n, T others, units)
+        return ops.matmul(ops.expand_dims(weights, 2), term(r))[:, :, 0]
+
+    if backend.fuses_sums():
+        return _map_blocks(fused, [rows, weights], [others], width * units)
+    # Larger blocks than the caches hold: each costs time to start.
+    return _map_blocks(stored, [rows, weights], [others], -(-length // 4) * units)
+
+
+def _pairs(a: list[Tensor], b: list[Tensor], factors: list[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Yield, of two slices at a time, both `1 + a b`, the inverse of their product, the factors."""
+    for n in range(0, SLICES, 2):
+        first, second = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
+        yield first, second, 1 / (first * second), factors[n], factors[n + 1]
+
+
+def _map_blocks(
+    function: Callable[..., Tensor], rows: list[Tensor], others: list[Tensor], row_size: Any
+) -> Tensor:
+    """Apply a function to blocks of the batch, or of rows if a block is less than one of a batch.
+
+    A block of the batch has rows and others of its own, which fit the caches together.
+
+    Args:
+        function: of blocks `(b, n, ·)` of rows and `(b, m, ·)` of others to `(b, n, ·)`.
+        rows: arrays `(B, T, ·)`.
+        others: arrays `(B, m, ·)`.
+        row_size: how many numbers the function makes of a row.
+    """
+    batch, length = _size(rows[0], 0), _size(rows[0], 1)
+    count = -(-batch * length * row_size // choice.BLOCK)
+    if not isinstance(count, int) or count > batch:
+        return _map_rows(lambda *rows: function(*rows, *others), rows, row_size)
+    # Without padding, if there is a number of blocks for that.
+    count = next((n for n in range(count, 2 * count) if batch % n == 0), count)
+    n = -(-batch // count)
+
+    def blocks(
+        x: Tensor,
+    ) -> Tensor:  # (B, T, ·) to (count, n, T, ·), with zeros at the end of the last
+        x = ops.pad(x, [[0, count * n - batch], [0, 0], [0, 0]])
+        return ops.reshape(x, [count, n, *x.shape[1:]])
+
+    found = _each(function, [blocks(x) for x in [*rows, *others]])
+    return ops.reshape(found, [count * n, *found.shape[2:]])[:batch]
+
+
+def _map_rows(function: Callable[..., Tensor], arrays: list[Tensor], row_size: Any) -> Tensor:
+    """Apply a function to blocks of axis 1, of which each row makes `row_size` numbers a batch."""
+    count = _count_blocks(arrays[0], row_size)
+    return _joined(_each(function, [_blocks(x, count) for x in arrays]), _size(arrays[0], 1))
+
+
+def _each(function: Callable[..., Tensor], blocks: list[Tensor]) -> Tensor:
+    """Apply a function to one block of each array after the other."""
+    return backend.scan(lambda xs, _: (function(*xs), ()), (), blocks, blocks[0].dtype)[0]
+
+
+# `tanh` in blocks of queries.
+
+
+def blockwise(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+    """Return the scores `Σ_d v_d tanh(q_d + k_d)`."""
+
+    def block(query: Tensor) -> Tensor:  # (B, n, units) to (B, n, Tv)
+        hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
+        return backend.project(hidden, scale)
+
+    return _map_rows(block, [query], _size(key, 1) * scale.shape[0])
+
+
+def blockwise_gradients(
+    query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of `blockwise`."""
+    count = _count_blocks(query, _size(key, 1) * scale.shape[0])
+
+    def block(
+        inputs: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor]
+    ) -> Any:  # (B, n, units), (B, n, Tv)
+        query, weights = inputs
+        key_gradient, scale_gradient = sums
+        g = ops.expand_dims(weights, 2)  # (B, n, 1, Tv)
+        hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
+        scale_gradient += ops.sum(ops.matmul(g, hidden), [0, 1, 2])
+        slope = 1 - hidden * hidden  # (B, n, Tv, units)
+        key_gradient += ops.sum(ops.expand_dims(weights, -1) * slope, 1)
+        return ops.matmul(g, slope)[:, :, 0], (key_gradient, scale_gradient)
+
+    query_gradient, (key_gradient, scale_gradient) = backend.scan(
+        block,
+        (ops.zeros_like(key), ops.zeros_like(scale)),
+        [_blocks(query, count), _blocks(upstream, count)],
+        query.dtype,
+    )
+    query_gradient = _joined(query_gradient, _size(query, 1))
+    return scale * query_gradient, scale * key_gradient, scale_gradient
+
+
+# Blocks of rows.
+
+
+def _size(x: Tensor, axis: int) -> Any:
+    return ops.shape(x)[axis]
+
+
+def _count_blocks(rows: Tensor, row_size: Any) -> Any:
+    """Return into how many blocks to split the rows `(B, T, ·)`."""
+    total = _size(rows, 0) * _size(rows, 1) * row_size
+    known = isinstance(total, int)
+    largest, smallest = (max, min) if known else (ops.maximum, ops.minimum)
+    return largest(1, smallest(_size(rows, 1), -(-total // choice.BLOCK)))
+
+
+def _blocks(x: Tensor, count: Any) -> Tensor:
+    """Split `(B, T, dim)` to `(count, B, n, dim)`, with zeros at the end of the last."""
+    length = _size(x, 1)
+    n = -(-length // count)
+    x = ops.pad(x, [[0, 0], [0, count * n - length], [0, 0]])
+    x = ops.reshape(x, [_size(x, 0), count, n, _size(x, 2)])
+    return ops.transpose(x, [1, 0, 2, 3])
+
+
+def _joined(blocks: Tensor, length: Any) -> Tensor:
+    """Join `(count, B, n, dim)` to `(B, length, dim)`."""
+    count, batch, n, dim = ops.shape(blocks)
+    x = ops.reshape(ops.transpose(blocks, [1, 0, 2, 3]), [batch, count * n, dim])
+    return x[:, :length]

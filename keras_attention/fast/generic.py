@@ -1,0 +1,142 @@
+"""What a backend may have a better way for: loops over time, and products and choices in a loop.
+
+Here they are in Python and operations of Keras, which every backend runs; `tensorflow.py` and
+`jax.py` have their own. `backend.py` takes for each name what the backend in use has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from keras import ops, tree
+
+Tensor = Any
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    inputs: Any,
+    output_dtypes: Any,
+) -> tuple[Any, Any]:
+    """Call `step` for each time step in turn.
+
+    Args:
+        step: `(inputs at t, state) -> (outputs at t, state)`. Shapes and dtypes of the state stay.
+        state: structure of tensors.
+        inputs: structure of tensors with time as the first axis; every leaf is `(T, ...)`.
+        output_dtypes: structure of dtype names, alike to the outputs of `step`.
+
+    Returns:
+        The outputs of all steps, stacked to `(T, ...)`, and the last state.
+    """
+    outputs = []
+    for t in range(tree.flatten(inputs)[0].shape[0]):
+        output, state = step(tree.map_structure(lambda x, t=t: x[t], inputs), state)
+        outputs.append(output)
+    return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state
+
+
+def unfold(
+    step: Callable[[Tensor, Any], tuple[Any, Any]],
+    state: Any,
+    done: Callable[[Any], Tensor],
+    max_length: int | Tensor,
+    output_dtypes: Any,
+    pause: Callable[[Any], Tensor] | None = None,
+    resume: Callable[[Any], Any] | None = None,
+) -> tuple[Any, Any, Tensor]:
+    """Call `step` until the state is done or `max_length` steps are taken.
+
+    Args:
+        step: `(t, state) -> (outputs at t, state)`. Dtypes and ranks of the state stay.
+        state: structure of tensors.
+        done: `state -> ()` boolean tensor.
+        max_length: greatest number of steps; a Python integer on JAX and for XLA.
+        output_dtypes: structure of dtype names, alike to the outputs of `step`.
+        pause: `state -> ()` boolean tensor: whether the state goes through `resume` now.
+        resume: `state -> state`, which may change the size of first axes. Both only where
+            XLA does not compile.
+
+    Returns:
+        The outputs stacked to `(T, ...)`, the last state, and the number of steps taken. `T` is the
+        number of steps taken; on JAX, and on TensorFlow where XLA compiles, it is `max_length`
+        with zeros after the last step taken.
+    """
+    outputs, t = [], 0
+    while t < int(max_length) and not (t and bool(done(state))):
+        output, state = step(ops.convert_to_tensor(t, "int32"), state)
+        if pause and resume and bool(pause(state)):
+            state = resume(state)
+        outputs.append(output)
+        t += 1
+    return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
+
+
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`."""
+    return ops.matmul(x, kernel)
+
+
+def times_transposed(x: Tensor, y: Tensor) -> Tensor:
+    """Return the product of `(..., n, k)` and the transpose of `(..., m, k)`."""
+    return ops.matmul(x, ops.swapaxes(y, -1, -2))
+
+
+def average(weights: Tensor, value: Tensor) -> Tensor:
+    """Return the product of weights `(..., n, S)` and values `(..., S, dv)`."""
+    return ops.matmul(weights, value)
+
+
+def gather(x: Tensor, index: Tensor) -> Tensor:
+    """Return the rows `index`, none of them negative, of `x` `(n, ...)`."""
+    return ops.take(x, index, axis=0)
+
+
+def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`."""
+    index = ops.reshape(index, (*ops.shape(index), *[1] * (len(x.shape) - 2)))
+    return ops.take_along_axis(x, index, axis=1)
+
+
+def under_xla() -> bool:
+    """Whether XLA compiles what is being computed."""
+    return False
+
+
+def builds_graph() -> bool:
+    """Whether a graph of TensorFlow is being built."""
+    return False
+
+
+def in_loop() -> bool:
+    """Whether a step of a loop of this library is being traced."""
+    return False
+
+
+def forward_mode(watched: Any) -> bool:
+    """Whether TensorFlow differentiates in forward mode what is made of these tensors.
+
+    It asks then for the gradients of an operation at once, when a loop after it has not run yet.
+    """
+    return False
+
+
+def fuses_sums() -> bool:
+    """Whether XLA computes what is summed over an axis in the loop that sums it."""
+    return True
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, compiled by itself; where nothing compiles functions, as it is."""
+    return function
+
+
+def pull_back(
+    function: Callable[..., tuple[Tensor, ...]],
+    arguments: tuple[Tensor, ...],
+    upstreams: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
+    """Return the gradients of a function's arguments, from those of its results."""
+    raise NotImplementedError("asked for where functions are compiled by themselves alone")

@@ -1,0 +1,263 @@
+"""TensorFlow's own ways: see `generic.py`.
+
+`keras.ops.scan` copies the carry through TensorArrays and wants every output to look like it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import keras
+import tensorflow as tf
+from keras import ops, tree
+
+# TensorFlow has no public name for this.
+from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+
+from keras_attention.fast.generic import fuses_sums
+
+__all__ = [
+    "average",
+    "builds_graph",
+    "compiled",
+    "forward_mode",
+    "fuses_sums",
+    "gather",
+    "gather_in_rows",
+    "in_loop",
+    "project",
+    "pull_back",
+    "scan",
+    "times_transposed",
+    "under_xla",
+    "unfold",
+]
+
+Tensor = Any
+
+SMALL = 2**16  # products that one thread makes before two have shared them out
+_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
+
+
+def scan(
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: Any,
+    inputs: Any,
+    output_dtypes: Any,
+) -> tuple[Any, Any]:
+    """Call `step` for each time step in turn: see `generic.scan`."""
+    first = tree.flatten(inputs)[0]
+    length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
+
+    def array(dtype: str, shape: Any = None) -> tf.TensorArray:
+        return tf.TensorArray(dtype, length, element_shape=shape)
+
+    # TensorArrays on both sides: their gradients are per step, those of slices are whole tensors.
+    flat_inputs = [array(x.dtype, x.shape[1:]).unstack(x) for x in tree.flatten(inputs)]
+    flat_outputs = [array(dtype) for dtype in tree.flatten(output_dtypes)]
+    flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
+
+    def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
+        now = tree.pack_sequence_as(inputs, [x.read(t) for x in flat_inputs])
+        with _tracing_a_step():
+            output, new = step(now, tree.pack_sequence_as(state, flat_state))
+        new = tree.flatten(new)
+        for x, old in zip(new, flat_state, strict=True):
+            x.set_shape(old.shape)
+        written = [a.write(t, x) for a, x in zip(flat_outputs, tree.flatten(output), strict=True)]
+        return t + 1, new, written
+
+    _, last, outputs = tf.while_loop(
+        lambda t, *_: t < length,
+        body,
+        (tf.constant(0), flat_state, flat_outputs),
+        maximum_iterations=length,
+    )
+    stacked = [a.stack() for a in outputs]
+    return tree.pack_sequence_as(output_dtypes, stacked), tree.pack_sequence_as(state, last)
+
+
+def unfold(
+    step: Callable[[Tensor, Any], tuple[Any, Any]],
+    state: Any,
+    done: Callable[[Any], Tensor],
+    max_length: int | Tensor,
+    output_dtypes: Any,
+    pause: Callable[[Any], Tensor] | None = None,
+    resume: Callable[[Any], Any] | None = None,
+) -> tuple[Any, Any, Tensor]:
+    """Call `step` until the state is done: see `generic.unfold`."""
+    flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
+    # Batches may change size between steps, where XLA does not forbid it; the rest may not.
+    free = 0 if under_xla() else 1
+    known = [tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state]
+    flat_outputs = [
+        tf.TensorArray(dtype, max_length, infer_shape=False)
+        for dtype in tree.flatten(output_dtypes)
+    ]
+    invariants = (tf.TensorShape([]), known, [tf.TensorShape(None) for _ in flat_outputs])
+    shapes: list[Any] = []  # of the outputs, known once the body is traced
+
+    def pack(flat: list[Tensor]) -> Any:
+        return tree.pack_sequence_as(state, flat)
+
+    def flatten(new: Any) -> list[Tensor]:
+        flat = [tf.convert_to_tensor(x) for x in tree.flatten(new)]
+        for x, shape in zip(flat, known, strict=True):
+            x.set_shape(shape)
+        return flat
+
+    def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
+        with _tracing_a_step():
+            output, new = step(t, pack(flat_state))
+        output = tree.flatten(output)
+        shapes[:] = [x.shape for x in output]
+        written = [a.write(t, x) for a, x in zip(flat_outputs, output, strict=True)]
+        return t + 1, flatten(new), written
+
+    def until_pause(*carry: Any) -> tuple[Any, ...]:
+        assert pause is not None
+        assert resume is not None
+        # A loop in the loop: steps without a pause have nothing to do with pauses.
+        first = carry[0]
+        t, flat_state, flat_outputs = tf.while_loop(
+            lambda t, state, _: (t < max_length) & ((t == first) | ~pause(pack(state))),
+            body,
+            carry,
+            shape_invariants=invariants,
+        )
+        return t, flatten(resume(pack(flat_state))), flat_outputs
+
+    steps, last, outputs = tf.while_loop(
+        lambda t, flat_state, _: tf.logical_or(t == 0, tf.logical_not(done(pack(flat_state)))),
+        until_pause if pause else body,
+        (tf.constant(0), flat_state, flat_outputs),
+        shape_invariants=invariants,
+        maximum_iterations=max_length,
+    )
+    if under_xla():
+        stacked = [a.stack() for a in outputs]
+    else:
+        stacked = [a.gather(tf.range(steps)) for a in outputs]
+    for x, shape in zip(stacked, shapes, strict=True):
+        x.set_shape([None, *shape])
+    return tree.pack_sequence_as(output_dtypes, stacked), pack(last), steps
+
+
+@contextlib.contextmanager
+def _tracing_a_step() -> Iterator[None]:
+    token = _in_step.set(True)
+    try:
+        yield
+    finally:
+        _in_step.reset(token)
+
+
+def in_loop() -> bool:
+    """Whether a step of a loop of this library is being traced."""
+    return _in_step.get()
+
+
+def builds_graph() -> bool:
+    """Whether a graph is being built."""
+    return not tf.executing_eagerly()
+
+
+def under_xla() -> bool:
+    """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
+    return bool(GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+
+
+def forward_mode(watched: Any) -> bool:
+    """Whether forward mode differentiates what is made of these tensors: see `generic.py`."""
+    asked = []
+
+    def probe(*tensors: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
+        def gradient(_: Tensor) -> list[Tensor]:
+            asked.append(True)
+            return [tf.zeros_like(x) for x in tensors]
+
+        return tf.zeros([]), gradient
+
+    tf.custom_gradient(probe)(
+        *[ops.convert_to_tensor(x) for x in tree.flatten(watched) if x is not None]
+    )
+    return bool(asked)
+
+
+def pull_back(
+    function: Callable[..., tuple[Tensor, ...]],
+    arguments: tuple[Tensor, ...],
+    upstreams: tuple[Tensor, ...],
+) -> tuple[Tensor, ...]:
+    """Return the gradients of a function's arguments, from those of its results."""
+    with tf.GradientTape() as tape:
+        tape.watch(arguments)
+        results = function(*arguments)
+    return tuple(tape.gradient(results, arguments, upstreams, unconnected_gradients="zero"))
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the function, compiled by XLA."""
+    made: Callable[..., Any] = tf.function(function, jit_compile=True, autograph=False)
+    return made
+
+
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
+
+    That of `keras.ops` puts a transposition between, whose gradient XLA cannot compile in a loop
+    where lengths are unknown as it is traced. A product of batches, with the
+    kernel broadcast over those of shape (B, 1), crashes TensorFlow 2.21 on AVX-512 processors.
+    """
+    if isinstance(x, keras.KerasTensor):
+        return ops.matmul(x, kernel)
+    rows = tf.reshape(x, [-1, x.shape[-1]])
+    columns = tf.reshape(kernel, [x.shape[-1], -1])
+    return tf.reshape(rows @ columns, tf.concat([tf.shape(x)[:-1], tf.shape(kernel)[1:]], 0))
+
+
+def times_transposed(x: Tensor, y: Tensor) -> Tensor:
+    """Return the product of `(..., n, k)` and the transpose of `(..., m, k)`."""
+    return tf.matmul(x, y, transpose_b=True)
+
+
+def average(weights: Tensor, value: Tensor) -> Tensor:
+    """Return the product of weights `(..., n, S)` and values `(..., S, dv)`.
+
+    A search for one sentence asks for products so small that handing them out to threads costs more
+    than they do: 0.12 ms for one row of 12 x 512, against 0.02 on one thread.
+    """
+    if None not in weights.shape[:-2] or under_xla():
+        return ops.matmul(weights, value)
+    size = tf.size(weights) * value.shape[-1]
+    return tf.cond(
+        size <= SMALL,
+        lambda: tf.reduce_sum(weights[..., None] * tf.expand_dims(value, -3), -2),
+        lambda: tf.matmul(weights, value),
+    )
+
+
+def gather(x: Tensor, index: Tensor) -> Tensor:
+    """Return the rows `index`, none of them negative, of `x` `(n, ...)`.
+
+    One operation, where `keras.ops.take` has six: in a step of a search they count.
+    """
+    return tf.gather(ops.convert_to_tensor(x), index)
+
+
+def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`.
+
+    One operation, where `keras.ops.take_along_axis` has 20 and copies `x`.
+    """
+    return tf.gather(x, index, batch_dims=1)
+
+
+def checkpoint_arrays(path: str) -> dict[str, Any]:
+    """Return the arrays of a `tf.train.Checkpoint` by their names in it."""
+    reader = tf.train.load_checkpoint(path)
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map()}

@@ -1,0 +1,66 @@
+"""What the layers of this library share: arguments checked in one line, kernels made alike."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any
+
+import keras
+
+
+class BaseLayer(keras.layers.Layer):
+    """A layer that says what it expected and what it received, and makes its kernels alike.
+
+    Args:
+        kernel_initializer: initializer of the kernels.
+        kernel_regularizer: regularizer of the kernels, or None.
+        kernel_constraint: constraint of the kernels, or None.
+    """
+
+    def __init__(
+        self,
+        kernel_initializer: Any = "glorot_uniform",
+        kernel_regularizer: Any = None,
+        kernel_constraint: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+        self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
+        self.kernel_constraint = keras.constraints.get(kernel_constraint)
+
+    def add_kernel(self, shape: tuple[int, ...], name: str) -> keras.Variable:
+        """Make a weight with the layer's initializer, regularizer and constraint."""
+        return self.add_weight(
+            shape,
+            self.kernel_initializer,
+            name=name,
+            regularizer=self.kernel_regularizer,
+            constraint=self.kernel_constraint,
+        )
+
+    def _expect(self, holds: bool, expected: str, received: str) -> None:
+        if not holds:
+            raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")
+
+    def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
+        """Raise a ValueError unless the value is an integer from 1 on."""
+        whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+        expected = f"{name} >= 1, an integer" + (" or None" if or_none else "")
+        self._expect(whole or (or_none and value is None), expected, f"{name}={value!r}")
+
+    def _expect_built(self) -> None:
+        self._expect(
+            self.built,
+            "to be called, or build(...) with shapes, before it takes single steps",
+            "a layer without weights",
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
+            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
+            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+        }

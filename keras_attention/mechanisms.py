@@ -1,0 +1,107 @@
+"""Every attention mechanism by a name, made from the same few settings.
+
+A new mechanism is a file of its own and one line in `BY_NAME`: the checks that all layers pass,
+the table of docs/mechanisms.md and training's `--set attention=NAME` read it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from keras_attention.additive import AdditiveAttention
+from keras_attention.attention import Attention
+from keras_attention.history import CoverageAttention, LocationSensitiveAttention
+from keras_attention.local import LocalAttention
+from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
+from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
+
+
+class Mechanism(NamedTuple):
+    """A line of `BY_NAME`.
+
+    Attributes:
+        make: makes the layer from `units` and keyword arguments: `num_heads`, `distribution`,
+            `dropout`, `seed`, `name`, `dtype` and what is its own.
+        about: what it computes and who published it, in Markdown.
+    """
+
+    make: Callable[..., Attention]
+    about: str
+
+
+def _normalized(units: int, **options: Any) -> Attention:
+    return AdditiveAttention(units, normalize=True, **options)
+
+
+def _multiplicative(score: str) -> Callable[..., Attention]:
+    return lambda units, **options: MultiplicativeAttention(score, **options)
+
+
+def _location(units: int, max_length: int = 256, **options: Any) -> Attention:
+    return LocationAttention(max_length, **options)
+
+
+def _local(predictive: bool) -> Callable[..., Attention]:
+    def make(units: int, num_heads: int = 1, **options: Any) -> Attention:
+        score = MultiplicativeAttention("general", num_heads=num_heads)
+        return LocalAttention(score, predictive=predictive, **options)
+
+    return make
+
+
+def _monotonic(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
+    score = AdditiveAttention(units, normalize=True, num_heads=num_heads)
+    return MonotonicAttention(score, noise=noise, **options)
+
+
+def _chunkwise(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
+    stop = AdditiveAttention(units, normalize=True, num_heads=num_heads)
+    return MonotonicChunkwiseAttention(stop, AdditiveAttention(units), noise=noise, **options)
+
+
+BY_NAME = {
+    "additive": Mechanism(AdditiveAttention, "`vᵀ tanh(W q + U k)`, Bahdanau et al. 2014"),
+    "normalized_additive": Mechanism(
+        _normalized, "`g (v/‖v‖)ᵀ tanh(W q + U k + b)`, Salimans and Kingma 2016"
+    ),
+    "dot": Mechanism(_multiplicative("dot"), "`q·k`, Luong et al. 2015"),
+    "scaled_dot": Mechanism(_multiplicative("scaled_dot"), "`q·k / √dim`, Vaswani et al. 2017"),
+    "general": Mechanism(_multiplicative("general"), "`qᵀ W k`, Luong et al. 2015"),
+    "location": Mechanism(
+        _location, "`W q`, for at most `max_length` (256) positions, Luong et al. 2015"
+    ),
+    "local_m": Mechanism(
+        _local(False), "`general` in a window of `half_width` (10) around `t`, Luong et al. 2015"
+    ),
+    "local_p": Mechanism(
+        _local(True), "`general` in a window around a predicted place, Luong et al. 2015"
+    ),
+    "location_sensitive": Mechanism(
+        LocationSensitiveAttention, "`vᵀ tanh(W q + U k + V f + b)`, `f = F * a'`, Chorowski 2015"
+    ),
+    "coverage": Mechanism(CoverageAttention, "`vᵀ tanh(W q + U k + w_c Σ a + b)`, See et al. 2017"),
+    "monotonic": Mechanism(
+        _monotonic, "a walk to the right that stops at `sigmoid(e + r)`, Raffel et al. 2017"
+    ),
+    "chunkwise": Mechanism(
+        _chunkwise, "`monotonic`, then softmax over `chunk_size` (2), Chiu and Raffel 2018"
+    ),
+}
+
+
+def make(name: str, /, units: int, **options: Any) -> Attention:
+    """Make an attention layer.
+
+    Args:
+        name: one of `BY_NAME`.
+        units: width of the hidden layer, of all heads together, for those that have one.
+        **options: `num_heads`, `distribution`, `dropout`, `seed`, `name`, `dtype`, and arguments
+            of the mechanism's own layer, such as `half_width` of `LocalAttention`.
+
+    Raises:
+        ValueError: for an unknown name, and for options that the mechanism does not have.
+    """
+    if name not in BY_NAME:
+        raise ValueError(f"make expected one of {', '.join(BY_NAME)}. Received: name={name!r}")
+    return BY_NAME[name].make(units, **options)

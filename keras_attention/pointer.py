@@ -1,0 +1,163 @@
+"""Copying: a mixture of what a vocabulary says and of what stands where the decoder looks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.shapes import alike
+
+Tensor = Any
+Shape = tuple[int | None, ...]
+
+NEVER, TINY = -1e30, 1e-30
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class PointerGenerator(keras.layers.Layer):
+    """A pointer-generator: it says words of a vocabulary, or copies them from the source.
+
+    See, Liu and Manning 2017 (arXiv 1704.04368, section 2.2). With the probability
+    `p_gen = sigmoid(wᵀ x + b)` (eq. 8) the next word comes from the vocabulary, otherwise from the
+    source, each place `i` of which has the weight `a_i` (eq. 9):
+
+    `P(w) = p_gen · P_vocab(w) + (1 - p_gen) · Σ_{i: w_i = w} a_i`
+
+    The paper's features `x` are `[c_t; s_t; y_{t-1}]`. Words of the source that the vocabulary of V
+    words lacks follow it: word `V + i` is the one at place `i`, see `copied_ids`. The vocabulary
+    extended for a source of S places so has `V + S` words.
+
+    Args:
+        kernel_initializer: initializer of `w`.
+        **kwargs: `name`, `dtype`. All is computed in at least float32.
+
+    Call arguments:
+        features: `x`, `(B, T, dim)`, or one step `(B, dim)`.
+        logits: of the vocabulary, `(B, T, V)` or `(B, V)`.
+        attention_weights: `a`, `(B, T, S)` or `(B, S)`. Where they sum to less than 1, so do the
+            probabilities.
+        source_ids: int32 `(B, S)`, for each place its word in the extended vocabulary. What
+            attention leaves out, as padding, may be any word.
+
+    Output:
+        The log-probabilities of the extended vocabulary, float32 `(B, T, V + S)` or `(B, V + S)`;
+        -69 and less for what cannot be said.
+
+    Weights: `kernel` `w` `(dim,)` and `bias` `b` `()`.
+
+    Raises:
+        ValueError: if ranks, batch sizes or lengths do not fit.
+
+    Example:
+        ```python
+        features, logits = keras.random.normal((2, 3, 8)), keras.random.normal((2, 3, 10))
+        weights = keras.ops.softmax(keras.random.normal((2, 3, 5)))
+        source_ids = keras.random.randint((2, 5), 0, 15)
+        log_probs = PointerGenerator()(features, logits, weights, source_ids)  # (2, 3, 15)
+        ```
+    """
+
+    def __init__(self, kernel_initializer: Any = "glorot_uniform", **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.kernel_initializer = keras.initializers.get(kernel_initializer)
+
+    def build(
+        self,
+        features_shape: Shape,
+        logits_shape: Shape,
+        attention_weights_shape: Shape,
+        source_ids_shape: Shape,
+    ) -> None:
+        """Make the weights for features of this width."""
+        shape = (features_shape[-1], 1)
+        self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
+        self.bias = self.add_weight((), "zeros", name="bias")
+
+    def call(
+        self, features: Tensor, logits: Tensor, attention_weights: Tensor, source_ids: Tensor
+    ) -> Tensor:
+        """Mix; arguments and result as the class says."""
+        self._check(features.shape, logits.shape, attention_weights.shape, source_ids.shape)
+        if len(features.shape) == 2:
+            steps = [ops.expand_dims(x, 1) for x in (features, logits, attention_weights)]
+            return ops.squeeze(self.call(steps[0], steps[1], steps[2], source_ids), 1)
+        features, logits, weights = (
+            ops.cast(x, "float32") for x in (features, logits, attention_weights)
+        )
+        switch = ops.matmul(features, ops.cast(self.kernel, "float32"))
+        switch = switch + ops.cast(self.bias, "float32")  # (B, T, 1)
+        generated = ops.log_softmax(logits, axis=-1) + ops.log_sigmoid(switch)
+        places = ops.shape(weights)[-1]
+        beyond = ops.broadcast_to(switch[..., :1] * 0 + NEVER, ops.shape(weights))
+        generated = ops.concatenate([generated, beyond], axis=-1)
+        copied = spread_over_words(weights, source_ids, logits.shape[-1] + places)
+        copied = ops.log(ops.maximum(copied, TINY)) + ops.log_sigmoid(-switch)
+        return ops.logaddexp(generated, copied)
+
+    def _check(self, features: Shape, logits: Shape, weights: Shape, source: Shape) -> None:
+        steps = features, logits, weights
+        fits = len(source) == 2 and len(features) in (2, 3)
+        fits = fits and all(len(shape) == len(features) for shape in steps)
+        if fits:
+            pairs = [(features[0], source[0]), (weights[-1], source[-1])]
+            pairs += [(shape[i], features[i]) for shape in steps for i in range(len(features) - 1)]
+            fits = all(alike(a, b) for a, b in pairs)
+        if not fits:
+            raise ValueError(
+                "PointerGenerator expected features (B, T, dim), logits (B, T, V) and attention "
+                "weights (B, T, S), or all three without T, and source_ids (B, S). Received: "
+                + ", ".join(str(tuple(x)) for x in (features, logits, weights, source))
+            )
+
+    def compute_output_spec(
+        self, features: Any, logits: Any, attention_weights: Any, source_ids: Any
+    ) -> keras.KerasTensor:
+        """Return the symbolic log-probabilities."""
+        self._check(features.shape, logits.shape, attention_weights.shape, source_ids.shape)
+        places = attention_weights.shape[-1]
+        size = None if places is None else logits.shape[-1] + places
+        return keras.KerasTensor((*logits.shape[:-1], size), "float32")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        initializer = keras.initializers.serialize(self.kernel_initializer)
+        return {**super().get_config(), "kernel_initializer": initializer}
+
+
+def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> Tensor:
+    """Return for each place of a source its word in a vocabulary that is extended for the source.
+
+    Args:
+        source_ids: int32 `(B, S)`: equal where words are equal.
+        vocabulary_ids: int32 `(B, S)`: the words in the vocabulary, -1 for those it lacks.
+        vocab_size: V.
+
+    Returns:
+        int32 `(B, S)`: a word that the vocabulary lacks is `V + i`, where `i` is the first place
+        that it stands at.
+    """
+    same = ops.equal(ops.expand_dims(source_ids, 2), ops.expand_dims(source_ids, 1))
+    first = ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
+    return ops.where(vocabulary_ids >= 0, vocabulary_ids, vocab_size + first)
+
+
+def spread_over_words(weights: Tensor, source_ids: Tensor, size: int | Tensor) -> Tensor:
+    """Add up the weights of all places at which a word stands.
+
+    Args:
+        weights: float32 `(B, T, S)`.
+        source_ids: int32 `(B, S)`, below `size`.
+        size: number of words.
+
+    Returns:
+        float32 `(B, T, size)`.
+    """
+    batch, time, _ = ops.shape(weights)
+    row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
+    flat = row + ops.expand_dims(ops.cast(source_ids, "int32"), 1)
+    total = ops.segment_sum(
+        ops.reshape(weights, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
+    )
+    return ops.reshape(total, (batch, time, size))

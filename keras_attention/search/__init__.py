@@ -1,0 +1,26 @@
+"""Greedy search, beam search and sampling over a step function, for any decoder.
+
+The decoder is a function `step(tokens, state) -> (log_probs, attention_weights, state)`:
+
+- `tokens`: int32 `(rows,)`, the last token of each hypothesis;
+- `state`: any structure of tensors whose first axis is `rows`;
+- `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token, or a `Shortlist`;
+- `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, for several memories a
+  tuple of them, or None where the decoder does not attend.
+
+In greedy search `rows` is the batch size; otherwise it is the batch size times the number of
+hypotheses of a sentence, which are next to one another. What does not change from step to step,
+such as the memory, need not be in the state: a step function that closes over it saves its copies.
+Passed as `memory`, it is the third argument of `step`, `(B, ...)`, and sentences that are finished
+leave the batch, from memory and state alike, so that a batch takes little longer than its
+sentences. (Where shapes are fixed, on JAX and under XLA, they stay.)
+
+On JAX the loops are compiled: layers that `step` calls are built before the search.
+"""
+
+from keras_attention.search.beam import beam_search
+from keras_attention.search.results import SearchResult
+from keras_attention.search.single import greedy_search, sample_search
+from keras_attention.search.tokens import Shortlist
+
+__all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search", "sample_search"]

@@ -1,0 +1,116 @@
+"""What a search found, and how it is put together at the end."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from keras import ops, tree
+
+from keras_attention.fast import backend
+
+Tensor = Any
+
+
+class SearchResult(NamedTuple):
+    """What a search found. Greedy search has no axis N.
+
+    Where there are fewer hypotheses than asked for, the rest are empty: of length 0, with a score
+    of -inf.
+
+    Attributes:
+        ids: int32 `(B, N, T)`, the end token included, padded with `pad_id` after it.
+        lengths: int32 `(B, N)`, tokens in each result, the end token included.
+        scores: float32 `(B, N)`, of a beam search best first: the sum of the log-probabilities
+            divided by `((5 + length) / 6) ** length_penalty`, less what is lost for coverage.
+        attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, for several
+            memories a tuple of them, zeros after the end; None if they were not asked for.
+    """
+
+    ids: Tensor
+    lengths: Tensor
+    scores: Tensor
+    attention_weights: Any
+
+
+def check_length_penalty(name: str, length_penalty: float | Tensor) -> None:
+    """Raise a ValueError for a penalty below 0."""
+    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
+        raise ValueError(
+            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
+        )
+
+
+def length_norm(length: Tensor, penalty: float | Tensor) -> Tensor:
+    """Return what a sum of log-probabilities is divided by."""
+    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)
+
+
+def finish(found: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -> SearchResult:
+    """Return the result.
+
+    Args:
+        found: `tokens` `(..., T)` and, if wanted, `weights` `(..., T, ..., S)`.
+        length: `(...)`, the number of tokens of each hypothesis.
+        scores: `(...)`, -inf if there is no such hypothesis.
+        pad_id: what fills `ids` after the end.
+    """
+    length = ops.where(scores > -float("inf"), length, 0)
+    ids = found["tokens"]
+    inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
+    weights = None
+    if "weights" in found:
+        weights = tree.map_structure(lambda x: _blank(x, inside), found["weights"])
+        if all(x.shape[-1] == 0 for x in tree.flatten(weights)):
+            weights = None
+    ids = ops.where(inside, ids, ops.full_like(ids, pad_id))
+    return SearchResult(ids, length, scores, weights)
+
+
+def _blank(x: Tensor, inside: Tensor) -> Tensor:
+    wide = ops.reshape(inside, (*ops.shape(inside), *[1] * (len(x.shape) - len(inside.shape))))
+    return ops.where(wide, x, ops.zeros_like(x))
+
+
+def kept(weights: Any, batch_size: Any, rows: int) -> Any:
+    """Return a step's weights as `(B, rows, S)`; S is 0 for a decoder that does not attend."""
+    if weights is None:
+        return ops.zeros((batch_size, rows, 0), "float32")
+
+    def keep(x: Tensor) -> Tensor:
+        x = ops.cast(x, "float32")
+        return ops.reshape(x, (batch_size, rows, *ops.shape(x)[1:]))
+
+    return tree.map_structure(keep, weights)
+
+
+def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dict[str, Any]:
+    """Rebuild the results `(B, N, T, ...)` from what all steps put out, `(T, B, W, ...)`.
+
+    Args:
+        outputs: `parents`, `tokens` and, if wanted, `weights`.
+        steps: how many steps were taken.
+        first: int32 `(B, N)`, the hypotheses that are the results.
+    """
+    time = ops.shape(outputs["parents"])[0]
+    backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)
+    # A backend may pad the steps (see `backend.unfold`); the padding is passed over.
+    backwards["taken"] = ops.flip(ops.arange(time) < steps, axis=0)
+
+    def back(now: dict[str, Any], beams: Tensor) -> tuple[dict[str, Any], Tensor]:
+        parents = backend.gather_in_rows(now["parents"], beams)
+        parents = ops.where(now["taken"], parents, beams)
+        found = {"tokens": backend.gather_in_rows(now["tokens"], beams)}
+        if "weights" in now:  # they belong to the beams before the choice: to the parents
+            found["weights"] = tree.map_structure(
+                lambda x: backend.gather_in_rows(x, parents), now["weights"]
+            )
+        return found, parents
+
+    dtypes = {"tokens": "int32"}
+    if "weights" in outputs:
+        dtypes["weights"] = tree.map_structure(lambda _: "float32", outputs["weights"])
+    found, _ = backend.scan(back, first, backwards, dtypes)
+    result: dict[str, Any] = tree.map_structure(
+        lambda x: ops.moveaxis(ops.flip(x, axis=0), 0, 2), found
+    )
+    return result

@@ -1,0 +1,300 @@
+"""Searches that choose one token at a time and never look back: greedy search and sampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import keras
+from keras import ops, tree
+
+from keras_attention.fast import backend
+from keras_attention.search import results, running, tokens
+from keras_attention.search.results import SearchResult
+from keras_attention.search.running import Progress, Running
+from keras_attention.search.tokens import Shortlist, Step
+
+Tensor = Any
+
+
+def greedy_search(
+    step: Step,
+    state: Any,
+    *,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    end_id: int | Sequence[int],
+    max_length: int | Tensor,
+    length_penalty: float = 0.0,
+    pad_id: int = 0,
+    return_attention_weights: bool = True,
+    memory: Any = None,
+    prefix: Any = None,
+    forbidden: Any = None,
+) -> SearchResult:
+    """Take the most probable token at every step.
+
+    Args:
+        step: the decoder, see `keras_attention.search`.
+        state: the decoder's state before the first step, with `batch_size` rows.
+        batch_size: number of sentences.
+        start_id: the token that the decoder reads first; or int32 `(B,)`, one for each sentence.
+        end_id: the token that ends a sentence, or several that do.
+        max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
+            each sentence, where 0 gives an empty one. A Python integer on JAX.
+        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
+        pad_id: what fills `ids` after the end.
+        return_attention_weights: whether the attention weights are kept.
+        memory: structure of tensors `(B, ...)` for `step`, see `keras_attention.search`; or None.
+        prefix: tokens that the results begin with, int32 `(P,)` or `(B, P)`; -1 leaves a place
+            free.
+        forbidden: tokens that the results do not have, int32 `(F,)` or `(B, F)`; -1 stands for
+            none.
+
+    Returns:
+        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`.
+
+    Raises:
+        ValueError: if `max_length` is below 1 or `length_penalty` below 0, for `end_id`, `prefix`
+            or `forbidden` of another shape, a state with other than `batch_size` rows, and a
+            `Shortlist` with a prefix.
+
+    Example:
+        ```python
+        table = keras.ops.log_softmax(keras.random.normal((9, 9)))  # a bigram model of 9 tokens
+
+        def step(tokens, state):
+            return keras.ops.take(table, tokens, axis=0), None, state
+
+        found = greedy_search(
+            step, (), batch_size=2, start_id=1, end_id=2, max_length=5,
+            return_attention_weights=False,
+        )
+        ```
+    """
+
+    def best(log_probs: Any, time: Tensor, draws: Any) -> tuple[Tensor, Tensor]:
+        return tokens.most_probable(log_probs, 1)
+
+    rules, longest = tokens.rules("greedy_search", batch_size, max_length, prefix, forbidden)
+    zeros = ops.zeros((batch_size,), "int32")
+    return _one_by_one(
+        "greedy_search",
+        step,
+        state,
+        best,
+        batch_size=batch_size,
+        first=tokens.first_tokens(start_id, zeros),
+        end_id=end_id,
+        rules=rules,
+        longest=longest,
+        length_penalty=length_penalty,
+        pad_id=pad_id,
+        return_attention_weights=return_attention_weights,
+        memory=memory,
+    )
+
+
+def sample_search(
+    step: Step,
+    state: Any,
+    *,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    end_id: int | Sequence[int],
+    max_length: int | Tensor,
+    num_results: int = 1,
+    temperature: float | Tensor = 1.0,
+    top_k: int | None = None,
+    top_p: float | Tensor | None = None,
+    seed: int | keras.random.SeedGenerator | None = None,
+    length_penalty: float = 0.0,
+    pad_id: int = 0,
+    return_attention_weights: bool = True,
+    memory: Any = None,
+    prefix: Any = None,
+    forbidden: Any = None,
+) -> SearchResult:
+    """Draw every token from what the decoder says of it.
+
+    Of the distribution `softmax(log_probs / temperature)` the `top_k` most probable tokens are kept
+    (Fan et al. 2018, arXiv 1805.04833), and of these the fewest that have `top_p` of the
+    probability together (nucleus sampling, Holtzman et al. 2020, arXiv 1904.09751).
+
+    Args:
+        step: the decoder, see `keras_attention.search`.
+        state: the decoder's state before the first step, with `batch_size` rows.
+        batch_size: number of sentences.
+        start_id: see `greedy_search`.
+        end_id: see `greedy_search`.
+        max_length: see `greedy_search`.
+        num_results: how many results are drawn for each sentence, one independently of the other.
+        temperature: below 1 for likelier tokens, above 1 for more variety.
+        top_k: how many tokens are chosen from; None for all.
+        top_p: the probability, above 0, of what is chosen from; None for all.
+        seed: integer, or a `keras.random.SeedGenerator`, which goes on from call to call.
+        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
+        pad_id: what fills `ids` after the end.
+        return_attention_weights: whether the attention weights are kept.
+        memory: see `greedy_search`.
+        prefix: see `greedy_search`.
+        forbidden: see `greedy_search`.
+
+    Returns:
+        A `SearchResult` with ids `(B, N, T)`, N being `num_results`, in the order in which they
+        were drawn. Scores are of the decoder's own log-probabilities, before the temperature.
+
+    Raises:
+        ValueError: as for `greedy_search`; if `num_results` or `top_k` is below 1, or
+            `temperature` or `top_p` not above 0.
+
+    Example:
+        ```python
+        table = keras.ops.log_softmax(keras.random.normal((9, 9)))  # a bigram model of 9 tokens
+
+        def step(tokens, state):
+            return keras.ops.take(table, tokens, axis=0), None, state
+
+        found = sample_search(
+            step, (), batch_size=2, start_id=1, end_id=2, max_length=5, num_results=4, top_p=0.9,
+            return_attention_weights=False,
+        )
+        scores = found.scores  # (2, 4)
+        ```
+    """
+    for name, value, least in (("num_results", num_results, 1), ("top_k", top_k, 1)):
+        if value is not None and value < least:
+            raise ValueError(f"sample_search expected {name} >= 1. Received: {name}={value}")
+    for name, number in (("temperature", temperature), ("top_p", top_p)):
+        if isinstance(number, (int, float)) and not number > 0:
+            raise ValueError(f"sample_search expected {name} > 0. Received: {name}={number}")
+    rules, longest = tokens.rules("sample_search", batch_size, max_length, prefix, forbidden)
+    zeros = ops.zeros((batch_size, num_results), "int32")
+    # Drawn before the loop, or the seed's state would leak out of it.
+    draws = keras.random.uniform((batch_size, num_results, longest), seed=seed)
+
+    def draw(log_probs: Any, time: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+        now = ops.reshape(ops.take(draws, time, axis=2), (-1, 1))
+        return _drawn(log_probs, now, temperature, top_k, top_p)
+
+    return _one_by_one(
+        "sample_search",
+        step,
+        state,
+        draw,
+        batch_size=batch_size,
+        first=tokens.first_tokens(start_id, zeros),
+        end_id=end_id,
+        rules=rules,
+        longest=longest,
+        length_penalty=length_penalty,
+        pad_id=pad_id,
+        return_attention_weights=return_attention_weights,
+        memory=memory,
+        draws=draws,
+    )
+
+
+def _drawn(
+    log_probs: Any,
+    draws: Tensor,
+    temperature: float | Tensor,
+    top_k: int | None,
+    top_p: float | Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return a token of each row, and its log-probability, `(rows, 1)`.
+
+    Args:
+        log_probs: `(rows, V)` or a shortlist.
+        draws: uniform in [0, 1), `(rows, 1)`.
+        temperature: see `sample_search`.
+        top_k: see `sample_search`.
+        top_p: see `sample_search`.
+    """
+    listed = isinstance(log_probs, Shortlist)
+    values = ops.cast(log_probs.log_probs if listed else log_probs, "float32")
+    ids = None
+    if top_k is not None:
+        values, ids = tokens.most_probable(log_probs, top_k)
+    elif top_p is not None:
+        order = ops.cast(ops.argsort(-values, axis=-1), "int32")
+        values = backend.gather_in_rows(values, order)
+        ids = backend.gather_in_rows(ops.cast(log_probs.ids, "int32"), order) if listed else order
+    elif listed:
+        ids = ops.cast(log_probs.ids, "int32")
+    highest = ops.max(values, axis=-1, keepdims=True)
+    # Where nothing is left, all are alike: the sum is -inf whichever is drawn.
+    shares = ops.exp(ops.where(highest > tokens.NEVER, values - highest, 0.0) / temperature)
+    up_to = ops.cumsum(shares, axis=-1)
+    if top_p is not None:  # sorted: a token is kept if those before it have less than that
+        shares = ops.where(up_to - shares < top_p * up_to[:, -1:], shares, 0.0)
+        up_to = ops.cumsum(shares, axis=-1)
+    # The first whose sum is above the draw; a draw of nearly 1, rounded, would be above all.
+    index = ops.argmax(ops.cast(up_to > draws * (1 - 1e-6) * up_to[:, -1:], "int32"), axis=-1)
+    index = ops.expand_dims(ops.cast(index, "int32"), 1)
+    gain = backend.gather_in_rows(values, index)
+    return gain, index if ids is None else backend.gather_in_rows(ids, index)
+
+
+def _one_by_one(
+    name: str,
+    step: Step,
+    state: Any,
+    choose: Callable[[Any, Tensor, Any], tuple[Tensor, Tensor]],
+    *,
+    batch_size: int | Tensor,
+    first: Tensor,
+    end_id: int | Sequence[int],
+    rules: tokens.Rules,
+    longest: int | Tensor,
+    length_penalty: float,
+    pad_id: int,
+    return_attention_weights: bool,
+    memory: Any,
+    draws: Any = (),
+) -> SearchResult:
+    """Let `choose` pick a token, `(rows, 1)` and its log-probability, of each row at each step."""
+    results.check_length_penalty(name, length_penalty)
+    running.check_state(name, state, batch_size)
+    ids = tokens.ends(name, end_id)
+    rows = 1 if len(first.shape) == 1 else first.shape[1]
+    decode = running.decoder(step, memory)
+
+    def per_row(x: Tensor) -> Tensor:
+        """Give a tensor of each sentence the axis of its results, if there is one."""
+        return x if len(first.shape) == 1 else ops.expand_dims(x, 1)
+
+    def advance(time: Tensor, now: Running) -> tuple[dict[str, Any], Running]:
+        _, last, finished, total, length, rules, draws, _ = now.progress
+        log_probs, weights, state = decode(ops.reshape(last, (-1,)), now)
+        log_probs = tokens.allowed(log_probs, time, rules, rows)
+        gain, best = (ops.reshape(x, ops.shape(last)) for x in choose(log_probs, time, draws))
+        total = total + ops.where(finished, 0.0, gain)
+        length = length + ops.cast(ops.logical_not(finished), "int32")
+        outputs = {"tokens": best}
+        if return_attention_weights:
+            outputs["weights"] = results.kept(weights, ops.shape(best)[0], rows)
+        finished = ops.logical_or(finished, tokens.is_one_of(best, ids))
+        finished = ops.logical_or(finished, length >= per_row(rules.limits))
+        # A finished sentence goes on with an end token, which any embedding knows.
+        last = ops.where(finished, ids[0], best)
+        settled = finished if len(finished.shape) == 1 else ops.all(finished, axis=1)
+        progress = Progress(settled, last, finished, total, length, rules, draws)
+        return running.spread(outputs, now), now._replace(progress=progress, state=state)
+
+    zeros = ops.zeros_like(first)
+    if rows > 1:
+        state = tree.map_structure(lambda x: ops.repeat(x, rows, axis=0), state)
+    finished = zeros >= per_row(rules.limits)
+    settled = rules.limits <= 0
+    total = ops.cast(zeros, "float32")
+    progress = Progress(settled, first, finished, total, zeros, rules, draws)
+    names = ["tokens", "weights"] if return_attention_weights else ["tokens"]
+    outputs, progress, _ = running.unfold(
+        advance, running.start(progress, state, memory), longest, names
+    )
+    found = tree.map_structure(lambda x: ops.moveaxis(x, 0, len(first.shape)), outputs)
+    if return_attention_weights and len(first.shape) == 1:
+        found["weights"] = tree.map_structure(lambda x: ops.squeeze(x, 2), found["weights"])
+    scores = progress.total / results.length_norm(progress.length, length_penalty)
+    return results.finish(found, progress.length, scores, pad_id)

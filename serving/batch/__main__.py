@@ -1,0 +1,90 @@
+"""Translate files: python -m serving.batch --model models/NAME --input 'GLOB' --output DIR."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from serving.batch import engines, files
+from serving.batch.job import Job, begin, summary, sweep
+from serving.batch.model import latest_version
+from training.cli import main_guard, positive_int
+from training.progress import progress
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    options = _parser().parse_args(arguments)
+    started = time.monotonic()
+    job = Job(
+        latest_version(options.model),
+        options.output.resolve(),
+        field=options.field,
+        batch_size=options.batch_size,
+        longest=options.longest,
+    )
+    paths = files.find(options.inputs, job.output)
+    begin(job)
+    if options.workers == 1 and options.address is None:
+        found = engines.in_process(job, paths, options.threads)
+    else:
+        found = engines.on_ray(job, paths, options.threads, options.workers, options.address)
+    done = []
+    with progress(len(paths), "files") as advance:
+        for one in found:
+            done.append(one)
+            advance(1)
+    sweep(job)
+    print(json.dumps(summary(job, done, time.monotonic() - started)))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m serving.batch",
+        description="Translate files of any size with an exported model. Each input file gives one "
+        "output file of JSON lines, in order, written aside and renamed: one that is there is "
+        "whole, and a job that is started again makes the missing ones. The last line printed is "
+        "a JSON object.",
+    )
+    parser.add_argument(
+        "--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it"
+    )
+    parser.add_argument(
+        "--input",
+        dest="inputs",
+        action="append",
+        required=True,
+        metavar="GLOB",
+        help="text files with a text a line, or .jsonl, .gz or not; may be given several times",
+    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--field", default="text", metavar="KEY", help="of JSON lines; default: text"
+    )
+    parser.add_argument(
+        "--workers",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="processes, each with a model; more than one need Ray. Default: 1",
+    )
+    parser.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
+    parser.add_argument(
+        "--threads", type=positive_int, default=1, metavar="N", help="of each worker; default: 1"
+    )
+    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
+    parser.add_argument(
+        "--longest",
+        type=positive_int,
+        default=4000,
+        metavar="BYTES",
+        help="longer texts are kept aside with the reason; default: 4000",
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    main_guard(main)

@@ -1,0 +1,86 @@
+"""What runs a job: this process, or workers of Ray Data, on this machine or on a cluster.
+
+The job itself knows neither: an engine hands files to `serving.batch.job.translate_file` in
+processes that have loaded the model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from serving.batch.job import Done, Job, JobError, translate_file
+from serving.batch.model import Model
+
+
+def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
+    """Translate file by file, here."""
+    model = None
+    for path in paths:
+        model = model or Model(job.model, threads)
+        yield translate_file(job, model, path)
+
+
+def on_ray(
+    job: Job, paths: Sequence[Path], threads: int, workers: int, address: str | None
+) -> Iterator[Done]:
+    """Translate with workers that have a model each; a worker that dies is started again.
+
+    Args:
+        job: what to do; model, files and output are on a file system that all workers have.
+        paths: the files, one a task.
+        threads: of each worker.
+        workers: how many.
+        address: of a Ray cluster; None starts Ray on this machine and stops it in the end.
+
+    Raises:
+        JobError: if Ray is not installed, or cannot be reached.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+        from ray.data import ActorPoolStrategy, DataContext
+    except ModuleNotFoundError:
+        raise JobError("several workers need Ray: pip install 'keras-attention[batch]'") from None
+    root = str(Path(__file__).parents[2])
+    options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": root}}}
+    if address is None:
+        options |= {
+            "num_cpus": workers * threads,
+            "include_dashboard": False,
+            "object_store_memory": 200_000_000,
+        }
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level="error", **options)
+    except Exception as error:  # Ray raises it bare where it cannot start
+        where = f"cannot reach Ray at {address}" if address else "cannot start Ray here"
+        raise JobError(f"{where}: {str(error).splitlines()[0]}") from error
+    try:
+        context = DataContext.get_current()
+        context.enable_progress_bars = False
+        tasks = ray.data.from_items([str(path) for path in paths], override_num_blocks=len(paths))
+        found = tasks.map(
+            _Worker,
+            fn_constructor_args=(job, threads),
+            compute=ActorPoolStrategy(
+                min_size=1, max_size=min(workers, len(paths)), max_tasks_in_flight_per_actor=1
+            ),
+            num_cpus=threads,
+        )
+        for row in found.iter_rows():
+            yield Done(**row)
+    finally:
+        ray.shutdown()
+
+
+class _Worker:
+    """A process that has loaded the model."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        self._job, self._model = job, Model(job.model, threads)
+
+    def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
+        return asdict(translate_file(self._job, self._model, Path(row["item"])))

@@ -1,0 +1,102 @@
+"""Input files as lines, and where what is made of them goes."""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from training.errors import UserError
+
+BAD = "bad"  # folder of the lines that were not translated
+ENDINGS = (".jsonl", ".json", ".txt")
+
+
+class InputError(UserError):
+    """Files that cannot be read as asked."""
+
+
+def find(patterns: Sequence[str], output: Path) -> list[Path]:
+    """Return the files that the patterns name, each once.
+
+    Raises:
+        InputError: if a pattern names nothing, or two files would have one output.
+    """
+    found: dict[Path, Path] = {}
+    for pattern in patterns:
+        paths = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
+        files = [path.resolve() for path in paths if path.is_file()]
+        if not files:
+            raise InputError(f"no file matches {pattern}")
+        for path in files:
+            other = found.setdefault(target(path, output), path)
+            if other != path:
+                raise InputError(f"{other} and {path} would have the same output: rename one")
+    if inside := [path for path in found.values() if path.is_relative_to(output.resolve())]:
+        raise InputError(f"{inside[0]} is in the output: choose another --output")
+    return list(found.values())
+
+
+def target(path: Path, output: Path) -> Path:
+    """Return where the translations of a file go: its name, as JSON lines."""
+    name = path.name.removesuffix(".gz")
+    ending = next((e for e in ENDINGS if name.endswith(e)), "")
+    return output / f"{name.removesuffix(ending)}.jsonl{'.gz' if path.suffix == '.gz' else ''}"
+
+
+def bad_lines(path: Path, output: Path) -> Path:
+    """Return where the lines go that were not translated, with the reason."""
+    return output / BAD / f"{target(path, output).name.removesuffix('.gz')}"
+
+
+def opened(path: Path, mode: str, compressed: bool) -> IO[bytes]:
+    """Open a file of bytes."""
+    return gzip.open(path, mode, compresslevel=5) if compressed else path.open(mode)  # type: ignore
+
+
+def lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a text file, .gz or not, without their ends."""
+    with opened(path, "rb", path.suffix == ".gz") as file:
+        for line in file:
+            yield line.rstrip(b"\r\n")
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file's name says that its lines are JSON objects."""
+    return path.name.removesuffix(".gz").endswith((".jsonl", ".json"))
+
+
+def text_of(line: bytes, field: str | None, longest: int) -> tuple[str, dict[str, Any]]:
+    """Return the text of a line and, of a JSON object, the whole of it.
+
+    Args:
+        line: bytes of the line.
+        field: of a JSON object, the key of its text; None for lines that are the text.
+        longest: most bytes of a text.
+
+    Raises:
+        ValueError: what is wrong with the line.
+    """
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
+    record: dict[str, Any] = {}
+    if field is not None:
+        try:
+            record = json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            raise ValueError("not JSON") from None
+        if not isinstance(record, dict) or not isinstance(record.get(field), str):
+            raise ValueError(f"not an object with a text {field!r}")
+        text = record[field]
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError:
+            raise ValueError("half of a surrogate pair") from None
+    if len(text.encode("utf-8")) > longest:
+        raise ValueError(f"more than {longest:,} bytes")
+    return text, record

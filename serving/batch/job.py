@@ -1,0 +1,207 @@
+"""One input file to one output file: what any engine calls in its worker processes.
+
+A worker may die at any moment, and a job may be started twice: what is written stands aside until
+it is whole, and is then renamed; a file that is there is not made again.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from serving.batch import files
+from training.errors import UserError
+
+MANIFEST = "job.json"
+ASIDE = ".writing"
+
+
+class JobError(UserError):
+    """A job that cannot be done as asked."""
+
+
+class Translates(Protocol):
+    """What a job needs of a model."""
+
+    def __call__(self, texts: Sequence[str]) -> list[tuple[str, float, bool]]:
+        """Return translation, score, and whether the text was too long, of each text."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What decides the output, and is the same in all workers.
+
+    Attributes:
+        model: version directory of a SavedModel.
+        output: the directory that is written.
+        field: of JSON lines, the key of the text.
+        batch_size: texts translated together.
+        longest: most bytes of a text.
+        window: lines read at a time, of which those of like length share a batch.
+    """
+
+    model: Path
+    output: Path
+    field: str = "text"
+    batch_size: int = 64
+    longest: int = 4000
+    window: int = 4096
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a worker says of a file; lines are 0 where it was there already."""
+
+    file: str
+    lines: int = 0
+    bad: int = 0
+    truncated: int = 0
+    seconds: float = 0.0
+    was_there: bool = False
+
+
+def begin(job: Job) -> None:
+    """Make the output and write down what it is made by.
+
+    Raises:
+        JobError: if it holds the translations of another model or field.
+    """
+    job.output.mkdir(parents=True, exist_ok=True)
+    (job.output / files.BAD).mkdir(exist_ok=True)
+    manifest = job.output / MANIFEST
+    own = {"model": str(job.model), "graph": _digest(job.model), "field": job.field}
+    if not manifest.is_file():
+        with _aside(manifest, compressed=False) as file:
+            file.write(json.dumps(own, indent=1).encode() + b"\n")
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))
+    except ValueError:
+        raise JobError(f"{manifest} cannot be read: choose another --output") from None
+    if other := [key for key in ("graph", "field") if found.get(key) != own[key]]:
+        what = "another model" if "graph" in other else f"the field {found.get('field')!r}"
+        raise JobError(f"{job.output} holds translations of {what}: choose another --output")
+
+
+def translate_file(job: Job, translate: Translates, path: Path) -> Done:
+    """Translate one file, unless its output is there.
+
+    The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
+    the text was longer than the model reads, `model_version`, and for JSON lines all that the line
+    had. A line that cannot be read has `error` in their place, and stands with its bytes in a file
+    of the folder `bad`.
+    """
+    final, started = files.target(path, job.output), time.monotonic()
+    if final.exists():
+        return Done(path.name, was_there=True)
+    counts = dict.fromkeys(("lines", "bad", "truncated"), 0)
+    bad = files.bad_lines(path, job.output)
+    with _aside(bad, compressed=False) as refused, _aside(final, path.suffix == ".gz") as written:
+        for record, line in _records(job, translate, path):
+            if "error" in record:
+                entry = {
+                    "line": counts["lines"] + 1,
+                    "error": record["error"],
+                    "bytes": base64.b64encode(line[: job.longest]).decode("ascii"),
+                }
+                refused.write(_json_line(entry))
+            written.write(_json_line(record))
+            counts["lines"] += 1
+            counts["bad"] += "error" in record
+            counts["truncated"] += bool(record.get("truncated"))
+    if not counts["bad"]:
+        bad.unlink(missing_ok=True)
+    seconds = time.monotonic() - started
+    return Done(path.name, counts["lines"], counts["bad"], counts["truncated"], seconds)
+
+
+def sweep(job: Job) -> None:
+    """Remove what workers that died have left aside of files that are whole."""
+    for folder in (job.output, job.output / files.BAD):
+        for aside in folder.glob(f".*{ASIDE}"):
+            if (job.output / _name_of(aside)).exists() or folder.name == files.BAD:
+                aside.unlink(missing_ok=True)
+
+
+def summary(job: Job, done: Iterable[Done], seconds: float) -> dict[str, Any]:
+    """Return what a whole job did."""
+    found = [asdict(one) for one in done]
+    lines = sum(one["lines"] for one in found)
+    return {
+        "output": str(job.output),
+        "model": str(job.model),
+        "files": len(found),
+        "were_there": sum(one["was_there"] for one in found),
+        "lines": lines,
+        "bad": sum(one["bad"] for one in found),
+        "truncated": sum(one["truncated"] for one in found),
+        "seconds": round(seconds, 1),
+        "lines_per_second": round(lines / seconds, 1) if seconds else 0.0,
+    }
+
+
+def _records(job: Job, translate: Translates, path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield a record for each line, and the line."""
+    field = job.field if files.is_json(path) else None
+    source = files.lines(path)
+    while window := list(itertools.islice(source, job.window)):
+        records: list[dict[str, Any]] = []
+        texts: dict[int, str] = {}
+        for number, line in enumerate(window):
+            try:
+                text, record = files.text_of(line, field, job.longest)
+            except ValueError as error:
+                records.append({"error": str(error)})
+            else:
+                records.append(record)
+                texts[number] = text
+        order = sorted(texts, key=lambda number: len(texts[number]))
+        for first in range(0, len(order), job.batch_size):
+            batch = order[first : first + job.batch_size]
+            answers = translate([texts[number] for number in batch])
+            for number, (translation, score, truncated) in zip(batch, answers, strict=True):
+                records[number] |= {"translation": translation, "score": round(score, 4)}
+                if truncated:
+                    records[number]["truncated"] = True
+                records[number]["model_version"] = job.model.name
+        yield from zip(records, window, strict=True)
+
+
+def _json_line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+@contextmanager
+def _aside(final: Path, compressed: bool) -> Iterator[IO[bytes]]:
+    """Open a file that takes its name when all is written."""
+    aside = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
+    try:
+        with files.opened(aside, "wb", compressed) as file:
+            yield file
+        os.replace(aside, final)
+    except BaseException:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def _name_of(aside: Path) -> str:
+    return aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
+
+
+def _digest(model: Path) -> str:
+    """Tell one model from another by its graph and its table of variables."""
+    digest = hashlib.sha256()
+    for name in ("saved_model.pb", "variables/variables.index"):
+        file = model / name
+        if file.is_file():
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

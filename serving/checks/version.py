@@ -1,0 +1,132 @@
+"""All checks of a model version, in the process that loads and runs it.
+
+`serving.check` runs `main` as a process of its own, since a model is a program: it may crash, and
+it may never end.
+"""
+
+from __future__ import annotations
+
+import training.quiet  # noqa: F401
+
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+from serving.checks.answers import check_answers
+from serving.checks.files import check_files
+from serving.checks.graph import check_ops, check_outputs, check_xla
+from serving.checks.stored_weights import check_weights
+from serving.model_server.monitoring import Metrics
+from serving.model_server.servable import Servable, Slots
+from serving.model_server.storage import list_versions, missing_part
+from serving.model_server.warmup import read_records, replay
+from serving.status import StatusError
+
+Tell = Callable[[str], None]
+
+
+def check_version(version_dir: Path, tell: Tell = lambda stage: None) -> list[str]:
+    """All findings about a model version, none where it can be served.
+
+    Args:
+        version_dir: the directory that holds `saved_model.pb`.
+        tell: is called with what is done next.
+    """
+    tell("reading the graph")
+    version_dir = Path(os.path.abspath(version_dir))
+    meta_graph = read_meta_graph(version_dir)
+    if isinstance(meta_graph, str):
+        return [meta_graph]
+    findings = check_graph(meta_graph)
+    if version_dir not in list_versions(version_dir.parent).values():
+        findings.append(
+            f"a server would not find it: {version_dir.name} is not the number of a version"
+        )
+    if findings:
+        # Running it would only repeat these in TensorFlow's words.
+        return findings
+    tell("loading it as TensorFlow Serving does")
+    try:
+        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics(), Slots(1))
+    except StatusError as error:
+        return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
+    try:
+        tell("reading the weights")
+        if findings := check_weights(version_dir, meta_graph):
+            return findings  # NaN answers would follow from NaN weights
+        findings = check_answers(version_dir, servable.session, tell)
+        return findings + check_warmup(servable, version_dir, tell)
+    finally:
+        servable.close()
+
+
+def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
+    """The meta graph that is served, or why there is none."""
+    try:
+        data = (version_dir / "saved_model.pb").read_bytes()
+    except OSError:
+        return f"{version_dir} holds no saved_model.pb: expected a version directory"
+    try:
+        saved_model = saved_model_pb2.SavedModel.FromString(data)
+    except DecodeError as error:
+        return f"saved_model.pb cannot be read: {_first_line(error)}"
+    if missing := missing_part(version_dir, saved_model):
+        return f"the version is not complete: no {missing}"
+    graphs = saved_model.meta_graphs
+    meta_graph = next((graph for graph in graphs if "serve" in graph.meta_info_def.tags), None)
+    if meta_graph is None:
+        return "no meta graph has the tag serve"
+    if not any(not name.startswith("__") for name in meta_graph.signature_def):
+        return "it has no signature"
+    return meta_graph
+
+
+def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """What the graph alone shows; nothing of it is run."""
+    checks = (check_ops, check_files, check_xla, check_outputs)
+    return [finding for check in checks for finding in check(meta_graph)]
+
+
+def check_warmup(servable: Servable, version_dir: Path, tell: Tell) -> list[str]:
+    """Warm-up records that fail, which would keep the version from loading."""
+    findings = []
+    try:
+        for number, record in enumerate(read_records(version_dir), 1):
+            tell(f"warm-up record {number}")
+            try:
+                replay(servable, record)
+            except StatusError as error:
+                findings.append(
+                    f"warm-up record {number} fails: {error.code.name}: {_first_line(error)}"
+                )
+    except StatusError as error:
+        findings.append(f"warm-up records: {_first_line(error)}")
+    return findings
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def main() -> None:
+    """Check the version that the first argument names.
+
+    Prints a JSON object a line: `{"stage": …}` before each step, `{"findings": […]}` at the end.
+    """
+    # A model that takes all memory is this process's end, and no other's.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    # What TensorFlow and the model print is not what is answered.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(**line: object) -> None:
+        print(json.dumps(line), file=answers, flush=True)
+
+    say(findings=check_version(Path(sys.argv[1]), lambda stage: say(stage=stage)))

@@ -1,0 +1,63 @@
+"""One command for all scripts: keras-attention COMMAND …, as `python -m MODULE …` runs them."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+COMMANDS = {
+    "train": ("training.train", "train a model"),
+    "evaluate": ("training.evaluate", "score a run on a corpus"),
+    "translate": ("training.translate", "translate lines with a run"),
+    "presets": ("training.presets", "list presets and corpora"),
+    "study": ("training.study", "repeat an experiment"),
+    "phrasebook": ("training.phrasebook", "print sentences of the built-in corpus"),
+    "pictures": ("training.pictures", "write images of digits or CAPTCHAs, with their texts"),
+    "prepare": ("training.prepare", "write token ids, to train without TensorFlow"),
+    "train-arrays": ("training.train_arrays", "train on them, on JAX or PyTorch"),
+    "export": ("serving.export", "make a SavedModel of a run"),
+    "check": ("serving.check", "check that TensorFlow Serving would serve a SavedModel"),
+    "server": ("serving.server", "serve SavedModels"),
+    "read": ("serving.read", "read images with a served model"),
+    "predict": ("serving.predict", "say how probable an outcome is, with a served model"),
+    "client": ("serving.client", "translate with a served model"),
+    "batch": ("serving.batch", "translate files of any size"),
+    "page": ("serving.page", "show a served model in the browser"),
+    "tasks": ("serving.tasks", "all of it, on images, histories or pronunciations"),
+    "demo": ("serving.demo", "all of it, on the built-in corpus"),
+}
+EXTRAS = {"client", "page"}  # of a command's own; the others need those of their package
+OURS = {module.split(".")[0] for module, _ in COMMANDS.values()} | {"keras_attention"}
+WIDTH = max(map(len, COMMANDS)) + 2
+USAGE = """usage: keras-attention COMMAND [ARGUMENT ...]
+
+Each command has a --help of its own:
+
+""" + "".join(f"  {name:{WIDTH}}{about}\n" for name, (_, about) in COMMANDS.items())
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command that the first argument names with those after it."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        raise SystemExit(0 if arguments else 2)
+    name, *rest = arguments
+    if name not in COMMANDS:
+        raise SystemExit(f"error: expected a command, {', '.join(COMMANDS)}. Received: {name}")
+    module, _ = COMMANDS[name]
+    sys.argv = [name, *rest]
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        if missing in OURS:
+            raise
+        extra = name if name in EXTRAS else module.split(".")[0].rpartition("_")[2]
+        raise SystemExit(
+            f"error: {missing} is not installed: pip install 'keras-attention[{extra}]'"
+        ) from None
+
+
+if __name__ == "__main__":
+    main()

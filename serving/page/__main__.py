@@ -1,0 +1,124 @@
+"""Show a served model on a page: python -m serving.page --model NAME."""
+
+from __future__ import annotations
+
+import argparse
+import ipaddress
+import sys
+import threading
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+
+try:
+    import uvicorn
+
+    from serving.page.app import LOCAL, Settings, build
+except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] not in {"uvicorn", "starlette", "grpc", "google"}:
+        raise
+    raise SystemExit(
+        f"error: {error.name} is not installed: pip install 'keras-attention[page]'"
+    ) from None
+
+from serving.page.card import read_card
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; return the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m serving.page",
+        description="A page that asks a model server, this project's or TensorFlow Serving, over "
+        "gRPC, and shows what the model says and where it looks. Nothing typed is kept or logged.",
+    )
+    parser.add_argument("--target", default="localhost:8500", help="default: localhost:8500")
+    parser.add_argument("--model", required=True, metavar="NAME", help="as the server calls it")
+    parser.add_argument(
+        "--manifest",
+        type=Path,
+        metavar="FILE",
+        help="assets.extra/manifest.json of the export: what it says of the model is shown",
+    )
+    parser.add_argument("--example", default="", metavar="TEXT", help="what to begin with")
+    parser.add_argument("--port", type=_port, default=8080, help="of the page; default: 8080")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on; default: 127.0.0.1, this machine alone. The page has no "
+        "passwords: put a proxy that has them in front of any other",
+    )
+    parser.add_argument(
+        "--name",
+        dest="names",
+        action="append",
+        default=[],
+        metavar="HOST",
+        help="a further name by which browsers reach the page; may be given several times",
+    )
+    parser.add_argument(
+        "--timeout", type=_seconds, default=10.0, metavar="S", help="of a request; default: 10"
+    )
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
+    options = parser.parse_args(arguments)
+    try:
+        card = read_card(options.manifest) if options.manifest else {}
+    except (OSError, ValueError) as error:
+        return _fail(str(error))
+    names = (*LOCAL, *options.names, *([options.host] if _is_one(options.host) else []))
+    settings = Settings(
+        options.target, options.model, options.timeout, card, options.example, hosts=names
+    )
+    config = uvicorn.Config(
+        build(settings),
+        host=options.host,
+        port=options.port,
+        log_level="warning",
+        access_log=False,
+        limit_concurrency=256,
+    )
+    try:
+        listening = config.bind_socket()
+    except SystemExit:
+        return _fail(f"cannot listen on {options.host}:{options.port}; --port N takes another")
+    address = f"http://localhost:{listening.getsockname()[1]}/"
+    print(f"{options.model} of {options.target} is shown on {address}", flush=True)
+    if options.open:
+        threading.Timer(0.5, webbrowser.open, (address,)).start()
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _is_one(host: str) -> bool:
+    """Whether a host to listen on is one that browsers can ask for, not all of them."""
+    try:
+        return not ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return True
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535; received {text}")
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 3600:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0; received {text}")
+    return seconds
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""What an export's manifest says of a model, for people to read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+FIGURES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "wer": "WER",
+    "per": "PER",
+    "val_perplexity": "Perplexity",
+}
+
+
+def read_card(manifest: Path) -> dict[str, str]:
+    """Return the lines of a card, name and value, in the order to be read.
+
+    Args:
+        manifest: `assets.extra/manifest.json` of an export.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is not a manifest.
+    """
+    try:
+        found = json.loads(manifest.read_text(encoding="utf-8"))
+        run = found["runs"][0]
+        card = {"Run": _listed(each["name"] for each in found["runs"]), **_of_run(run)}
+        settings = {key: value for key, value in found["settings"].items() if value is not None}
+        card["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings.items())
+        card["Exported"] = str(found["created"])
+        card["Versions"] = _listed(f"{key} {value}" for key, value in found["versions"].items())
+    except (UnicodeDecodeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:
+        raise ValueError(f"{manifest} is not the manifest of an export") from e
+    return card
+
+
+def _of_run(run: dict[str, Any]) -> dict[str, str]:
+    config, history = run["config"], run["history"]
+    card = {"Data": config["data"], "Attention": config["attention"]}
+    card["Model"] = f"{config['encoder']} encoder, {config['decoder']} decoder"
+    card["Weights"] = f"{run['parameters']:,}"
+    last = history[-1]
+    card["Training"] = f"{len(history)} epochs"
+    for key, name in FIGURES.items():
+        if key in last:
+            card[f"{name}, last epoch, dev"] = f"{last[key]:.1f}"
+    return card
+
+
+def _listed(values: Any) -> str:
+    return ", ".join(map(str, values))

@@ -1,0 +1,68 @@
+// Sentences that were kept, in this browser alone, and links that carry them in their last part,
+// which browsers do not send to any server.
+
+import { element } from "./look.js";
+
+const MOST = 50;
+const KEY = "keras-attention-history";
+const $ = (id) => document.getElementById(id);
+
+// `current()` is the pair on the page, {text, translation}; `open(text)` brings one back.
+export function startHistory(current, open) {
+  let kept = [...fromLink(), ...stored()].slice(0, MOST);
+  const show = () => {
+    $("history").replaceChildren(...kept.map((pair) => {
+      const button = element("button", "", { type: "button", dir: "auto" });
+      button.append(element("span", pair.text), element("span", pair.translation, { className: "said", dir: "auto" }));
+      button.addEventListener("click", () => open(pair.text));
+      const item = element("li");
+      item.append(button);
+      return item;
+    }));
+    try {
+      localStorage.setItem(KEY, JSON.stringify(kept));
+    } catch {
+      // A browser that keeps nothing still shows the page.
+    }
+  };
+  $("keep").addEventListener("click", () => {
+    const pair = current();
+    if (!pair.text.trim()) return;
+    kept = [pair, ...kept.filter((other) => other.text !== pair.text)].slice(0, MOST);
+    show();
+  });
+  $("clear").addEventListener("click", () => {
+    kept = [];
+    show();
+  });
+  $("share").addEventListener("click", async () => {
+    const pair = current();
+    const pairs = [pair, ...kept.filter((other) => other.text !== pair.text)].filter(({ text }) => text.trim());
+    location.hash = encodeURIComponent(JSON.stringify(pairs.map(({ text }) => text)));
+    try {
+      await navigator.clipboard.writeText(location.href);
+      $("shared").textContent = "The link is copied; it holds these texts.";
+    } catch {
+      $("shared").textContent = "The link is in the address line; it holds these texts.";
+    }
+  });
+  show();
+  return kept[0]?.text;
+}
+
+function fromLink() {
+  try {
+    const texts = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+    return texts.filter((text) => typeof text === "string").map((text) => ({ text: text.slice(0, 5000), translation: "" }));
+  } catch {
+    return [];
+  }
+}
+
+function stored() {
+  try {
+    return JSON.parse(localStorage.getItem(KEY) ?? "[]").filter((pair) => typeof pair.text === "string" && typeof pair.translation === "string");
+  } catch {
+    return [];
+  }
+}

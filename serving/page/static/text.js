@@ -1,0 +1,94 @@
+// Text models: translate as one types, then show where the model looks.
+
+import { ask, fail, succeed } from "./ask.js";
+import { startHistory } from "./history.js";
+import { element, sentenceView } from "./look.js";
+
+const PAUSE = 200; // milliseconds without a key before the model is asked
+const MOST_KEPT = 500; // sentences whose answers are kept, so that typing on asks for the last alone
+const $ = (id) => document.getElementById(id);
+const looked = new Map();
+let model = null;
+let timer = null;
+let running = new AbortController();
+let shown = { text: "", sentences: [] };
+
+export function startText(found) {
+  model = found;
+  looked.clear();
+  $("text").maxLength = found.most_characters;
+  if (!startText.started) {
+    startText.started = true;
+    $("text").addEventListener("input", later);
+    $("shown").addEventListener("input", showHypotheses);
+    const first = startHistory(() => ({ text: shown.text, translation: said() }), bring);
+    if (!$("text").value) $("text").value = first ?? found.example ?? "";
+  }
+  update();
+}
+
+const said = () => shown.sentences.map(({ text, gap }) => text + gap).join("");
+
+function bring(text) {
+  $("text").value = text;
+  update();
+  $("text").focus();
+}
+
+function later() {
+  running.abort();
+  $("translation").classList.add("stale");
+  clearTimeout(timer);
+  timer = setTimeout(update, PAUSE);
+}
+
+async function update() {
+  running.abort();
+  running = new AbortController();
+  const { signal } = running;
+  const text = $("text").value;
+  $("count").textContent = `${text.length.toLocaleString()} of ${model.most_characters.toLocaleString()} characters`;
+  try {
+    const started = performance.now();
+    const { sentences } = text.trim() ? await ask("api/translate", { text }, signal) : { sentences: [] };
+    shown = { text, sentences };
+    $("translation").textContent = said();
+    $("translation").classList.remove("stale");
+    const cut = sentences.some(({ truncated }) => truncated);
+    $("note").textContent = cut ? "The text is longer than the model reads: its end is not translated." : "";
+    succeed(`${model.model}, version ${model.version}, at ${model.target}${text.trim() ? `: ${Math.round(performance.now() - started)} ms` : ""}`);
+    const unknown = [...new Set(sentences.map(({ source }) => source))].filter((source) => !looked.has(source));
+    if (unknown.length) {
+      const answer = await ask("api/look", { texts: unknown }, signal);
+      if (looked.size > MOST_KEPT) looked.clear();
+      unknown.forEach((source, position) => looked.set(source, answer.sentences[position]));
+    }
+    showSentences();
+  } catch (error) {
+    fail(error);
+  }
+}
+
+function showSentences() {
+  const known = shown.sentences.map(({ source }) => looked.get(source)).filter(Boolean);
+  const views = known.filter(({ alignment }) => alignment).map(({ alignment }) => sentenceView(alignment));
+  $("sentences").replaceChildren(...views);
+  $("looks").hidden = !views.length;
+  const most = Math.max(0, ...known.map(({ hypotheses }) => hypotheses.length));
+  $("others").hidden = most < 2;
+  $("shown").max = Math.max(1, most);
+  showHypotheses();
+}
+
+// Of the sentence that was typed last: those before it stand as they are.
+function showHypotheses() {
+  const last = shown.sentences.at(-1);
+  const hypotheses = looked.get(last?.source)?.hypotheses ?? [];
+  const count = Number($("shown").value);
+  $("shown").nextElementSibling.textContent = count;
+  $("hypotheses").replaceChildren(...hypotheses.slice(0, count).map(({ text, score }) => {
+    const item = element("li");
+    item.append(element("span", text, { dir: "auto" }), " ", element("span", `(${score.toFixed(2)})`, { className: "score" }));
+    return item;
+  }));
+}

@@ -1,0 +1,357 @@
+"""What servers may answer, by mistake or by intent: a client raises its own errors alone."""
+
+import asyncio
+import concurrent.futures
+import time
+from collections import Counter
+
+import grpc
+import numpy as np
+import pytest
+
+from serving import messages
+from serving.client import (
+    AsyncTranslator,
+    DeadlineExceededError,
+    MessageTooLargeError,
+    RateLimitedError,
+    ServerUnavailableError,
+    ServingError,
+    Translator,
+    UnexpectedResponseError,
+)
+from serving.retries import RETRIES, RetryBudget
+
+Status = grpc.StatusCode
+LIMITED = Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"
+
+
+class Server(grpc.GenericRpcHandler):
+    """Answers every method with what `answer(method, request, call)` returns: bytes, or a status.
+
+    `asked` has the time of each request.
+    """
+
+    def __init__(self, answer):
+        self.answer, self.asked = answer, []
+        self._server = grpc.server(concurrent.futures.ThreadPoolExecutor(4), handlers=[self])
+        self.target = f"localhost:{self._server.add_insecure_port('localhost:0')}"
+        self._server.start()
+
+    def service(self, call_details):
+        def run(request, context):
+            self.asked.append(time.monotonic())
+            found = self.answer(call_details.method, request, len(self.asked))
+            if isinstance(found, bytes):
+                return found
+            status, details, *metadata = found
+            context.set_trailing_metadata(metadata)
+            context.abort(status, details)
+
+        return grpc.unary_unary_rpc_method_handler(run)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._server.stop(None).wait()
+
+
+def blocking(target, texts, method="translate", **options):
+    with Translator(target, "m", **options) as translator:
+        return getattr(translator, method)(texts)
+
+
+def with_asyncio(target, texts, method="translate", **options):
+    async def ask():
+        async with AsyncTranslator(target, "m", **options) as translator:
+            return await getattr(translator, method)(texts)
+
+    return asyncio.run(ask())
+
+
+both = pytest.mark.parametrize("ask", [blocking, with_asyncio])
+
+
+def tensor(dtype, shape, **fields):
+    made = messages.TensorProto(dtype=dtype, **fields)
+    for size in shape:
+        made.tensor_shape.dim.add(size=size)
+    return made
+
+
+def translations(texts):
+    return {
+        "translation": messages.string_tensor([text.upper() for text in texts]),
+        "score": tensor(messages.FLOAT, [len(texts)], float_val=[-1.0] * len(texts)),
+        "truncated": tensor(messages.BOOL, [len(texts)], bool_val=[False] * len(texts)),
+    }
+
+
+def response(outputs):
+    made = messages.PredictResponse()
+    for name, value in outputs.items():
+        made.outputs[name].CopyFrom(value)
+    return made.SerializeToString()
+
+
+def translate(method, request, number):
+    texts = messages.PredictRequest.FromString(request).inputs["text"].string_val
+    return response(translations(list(texts)))
+
+
+STRING, FLOAT, BOOL = messages.STRING, messages.FLOAT, messages.BOOL
+MALFORMED = {
+    "numbers for texts": ("translation", tensor(FLOAT, [1], float_val=[1.0])),
+    "texts for numbers": ("score", tensor(STRING, [1], string_val=[b"1.0"])),
+    "numbers for flags": ("truncated", tensor(FLOAT, [1], float_val=[1.0])),
+    "three of four bytes": ("score", tensor(FLOAT, [1], tensor_content=b"abc")),
+    "no values": ("score", tensor(FLOAT, [1])),
+    "two values of one": ("score", tensor(FLOAT, [1], float_val=[1.0, 2.0])),
+    "a scalar": ("score", tensor(FLOAT, [], float_val=[1.0])),
+    "another batch": ("score", tensor(FLOAT, [2], float_val=[1.0, 2.0])),
+    "another rank": ("score", tensor(FLOAT, [1, 1], float_val=[1.0])),
+    "a dimension below 0": ("score", tensor(FLOAT, [-1], float_val=[1.0])),
+    "a text cut short": ("translation", tensor(STRING, [1], tensor_content=b"\x0aabc")),
+    "a text and more": ("translation", tensor(STRING, [1], tensor_content=b"\x01abc")),
+    "half a length": ("translation", tensor(STRING, [1], tensor_content=b"\xff\xff")),
+    "a length without end": ("translation", tensor(STRING, [1], tensor_content=b"\xff" * 99)),
+    "a dtype of tomorrow": ("score", tensor(4711, [1])),
+}
+
+
+@pytest.mark.parametrize("what", MALFORMED)
+def test_a_malformed_translation_is_a_typed_error(what):
+    name, value = MALFORMED[what]
+    answer = response({**translations([b"a"]), name: value})
+    with Server(lambda *_: answer) as server:
+        with pytest.raises(UnexpectedResponseError, match=f"output '{name}'"):
+            blocking(server.target, ["a"])
+        with pytest.raises(UnexpectedResponseError, match=f"output '{name}'"):
+            with_asyncio(server.target, ["a"])
+
+
+@pytest.mark.parametrize("shape", [[1, 2**40], [1, 0, 2**62], [1, 2**31, 2**31]])
+def test_a_shape_far_beyond_what_was_sent_takes_no_memory(shape):
+    value = tensor(FLOAT, shape, float_val=[1.0])
+    with pytest.raises(ValueError, match=r"too many elements"):
+        messages.tensor_values(value)
+
+
+def test_an_unknown_shape_is_an_error():
+    value = tensor(FLOAT, [])
+    value.tensor_shape.unknown_rank = True
+    with pytest.raises(ValueError, match="not known"):
+        messages.tensor_values(value)
+
+
+@pytest.mark.parametrize(
+    ("method", "outputs"),
+    [
+        (
+            "nbest",
+            {
+                "translations": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
+                "scores": tensor(FLOAT, [1, 3], float_val=[1.0, 2.0, 3.0]),
+            },
+        ),
+        (
+            "align",
+            {
+                "translation": tensor(STRING, [1], string_val=[b"a"]),
+                "source_tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
+                "target_tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
+                "attention_weights": tensor(FLOAT, [1, 2, 1], float_val=[1.0, 1.0]),
+            },
+        ),
+        (
+            "align",
+            {
+                "translation": tensor(STRING, [1], string_val=[b"a"]),
+                "source_tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
+                "target_tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
+                "attention_weights": tensor(FLOAT, [1, 1, 2], float_val=[1.0, 1.0]),
+            },
+        ),
+    ],
+)
+@both
+def test_outputs_that_do_not_fit_together_are_a_typed_error(ask, method, outputs):
+    with (
+        Server(lambda *_: response(outputs)) as server,
+        pytest.raises(UnexpectedResponseError, match="the answer to a text has"),
+    ):
+        ask(server.target, ["a"], method)
+
+
+@both
+@pytest.mark.parametrize("answer", [b"\xff\xff\xff", b"\x0a\x05abc", b"<html>502</html>"])
+def test_an_answer_that_is_no_message_is_a_typed_error(ask, answer):
+    with Server(lambda *_: answer) as server, pytest.raises(UnexpectedResponseError):
+        ask(server.target, ["a"])
+
+
+@pytest.mark.parametrize("value", [None, b"\xff\xff\xff"])
+def test_metadata_without_signatures_is_a_typed_error(value):
+    made = messages.GetModelMetadataResponse()
+    if value is not None:
+        made.metadata["signature_def"].type_url = "x/tensorflow.serving.SignatureDefMap"
+        made.metadata["signature_def"].value = value
+    with (
+        Server(lambda *_: made.SerializeToString()) as server,
+        Translator(server.target, "m") as translator,
+        pytest.raises(UnexpectedResponseError, match="no signatures"),
+    ):
+        translator.metadata()
+
+
+def test_no_damage_to_an_answer_raises_anything_else():
+    """Bytes are changed, cut out and doubled, many times over, seeded."""
+    rng = np.random.default_rng(23)
+    content = np.float32([-1, -2, -3]).tobytes()
+    whole = response(
+        {
+            **translations([b"one", b"two", b"x" * 50]),
+            "score": tensor(FLOAT, [3], tensor_content=content),
+        }
+    )
+    kinds = Counter()
+
+    def damaged(*_):
+        data = bytearray(whole)
+        for _ in range(rng.integers(1, 4)):
+            at = int(rng.integers(len(data)))
+            match rng.integers(3):
+                case 0:
+                    data[at] = rng.integers(256)
+                case 1:
+                    del data[at : at + int(rng.integers(1, 5))]
+                case 2:
+                    data[at:at] = data[at : at + int(rng.integers(1, 5))]
+        return bytes(data)
+
+    with Server(damaged) as server, Translator(server.target, "m") as translator:
+        for _ in range(500):
+            try:
+                found = translator.translate(["one", "two", "three"])
+            except UnexpectedResponseError:
+                kinds["refused"] += 1
+            else:
+                kinds["read"] += 1
+                assert all(isinstance(one.text, str) for one in found)
+                assert all(isinstance(one.score, float) for one in found)
+    assert min(kinds["refused"], kinds["read"]) > 20
+
+
+@both
+def test_a_rate_limit_is_waited_out(ask):
+    def answer(method, request, number):
+        return LIMITED if number < 3 else translate(method, request, number)
+
+    with Server(answer) as server:
+        assert [one.text for one in ask(server.target, ["a"] * 8)] == ["A"] * 8
+    assert len(server.asked) == 3
+    pauses = np.diff(server.asked)
+    assert pauses[0] >= 0.05
+    assert pauses[1] >= 0.1
+
+
+@both
+def test_a_rate_limit_that_stays_has_its_own_error(ask):
+    with (
+        Server(lambda *_: LIMITED) as server,
+        pytest.raises(RateLimitedError, match=r"takes no more requests now.*quota") as caught,
+    ):
+        ask(server.target, ["a"] * 8, retries=2)
+    assert caught.value.code == Status.RESOURCE_EXHAUSTED
+    assert len(server.asked) == 3
+
+
+@both
+def test_a_server_may_say_how_long_to_wait(ask):
+    def answer(method, request, number):
+        limited = (*LIMITED, ("grpc-retry-pushback-ms", "700"))
+        return limited if number == 1 else translate(method, request, number)
+
+    with Server(answer) as server:
+        ask(server.target, ["a"])
+    assert np.diff(server.asked)[0] >= 0.7
+
+
+@pytest.mark.parametrize(
+    "details",
+    [
+        "Received message larger than max (5000000 vs. 4194304)",
+        "Sent message larger than max (5000000 vs. 4194304)",
+        "grpc: received message larger than max (5000000 vs. 4194304)",
+        "gRPC message exceeds maximum size 4194304: 5000000",
+        "OOM when allocating tensor with shape[64,8000] and type float",
+    ],
+)
+def test_only_what_is_too_large_is_cut(details):
+    def answer(method, request, number):
+        texts = messages.PredictRequest.FromString(request).inputs["text"].string_val
+        too_large = len(texts) > 4
+        return (Status.RESOURCE_EXHAUSTED, details) if too_large else translate(method, request, 0)
+
+    with Server(answer) as server:
+        assert len(blocking(server.target, ["a"] * 8)) == 8
+    assert len(server.asked) == 3
+    always = Status.RESOURCE_EXHAUSTED, details
+    with Server(lambda *_: always) as server, pytest.raises(MessageTooLargeError):
+        blocking(server.target, ["a"])
+
+
+@both
+def test_a_whole_call_has_a_deadline_beside_that_of_each_request(ask):
+    def slow(method, request, number):
+        time.sleep(0.2)
+        return translate(method, request, number)
+
+    with Server(slow) as server:
+        started = time.monotonic()
+        with pytest.raises(DeadlineExceededError, match=r"within"):
+            ask(server.target, ["a"] * 100, batch_size=1, timeout=5, call_timeout=1.1)
+        assert time.monotonic() - started < 2.5
+        assert len(server.asked) <= 7
+
+
+@both
+def test_a_call_that_fails_again_and_again_ends_at_its_deadline(ask):
+    busy = Status.UNAVAILABLE, "busy"
+    with Server(lambda *_: busy) as server, pytest.raises(ServerUnavailableError):
+        ask(server.target, ["a"], retries=99, timeout=30, call_timeout=0.6)
+    assert len(server.asked) < 8
+
+
+def test_the_budget_ends_retries_of_all_calls_together():
+    busy = Status.UNAVAILABLE, "busy"
+    with Server(lambda *_: busy) as server, Translator(server.target, "m", timeout=20) as client:
+        for _ in range(6):
+            with pytest.raises(ServerUnavailableError):
+                client.translate(["a"])
+    assert 6 + RETRIES <= len(server.asked) <= 6 + 10
+
+
+def test_the_budget_is_earned_back_by_successes():
+    budget = RetryBudget()
+    while budget.failed():
+        pass
+    for _ in range(9):
+        budget.succeeded()
+    assert not budget.failed()
+    for _ in range(30):
+        budget.succeeded()
+    assert budget.failed()
+
+
+@both
+@pytest.mark.parametrize(
+    ("detail", "batches"),
+    [("maximum input batch size " + "9" * 5000, 1), ("maximum input batch size 0", 1)],
+)
+def test_a_limit_that_makes_no_sense_ends_the_call(ask, detail, batches):
+    refused = Status.INVALID_ARGUMENT, detail[:3000]
+    with Server(lambda *_: refused) as server, pytest.raises(ServingError):
+        ask(server.target, ["a"] * 8)
+    assert len(server.asked) == batches

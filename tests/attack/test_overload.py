@@ -1,0 +1,275 @@
+"""More work than the server can do, and work that nobody waits for."""
+
+import threading
+import time
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from serving.model_server.batching import BatchScheduler
+from serving.model_server.call import Call
+from serving.model_server.config_files import Batching
+from serving.model_server.monitoring import Metrics
+from serving.model_server.slots import Slots
+from serving.status import Code, StatusError
+from tests.attack.conftest import ask, serving, tensor_request, within
+from tests.serving.conftest import error_of
+from tests.serving.test_versions import eventually, request, states
+
+Status = grpc.StatusCode
+
+
+class Held:
+    """Sessions whose runs wait until they are let go; counts those that began."""
+
+    def __init__(self, server, monkeypatch):
+        self.began = 0
+        self.gate = threading.Event()
+        for model in server._manager._models.values():
+            for version in model.versions.values():
+                if version.servable:
+                    session = version.servable.session
+                    monkeypatch.setattr(session, "run", self._holding(session.run))
+
+    def _holding(self, run):
+        def held(*arguments, **options):
+            self.began += 1
+            self.gate.wait(30)
+            return run(*arguments, **options)
+
+        return held
+
+
+@pytest.fixture
+def hold(monkeypatch):
+    held = []
+
+    def make(server):
+        held.append(Held(server, monkeypatch))
+        return held[-1]
+
+    yield make
+    for one in held:
+        one.gate.set()
+
+
+@pytest.fixture
+def server(base):
+    with serving(
+        "--max_request_rows=1000",
+        "--max_waiting_requests=10",
+        "--model_name=upper",
+        f"--model_base_path={base}",
+        "--enable_grpc_healthcheck_service=true",
+    ) as server:
+        yield server
+
+
+def test_2000_rows_of_73_bytes_cost_nothing(server, stubs):
+    client = stubs(f"localhost:{server.port}")
+    made = tensor_request(dims=[2000], string_val=[b"a b c d e f"])
+    with within(10):
+        calls = [client.prediction.Predict.future(made) for _ in range(200)]
+        codes = {call.code() for call in calls}
+    assert codes == {Status.INVALID_ARGUMENT}
+    assert client.prediction.Predict(request(), timeout=5)
+
+
+def test_abandoned_requests_are_not_run(server, stubs, hold):
+    held = hold(server)
+    gone, stays = (stubs(f"localhost:{server.port}") for _ in range(2))
+    running = [gone.prediction.Predict.future(request()) for _ in range(64)]
+    eventually(lambda: held.began == 64)
+    waiting = [gone.prediction.Predict.future(request()) for _ in range(10)]
+    eventually(lambda: server._runner.waiting == 10)
+    for call in waiting:
+        call.cancel()
+    eventually(lambda: server._runner.waiting == 0)
+    good = stays.prediction.Predict.future(request(), timeout=20)
+    eventually(lambda: server._runner.waiting == 1)
+    gone.channel.close()
+    held.gate.set()
+    assert good.result().model_spec.version.value == 1
+    assert held.began == 65
+    del running
+
+
+def test_a_full_queue_answers_at_once(server, stubs, hold):
+    held = hold(server)
+    client = stubs(f"localhost:{server.port}")
+    calls = [client.prediction.Predict.future(request(), timeout=30) for _ in range(74)]
+    eventually(lambda: held.began == 64 and server._runner.waiting == 10)
+    with within(2):
+        code, message = error_of(client.prediction.Predict, request(), timeout=10)
+    assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
+    held.gate.set()
+    assert {call.code() for call in calls} == {Status.OK}
+
+
+def test_heavy_requests_do_not_keep_light_ones_waiting(server, stubs, hold):
+    held = hold(server)
+    client = stubs(f"localhost:{server.port}")
+    made = tensor_request(dims=[1000], string_val=[b"a"])
+    heavy = [client.prediction.Predict.future(made, timeout=30) for _ in range(40)]
+    eventually(lambda: sum(call.done() for call in heavy) >= 20)
+    refused = {call.code() for call in heavy if call.done()}
+    assert refused == {Status.RESOURCE_EXHAUSTED}
+    assert held.began <= 2
+    light = [client.prediction.Predict.future(request(), timeout=30) for _ in range(30)]
+    eventually(lambda: held.began >= 31)
+    held.gate.set()
+    assert {call.code() for call in light} == {Status.OK}
+
+
+def test_status_health_and_metrics_answer_while_all_threads_are_busy(victim, stubs, hold):
+    held = hold(victim)
+    clients = [stubs(f"localhost:{victim.port}") for _ in range(4)]
+    calls = [
+        clients[number % 4].prediction.Predict.future(request(), timeout=60)
+        for number in range(1100)
+    ]
+    eventually(lambda: any(call.done() for call in calls), 30)
+    assert held.began == 64
+    other = stubs(f"localhost:{victim.port}")
+    health = health_pb2_grpc.HealthStub(other.channel)
+    with within(5):
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=5).status == 1
+        assert states(other) == {1: "AVAILABLE"}
+        assert ask(victim.rest_port, "/v1/models/upper")[0] == 200
+        status, page = ask(victim.rest_port, "/metrics")
+    lines = dict(line.rsplit(" ", 1) for line in page.splitlines())
+    assert status == 200
+    assert int(lines[":tensorflow:serving:requests_in_flight"]) == 1024
+    assert int(lines[":tensorflow:serving:requests_queued"]) == 960
+    assert int(lines[':tensorflow:serving:requests_rejected{entrypoint="GRPC"}']) == 76
+    held.gate.set()
+    assert [call.code() for call in calls].count(Status.OK) == 1024
+
+
+def test_streams_without_a_message_keep_nobody_waiting(victim, stubs):
+    client = stubs(f"localhost:{victim.port}")
+    stop = threading.Event()
+
+    def never():
+        stop.wait(30)
+        return
+        yield
+
+    open_stream = client.channel.stream_unary(
+        "/tensorflow.serving.PredictionService/Predict",
+        request_serializer=lambda message: message,
+    )
+    calls = [open_stream.future(iter(()), timeout=30) for _ in range(3)]
+    assert {call.code() for call in calls} == {Status.INTERNAL}
+    calls = [open_stream.future(never(), timeout=30) for _ in range(50)]
+    other = stubs(f"localhost:{victim.port}")
+    assert other.prediction.Predict(request(), timeout=5).model_spec.version.value == 1
+    stop.set()
+    assert {call.code() for call in calls} == {Status.INTERNAL}
+
+
+def test_a_deadline_stops_a_run_in_the_session(victim, stubs):
+    client = stubs(f"localhost:{victim.port}")
+    made = tensor_request(dims=[32], string_val=[b"a b c"])
+    code, _ = error_of(client.prediction.Predict, made, timeout=0.0005)
+    assert code == Status.DEADLINE_EXCEEDED
+    assert client.prediction.Predict(made, timeout=5)
+
+
+# The lines themselves
+
+
+def taken(slots, gate):
+    """A thread that keeps a slot until the gate opens."""
+    inside = threading.Event()
+
+    def work():
+        inside.set()
+        gate.wait(10)
+
+    thread = threading.Thread(target=lambda: slots.run(work, Call()))
+    thread.start()
+    inside.wait(10)
+    return thread
+
+
+def test_a_cancelled_call_leaves_the_line_at_once():
+    slots, gate, seen = Slots(1, 1), threading.Event(), []
+    holder = taken(slots, gate)
+    call = Call(30)
+
+    def wait():
+        try:
+            slots.run(lambda: seen.append("ran"), call)
+        except StatusError as error:
+            seen.append(error.code)
+
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    eventually(lambda: slots.waiting == 1)
+    with pytest.raises(StatusError) as caught:
+        slots.run(lambda: None, Call())
+    assert caught.value.code == Code.RESOURCE_EXHAUSTED
+    call.cancel()
+    waiter.join(5)
+    assert (seen, slots.waiting) == ([Code.CANCELLED], 0)
+    gate.set()
+    holder.join()
+    assert (slots.run(lambda: 7, Call()), slots.running) == (7, 0)
+
+
+def test_slots_go_to_those_who_came_first():
+    slots, gate, order = Slots(1), threading.Event(), []
+    threads = [taken(slots, gate)]
+    for number in range(7):
+        threads.append(
+            threading.Thread(target=lambda n=number: slots.run(lambda: order.append(n), Call()))
+        )
+        threads[-1].start()
+        eventually(lambda n=number: slots.waiting == n + 1)
+    gate.set()
+    for thread in threads:
+        thread.join(5)
+    assert (order, slots.running) == (list(range(7)), 0)
+
+
+def test_a_cancelled_request_leaves_its_batch():
+    import numpy as np
+
+    ran, gate, inside = [], threading.Event(), threading.Event()
+
+    def run(inputs, seconds):
+        ran.append(inputs["x"].tolist())
+        inside.set()
+        gate.wait(10)
+        return {"y": inputs["x"]}
+
+    scheduler = BatchScheduler(
+        Batching(max_batch_size=1, max_enqueued_batches=1, num_batch_threads=1), Metrics()
+    )
+    codes = []
+
+    def send(value, call):
+        try:
+            scheduler.run("k", run, {"x": np.array([value])}, call)
+            codes.append(Code.OK)
+        except StatusError as error:
+            codes.append(error.code)
+
+    calls = [Call(20) for _ in range(3)]
+    threads = [threading.Thread(target=send, args=(n, call)) for n, call in enumerate(calls)]
+    threads[0].start()
+    inside.wait(10)
+    threads[1].start()
+    eventually(lambda: scheduler.waiting == 1)
+    calls[1].cancel()
+    threads[1].join(5)
+    assert (codes, scheduler.waiting) == ([Code.CANCELLED], 0)
+    threads[2].start()
+    time.sleep(0.05)
+    gate.set()
+    for thread in threads:
+        thread.join(5)
+    scheduler.close()
+    assert (codes[1:], ran) == ([Code.OK, Code.OK], [[0], [2]])

@@ -1,0 +1,154 @@
+"""Starts and reloads that fail: early, in one line, and as a whole."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import grpc
+import pytest
+
+from serving.model_server.flags import build_parser
+from tests.attack.conftest import add_version, serving
+from tests.serving.conftest import error_of, ssl_config
+from tests.serving.test_versions import config, reload, served, states
+
+LATEST = "latest {}"
+
+
+@pytest.mark.parametrize("flag", ["--port", "--rest_api_port"])
+@pytest.mark.parametrize("port", ["99999", "65536", "-1", "x"])
+def test_a_port_that_cannot_be_is_refused(capsys, flag, port):
+    with pytest.raises(SystemExit):
+        build_parser().parse_args([f"{flag}={port}"])
+    assert f"argument {flag}: " in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def bad_ssl(tmp_path_factory, certificates):
+    """Files that are no SSLConfig, by what is wrong with them."""
+    root = tmp_path_factory.mktemp("bad")
+    good = ssl_config(root / "good", certificates).read_text()
+
+    def text(name):
+        return json.dumps((certificates / name).read_text())
+
+    files = {
+        "another key": f"server_key: {text('ca.key')} server_cert: {text('server.pem')}",
+        "no certificate": f"server_key: {text('server.key')}",
+        "a broken authority": good.replace("custom_ca: ", "custom_ca: 'x' custom_ca: 'y' #"),
+        "empty": "",
+        "not UTF-8": b"\xff\xfe",
+        "a folder": None,
+    }
+    for name, content in files.items():
+        path = root / name.replace(" ", "-")
+        if content is None:
+            path.mkdir()
+        else:
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return root
+
+
+def test_a_wrong_start_is_one_line_before_any_model_is_loaded(base, bad_ssl, certificates):
+    # All of them in one process, which imports TensorFlow once.
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        wrong = [
+            [f"--port={port}"],
+            ["--port=0", f"--rest_api_port={port}"],
+            ["--host=203.0.113.7"],
+            ["--grpc_socket_path=/no/such/directory/socket"],
+            [f"--grpc_socket_path=/tmp/{'x' * 200}"],
+            ["--ssl_config_file=/no/such/file"],
+            *([f"--ssl_config_file={path}"] for path in bad_ssl.iterdir() if path.name != "good"),
+        ]
+        code = (
+            "import json, sys\nimport serving.server as command, training.quiet\n"
+            "from serving.model_server.manager import ModelManager\n"
+            "def never(*a, **k): raise AssertionError('a model was loaded')\n"
+            "ModelManager.configure = never\n"
+            "for flags in json.loads(sys.argv[1]): assert command.main(flags) == 1\n"
+        )
+        common = ["--port=0", "--model_name=upper", f"--model_base_path={base}"]
+        flags = json.dumps([[*common, *one] for one in wrong])
+        done = subprocess.run(
+            [sys.executable, "-c", code, flags], capture_output=True, text=True, timeout=300
+        )
+    lines = done.stderr.splitlines()
+    assert done.returncode == 0, done.stderr
+    assert len(lines) == len(wrong), done.stderr
+    assert all(line.startswith("Failed to start server. Error: ") for line in lines)
+    assert all(len(line) < 500 for line in lines)
+
+
+# Reloads
+
+
+@pytest.fixture
+def server(saved, tmp_path, stubs):
+    for name in ("first", "second", "third"):
+        add_version(saved / "upper", tmp_path / name, 1)
+    add_version(saved / "upper2", tmp_path / "first", 2)
+    (tmp_path / "broken" / "1").mkdir(parents=True)
+    (tmp_path / "broken" / "1" / "saved_model.pb").write_bytes(b"\x0a\x00nonsense")
+    file = tmp_path / "models.config"
+    file.write_text(
+        config(
+            ("first", tmp_path / "first", "specific { versions: 1 versions: 2 }", {"stable": 1}),
+            ("second", tmp_path / "second", LATEST, {}),
+        )
+    )
+    with serving(f"--model_config_file={file}") as server:
+        yield server
+
+
+@pytest.mark.parametrize("fault", ["no version", "broken", "label"])
+def test_a_reload_that_fails_changes_nothing(server, stubs, tmp_path, fault):
+    client = stubs(f"localhost:{server.port}")
+    both = {1: "AVAILABLE", 2: "AVAILABLE"}
+    bad = {
+        "no version": ("none", tmp_path / "none", LATEST, {}),
+        "broken": ("broken", tmp_path / "broken", LATEST, {}),
+        "label": ("third", tmp_path / "third", LATEST, {"stable": 7}),
+    }[fault]
+    with pytest.raises(grpc.RpcError):
+        # Drops a model, adds one, narrows another's versions, moves its label; and the bad one.
+        reload(
+            client,
+            ("first", tmp_path / "first", "specific { versions: 2 }", {"stable": 2}),
+            ("third" if fault != "label" else "fourth", tmp_path / "third", LATEST, {}),
+            bad,
+        )
+    server._manager.scan()
+    assert states(client, "first") == both
+    assert served(client, model="first", label="stable") == 1
+    assert states(client, "second") == {1: "AVAILABLE"}
+    for name in ("third", "fourth", "none", "broken"):
+        code, _ = error_of(states, client, name)
+        assert code == grpc.StatusCode.NOT_FOUND
+    reload(client, ("third", tmp_path / "third", LATEST, {}))
+    assert states(client, "third") == {1: "AVAILABLE"}
+    assert states(client, "second") == {1: "END"}
+
+
+def test_every_signature_is_warm_when_the_port_opens(base, monkeypatch):
+    from serving.session import ModelSession
+
+    ran = []
+    run = ModelSession.run
+
+    def spy(session, signature, *rest, **options):
+        ran.append(tuple(sorted(info.name for info in signature.inputs.values())))
+        return run(session, signature, *rest, **options)
+
+    monkeypatch.setattr(ModelSession, "run", spy)
+    with serving("--model_name=upper", f"--model_base_path={base}") as server:
+        signatures = server._manager._models["upper"].versions[1].servable.session.signatures
+        feeds = {
+            tuple(sorted(info.name for info in signature.inputs.values()))
+            for name, signature in signatures.items()
+            if name != "__saved_model_init_op"
+        }
+    assert feeds == set(ran)
+    assert len(feeds) == 4

@@ -1,0 +1,250 @@
+"""Hoisted loops against the plain ones, and their derivatives of every kind against differences."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+
+import keras_attention
+from keras_attention import (
+    AdditiveAttention,
+    AttentionRNN,
+    CoverageAttention,
+    HoistedRNN,
+    MonotonicAttention,
+    MultiplicativeAttention,
+    fast_paths,
+)
+from keras_attention.fast import attending, hoisted
+from tests.keras_attention.helpers import array, assert_close, mask, normal
+
+pytestmark = pytest.mark.tensorflow
+B, T, S, DIM, UNITS = 2, 5, 3, 7, 10
+
+CELLS = {
+    "SimpleRNN": keras.layers.SimpleRNNCell,
+    "GRU": keras.layers.GRUCell,
+    "LSTM": keras.layers.LSTMCell,
+}
+ATTENTIONS = {
+    "additive": lambda **k: AdditiveAttention(13, **k),
+    "general": lambda **k: MultiplicativeAttention("general", **k),
+    "scaled dot": lambda **k: MultiplicativeAttention("scaled_dot", use_scale=True, **k),
+    "coverage": lambda **k: CoverageAttention(13, **k),
+    "heads": lambda **k: AdditiveAttention(14, num_heads=2, **k),
+    "dropout": lambda **k: AdditiveAttention(13, dropout=0.5, seed=3, **k),
+    "several": lambda **k: [
+        AdditiveAttention(13, **k),
+        MonotonicAttention(AdditiveAttention(17, **k), **k),
+    ],
+}
+WAYS = {"bahdanau": ("bahdanau", False), "fed": ("bahdanau", True), "luong": ("luong", True)}
+# Each attention and way; cells and what else there is take turns.
+CASES = [
+    (list(CELLS)[n % 3], *case, n % 2, n // 2 % 2, n // 3 % 2, n // 5 % 2)
+    for n, case in enumerate(itertools.product(ATTENTIONS, WAYS))
+]
+
+
+def built(rng, cell, attention, way, units=None, gate=False, dtype="float32"):
+    order, feeding = WAYS[way]
+    layer = AttentionRNN(
+        CELLS[cell](UNITS, dtype=dtype),
+        ATTENTIONS[attention](dtype=dtype),
+        order=order,
+        input_feeding=feeding,
+        units=units,
+        gate=gate,
+        return_state=True,
+        return_attention_scores=True,
+        dtype=dtype,
+    )
+    shape = (None, S, UNITS)
+    layer.build((None, T, DIM), [shape, shape] if layer.several else shape)
+    for weight in layer.trainable_weights:
+        weight.assign(rng.normal(size=weight.shape, scale=0.5))
+    return layer
+
+
+def results(layer, inputs, memory, initial, upstreams=None, **options):
+    """All that the layer returns, and the gradients of its weighted sum."""
+    import tensorflow as tf
+
+    memories = [memory, memory] if layer.several else memory
+    with tf.GradientTape() as tape:
+        tape.watch([inputs, memory, initial])
+        found = layer(inputs, memories, initial_state=initial, **options)
+        if upstreams is None:
+            upstreams = [np.sin(1 + np.arange(tf.size(x))).reshape(x.shape) for x in found]
+        total = sum(tf.reduce_sum(x * u) for x, u in zip(found, upstreams, strict=True))
+    watched = [inputs, memory, initial, [w.value for w in layer.trainable_weights]]
+    return list(found), tape.gradient(total, watched, unconnected_gradients="zero")
+
+
+@pytest.mark.parametrize(("cell", "attention", "way", "units", "gate", "masked", "training"), CASES)
+def test_a_hoisted_loop_is_the_plain_one(
+    rng, monkeypatch, cell, attention, way, units, gate, masked, training
+):
+    import tensorflow as tf
+
+    layer = built(rng, cell, attention, way, 17 if units else None, gate)
+    inputs, memory = tf.constant(normal(rng, B, T, DIM)), tf.constant(normal(rng, B, S, UNITS))
+    initial = [tf.constant(normal(rng, B, UNITS)) for _ in range(1 + (cell == "LSTM"))]
+    options = {"training": bool(training), "memory_mask": mask(rng, B, S)}
+    options["memory_mask"] = [options["memory_mask"]] * 2 if layer.several else mask(rng, B, S)
+    if masked:
+        options["inputs_mask"] = mask(rng, B, T)
+    seeds = [w for w in layer.non_trainable_variables if "seed" in w.path]
+    taken, run = [], attending.run
+    monkeypatch.setattr(attending, "run", lambda *args: taken.append(1) or run(*args))
+    found = []
+    for fast in (False, True):
+        for seed in seeds:
+            seed.assign(np.array([1, 2], "uint32"))
+        with fast_paths(fast):
+            found.append(results(layer, inputs, memory, initial, **options))
+        assert len(taken) == fast
+    assert_close(keras.tree.flatten(found[1]), keras.tree.flatten(array(found[0])), 2e-5)
+
+
+class Problem:
+    """A scalar function of a point `(n,)` in float64: a weighted sum of what a layer returns."""
+
+    def __init__(self, rng, layer, inputs, memory=None):
+        import tensorflow as tf
+
+        self.layer, self.variables = layer, layer.trainable_variables
+        self.inputs = tf.constant(inputs, "float64")
+        self.memory = None if memory is None else tf.constant(memory, "float64")
+        self.point = np.concatenate([array(v.value).ravel() for v in self.variables])
+        self.direction = rng.normal(size=self.point.shape)
+        self.upstream = None
+
+    def total(self, point, inputs):
+        import tensorflow as tf
+
+        sizes = [int(np.prod(v.shape)) for v in self.variables]
+        parts = [
+            tf.reshape(x, v.shape)
+            for x, v in zip(tf.split(point, sizes), self.variables, strict=True)
+        ]
+        mapping = list(zip(self.variables, parts, strict=True))
+        with keras.StatelessScope(state_mapping=mapping):
+            found = self.layer(inputs) if self.memory is None else self.layer(inputs, self.memory)
+        found = keras.tree.flatten(found)
+        return sum(
+            tf.reduce_sum(tf.sin(1.0 + n + tf.cast(tf.range(tf.size(x)), x.dtype))
+                          * tf.reshape(x, [-1]) ** 2)
+            for n, x in enumerate(found)
+        )  # fmt: skip
+
+    def penalty(self, point):
+        """The squared norm of the gradient in the inputs, as gradient penalties have it."""
+        import tensorflow as tf
+
+        with tf.GradientTape() as tape:
+            tape.watch(self.inputs)
+            total = self.total(point, self.inputs)
+        return tf.reduce_sum(tape.gradient(total, self.inputs) ** 2)
+
+    def difference(self, function, step=1e-5):
+        """The derivative of a function along the direction, from the plain formulas' values."""
+        import tensorflow as tf
+
+        with fast_paths(False):
+            low, high = (
+                function(tf.constant(self.point + sign * step * self.direction)) for sign in (-1, 1)
+            )
+        return float(high - low) / (2 * step)
+
+
+def problem(rng, name):
+    if name == "HoistedRNN":
+        layer = HoistedRNN(
+            keras.layers.GRUCell(UNITS, dtype="float64"), return_sequences=True, dtype="float64"
+        )
+        layer.build((None, T, DIM))
+        for weight in layer.trainable_weights:
+            weight.assign(rng.normal(size=weight.shape, scale=0.5))
+        return Problem(rng, layer, normal(rng, B, T, DIM))
+    layer = built(rng, *name.split(", "), dtype="float64")
+    return Problem(rng, layer, normal(rng, B, T, DIM), normal(rng, B, S, UNITS))
+
+
+PROBLEMS = [
+    "HoistedRNN",
+    "LSTM, additive, bahdanau",
+    "GRU, general, bahdanau",
+    "SimpleRNN, general, luong",
+    "GRU, heads, fed",
+]
+
+
+@pytest.mark.parametrize("graph", [False, True])
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_gradients_of_gradients_are_those_of_differences(rng, name, graph):
+    import tensorflow as tf
+
+    given = problem(rng, name)
+
+    def slope(point):
+        with tf.GradientTape() as tape:
+            tape.watch(point)
+            penalty = given.penalty(point)
+        return tape.gradient(penalty, point)
+
+    slope = tf.function(slope, autograph=False) if graph else slope
+    found = float(np.dot(array(slope(tf.constant(given.point))), given.direction))
+    np.testing.assert_allclose(found, given.difference(given.penalty), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_forward_mode_takes_the_plain_loop(rng, monkeypatch, name):
+    import tensorflow as tf
+
+    given = problem(rng, name)
+    for module in (hoisted, attending):
+        monkeypatch.setattr(module, "run", lambda *args: pytest.fail("the hoisted loop ran"))
+    point = tf.constant(given.point)
+    with tf.autodiff.ForwardAccumulator(point, tf.constant(given.direction)) as accumulator:
+        total = given.total(point, given.inputs)
+    expected = given.difference(lambda point: given.total(point, given.inputs))
+    np.testing.assert_allclose(float(accumulator.jvp(total)), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("sequences", [False, True])
+@pytest.mark.parametrize("backwards", [False, True])
+def test_masks_do_to_outputs_what_keras_does(rng, zeros, sequences, backwards):
+    options = {
+        "zero_output_for_mask": zeros,
+        "return_sequences": sequences,
+        "go_backwards": backwards,
+        "return_state": True,
+    }
+    cell = keras.layers.GRUCell(UNITS)
+    ours, theirs = HoistedRNN(cell, **options), keras.layers.RNN(cell, **options)
+    inputs, initial = normal(rng, 5, 4, DIM), normal(rng, 5, UNITS)
+    valid = np.array([[0, 0, 0, 0], [0, 1, 0, 1], [1, 0, 0, 0], [0, 0, 0, 1], [1, 1, 1, 1]], bool)
+    for mask_ in (valid, None):
+        found = ours(inputs, initial_state=initial, mask=mask_)
+        expected = theirs(inputs, initial_state=initial, mask=mask_)
+        assert_close(list(found), [array(x) for x in expected])
+
+
+def test_a_model_trains_alike_when_xla_compiles_it(rng):
+    keras.utils.set_random_seed(1)
+    layer = keras_attention.AttentionRNN(
+        keras.layers.LSTMCell(UNITS), AdditiveAttention(13), input_feeding=True, units=17
+    )
+    inputs, memory = keras.Input((T, DIM)), keras.Input((S, UNITS))
+    model = keras.Model([inputs, memory], layer(inputs, memory))
+    start, losses = model.get_weights(), []
+    arrays, targets = [normal(rng, B, T, DIM), normal(rng, B, S, UNITS)], normal(rng, B, T, 17)
+    for jit_compile in (False, True):
+        model.set_weights(start)
+        model.compile("sgd", "mse", jit_compile=jit_compile)
+        losses.append([model.train_on_batch(arrays, targets) for _ in range(3)])
+    assert_close(np.array(losses[0]), np.array(losses[1]))
+    assert losses[0][0] > losses[0][2]

@@ -1,0 +1,38 @@
+"""Products that TensorFlow's graph gets in a form of its own, against NumPy."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.fast import backend
+from tests.keras_attention.helpers import assert_close, normal
+
+B, N, S, DV = 3, 5, 7, 11
+
+
+def traced(function, *arrays):
+    """Call a function as a graph for any batch and lengths, where there are graphs."""
+    if keras.backend.backend() != "tensorflow":
+        return function(*map(ops.convert_to_tensor, arrays))
+    import tensorflow as tf
+
+    shapes = [tf.TensorSpec([None] * (x.ndim - 1) + [x.shape[-1]], tf.float32) for x in arrays]
+    return tf.function(function, input_signature=shapes, autograph=False)(*arrays)
+
+
+@pytest.mark.parametrize("small", [B * N * S * DV, B * N * S * DV - 1])
+def test_the_average_is_the_product_of_weights_and_values_large_or_small(rng, small, monkeypatch):
+    if keras.backend.backend() == "tensorflow":
+        from keras_attention.fast import tensorflow
+
+        monkeypatch.setattr(tensorflow, "SMALL", small)
+    weights, value = normal(rng, B, N, S), normal(rng, B, S, DV)
+    assert_close(traced(backend.average, weights, value), np.einsum("bns,bsd->bnd", weights, value))
+
+
+@pytest.mark.parametrize("columns", [(), (DV,)])
+def test_a_projection_is_the_product_over_the_last_axis(rng, columns):
+    x, kernel = normal(rng, B, N, S), normal(rng, S, *columns)
+    found = traced(lambda x: backend.project(x, ops.convert_to_tensor(kernel)), x)
+    assert_close(found, np.tensordot(x, kernel, 1))

@@ -1,0 +1,31 @@
+"""The greatest elements of long rows, against NumPy's sort."""
+
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention.fast.top_k import _part_length, top_k
+from tests.keras_attention.helpers import array, normal
+
+ROWS = 7
+
+
+@pytest.mark.parametrize("size", [1999, 2000, 2503])
+def test_the_best_tokens_of_a_large_vocabulary(rng, size):
+    x, k = normal(rng, ROWS, size), 5
+    x[0, size - 1] = x[1, 0] = 9.0  # at both ends
+    x[2, 101:107] = np.linspace(11, 10, 6)  # all in one place
+    x[3, :] = -np.inf
+    x[3, 7] = 1.0  # hardly anything left
+    values, index = (array(found) for found in top_k(ops.convert_to_tensor(x), k))
+    expected = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    np.testing.assert_array_equal(values, np.take_along_axis(x, expected, axis=-1))
+    assert index.max() < size
+    finite = np.isfinite(values)
+    np.testing.assert_array_equal(index[finite], expected[finite])
+    np.testing.assert_array_equal(np.take_along_axis(x, index, axis=-1), values)
+
+
+@pytest.mark.parametrize(("size", "length"), [(8000, 80), (8001, 63), (8009, 89), (2500, 50)])
+def test_parts_of_a_vocabulary_divide_it_where_they_can(size, length):
+    assert _part_length(size) == length

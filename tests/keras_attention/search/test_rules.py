@@ -1,0 +1,284 @@
+"""Searches that are bound to ends, starts, limits and tokens of their own, against enumeration."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AdditiveAttention,
+    AttentionRNN,
+    Shortlist,
+    beam_search,
+    greedy_search,
+    sample_search,
+)
+from tests.keras_attention.decoders import END, PAD, START, VOCABULARY, B, Decoder
+from tests.keras_attention.helpers import array, assert_close, compiled, normal
+
+LENGTH = 3
+FINDS = [greedy_search, beam_search, sample_search]
+
+
+def search(find, decoder, step=None, **options):
+    options = {"start_id": START, "end_id": END, "max_length": LENGTH, "pad_id": PAD, **options}
+    options = {"batch_size": B, "length_penalty": 0.0, **options}
+    if find is sample_search:
+        options.setdefault("seed", 3)
+    return array(find(step or decoder.step, decoder.state(), **options)._asdict())
+
+
+def every_hypothesis(ends=(END,), length=LENGTH, prefix=(), forbidden=()):
+    """All id sequences that the rules allow."""
+
+    def grow(ids):
+        if ids and (ids[-1] in ends or len(ids) == length):
+            yield ids
+            return
+        for token in range(VOCABULARY):
+            place = prefix[len(ids)] if len(ids) < len(prefix) else -1
+            if token not in forbidden and place in (-1, token):
+                yield from grow((*ids, token))
+
+    return list(grow(()))
+
+
+def assert_best(decoder, found, hypotheses):
+    """Hold a beam search that keeps everything to all hypotheses `[[ids, ...], ...]`."""
+    for b in range(B):
+        ranked = sorted(hypotheses[b], key=lambda ids: -decoder.score(b, ids, 0.0))
+        for n in range(found["ids"].shape[1]):
+            if n >= len(ranked):
+                assert found["scores"][b, n] == -np.inf
+                assert found["lengths"][b, n] == 0
+                assert (found["ids"][b, n] == PAD).all()
+                assert not found["attention_weights"][b, n].any()
+                continue
+            ids = tuple(found["ids"][b, n, : found["lengths"][b, n]])
+            assert ids == ranked[n]
+            assert_close(found["scores"][b, n], decoder.score(b, ids, 0.0))
+            weights = decoder.attention(b, ids)
+            assert_close(found["attention_weights"][b, n, : len(ids)], weights)
+
+
+WIDE = {"beam_width": 160, "num_results": 150}
+
+
+def test_there_are_as_many_results_as_hypotheses_and_the_rest_is_empty(rng):
+    decoder = Decoder(rng)
+    hypotheses = every_hypothesis()
+    assert len(hypotheses) < 150
+    assert_best(decoder, search(beam_search, decoder, **WIDE), [hypotheses] * B)
+    # On TensorFlow's graphs and under XLA too.
+    found = compiled(lambda: search_tensors(decoder))()
+    assert_best(decoder, array(found), [hypotheses] * B)
+
+
+def search_tensors(decoder):
+    return beam_search(
+        decoder.step,
+        decoder.state(),
+        batch_size=B,
+        start_id=START,
+        end_id=END,
+        max_length=LENGTH,
+        pad_id=PAD,
+        length_penalty=0.0,
+        **WIDE,
+    )._asdict()
+
+
+def test_any_of_several_tokens_ends_a_sentence(rng):
+    decoder, ends = Decoder(rng), (4, END)
+    found = search(beam_search, decoder, end_id=list(ends), **WIDE)
+    assert_best(decoder, found, [every_hypothesis(ends)] * B)
+    greedy = search(greedy_search, decoder, end_id=ends, max_length=7)
+    for b in range(B):
+        ids = greedy["ids"][b, : greedy["lengths"][b]]
+        assert not np.isin(ids[:-1], ends).any()
+        assert len(ids) == 7 or ids[-1] in ends
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_forbidden_tokens_are_never_found(rng, listed):
+    decoder, forbidden = Decoder(rng), [[0, 3], [4, -1], [-1, -1]]
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        values, ids = ops.top_k(log_probs, VOCABULARY)
+        return Shortlist(values, ops.cast(ids, "int64" if listed else "int32")), weights, state
+
+    step = step if listed else None
+    found = search(beam_search, decoder, step, forbidden=forbidden, **WIDE)
+    assert_best(decoder, found, [every_hypothesis(forbidden=f) for f in forbidden])
+    for find in (greedy_search, sample_search):
+        found = search(find, decoder, step, forbidden=[0, 3])
+        for b in range(B):
+            ids = np.ravel(found["ids"][b])[: np.ravel(found["lengths"][b])[0]]
+            assert not np.isin(ids, [0, 3]).any()
+
+
+def test_a_prefix_is_forced_and_its_free_places_are_searched(rng):
+    decoder, prefix = Decoder(rng), [[3, -1], [-1, 4], [0, END]]
+    found = search(beam_search, decoder, prefix=prefix, **WIDE)
+    assert_best(decoder, found, [every_hypothesis(prefix=p) for p in prefix])
+    for find in FINDS:
+        more = {"num_results": 2} if find is not greedy_search else {}
+        found = search(find, decoder, prefix=[3, 0], **more)
+        ids = found["ids"].reshape(-1, found["ids"].shape[-1])
+        np.testing.assert_array_equal(ids[:, :2], [[3, 0]] * len(ids))
+        if find is greedy_search:
+            for b in range(B):
+                assert ids[b, 2] == np.argmax(decoder.row(b, (3, 0))[0])
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_each_sentence_may_start_with_a_token_of_its_own(rng, find):
+    decoder = Decoder(rng)
+    starts = np.array([4, 0, 3], "int32")
+    found = search(find, decoder, start_id=starts)
+    for b in range(B):
+        one = search(find, decoder, start_id=int(starts[b]))
+        length = np.ravel(one["lengths"][b])[0]
+        assert np.ravel(found["lengths"][b])[0] == length
+        np.testing.assert_array_equal(found["ids"][b][..., :length], one["ids"][b][..., :length])
+        assert_close(found["scores"][b], one["scores"][b])
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="its loops have static lengths")
+@pytest.mark.parametrize("with_memory", [False, True])
+@pytest.mark.parametrize("find", FINDS)
+def test_a_limit_of_0_gives_an_empty_sentence(rng, find, with_memory):
+    decoder = Decoder(rng)
+    options = {"max_length": np.array([2, 0, 3])}
+    step = None
+    if with_memory:
+        options["memory"] = ops.zeros((B, 1))
+
+        def step(tokens, state, memory):
+            return decoder.step(tokens, state)
+
+    found = search(find, decoder, step, **options)
+    expected = search(find, decoder)
+    assert np.ravel(found["lengths"][1])[0] == 0
+    assert np.ravel(found["scores"][1])[0] == 0
+    assert (found["ids"][1] == PAD).all()
+    assert_close(found["scores"][2], expected["scores"][2])
+    found = search(find, decoder, step, **{**options, "max_length": np.zeros(3, "int32")})
+    assert not found["lengths"].any()
+
+
+@pytest.mark.parametrize("width", [51, 200])
+def test_a_beam_may_be_wider_than_the_root_of_a_large_vocabulary(rng, width):
+    size = 2001
+    log_probs = np.log(rng.dirichlet(np.ones(size), size=2)).astype("float32")
+
+    def step(tokens, state):
+        return ops.take(log_probs, state, axis=0), None, state
+
+    found = array(
+        beam_search(
+            step,
+            ops.arange(2, dtype="int32"),
+            batch_size=2,
+            start_id=1,
+            end_id=2,
+            max_length=1,
+            beam_width=width,
+            num_results=width,
+            length_penalty=0.0,
+        )
+    )
+    expected = np.argsort(-log_probs, axis=-1)[:, :width]
+    np.testing.assert_array_equal(found.ids[..., 0], expected)
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("find", FINDS)
+def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):
+    import tensorflow as tf
+
+    decoder = Decoder(rng)
+    more = {"beam_width": 7, "num_results": 7} if find is beam_search else {}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def run(columns):
+        def step(tokens, state):
+            log_probs, weights, state = decoder.step(tokens, state)
+            return tf.gather(log_probs, columns, axis=1), weights, state
+
+        options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+        if find is sample_search:
+            more["seed"] = 3
+        return find(step, decoder.state(), pad_id=PAD, length_penalty=0.0, **options, **more)
+
+    found = array(run(tf.range(VOCABULARY)))._asdict()
+    expected = search(find, decoder, **more)
+    np.testing.assert_array_equal(found["ids"], expected["ids"])
+    assert_close(found["scores"], expected["scores"])
+
+
+@pytest.mark.parametrize("sizes", [(5, 5), (5, 3)])
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("leaving", [False, True])
+def test_weights_of_several_memories_come_back_as_they_are(rng, find, sizes, leaving):
+    embed, project = keras.layers.Embedding(VOCABULARY, 7), keras.layers.Dense(VOCABULARY)
+    attention = [AdditiveAttention(4), AdditiveAttention(6, num_heads=2)]
+    rnn = AttentionRNN(keras.layers.GRUCell(11), attention, return_attention_scores=True)
+    memories = [normal(rng, B, size, 4) for size in sizes]
+    project(rnn(embed(np.ones((B, 1), "int32")), memories)[0])
+    prepared = rnn.prepare([ops.convert_to_tensor(m) for m in memories])
+
+    def step(tokens, state, memory=prepared):
+        output, weights, state = rnn.step(embed(tokens), memory, state)
+        return ops.log_softmax(project(output)), weights, state
+
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": 4}
+    if leaving:
+        options["memory"] = prepared
+    found = array(find(step, rnn.initial_state(prepared), **options))
+    ids, lengths = found.ids.reshape(B, -1), found.lengths.reshape(B)
+    read = np.concatenate([np.full((B, 1), START), ids[:, :-1]], 1)
+    _, *expected = array(rnn(embed(read), memories))
+    first, second = found.attention_weights
+    time = ids.shape[1]
+    first, second = first.reshape(B, time, sizes[0]), second.reshape(B, time, 2, sizes[1])
+    for b, length in enumerate(lengths):
+        assert_close(first[b, :length], expected[0][b, :length])
+        assert_close(second[b, :length], expected[1][b].swapaxes(0, 1)[:length])
+
+
+BAD = {
+    "ends": ({"end_id": [[1], [2]]}, "a token or several"),
+    "no end": ({"end_id": []}, "a token or several"),
+    "prefix": ({"prefix": np.ones((B, 2, 1), "int32")}, "prefix (n,)"),
+    "forbidden": ({"forbidden": 3}, "forbidden (n,)"),
+}
+
+
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("case", BAD)
+def test_bad_rules_are_told(rng, find, case):
+    options, expected = BAD[case]
+    with pytest.raises(ValueError, match=r"_search expected .*Received: ") as error:
+        search(find, Decoder(rng), **options)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_a_state_that_is_tiled_already_is_told(rng, find):
+    decoder = Decoder(rng)
+    state = {name: ops.repeat(x, 5, axis=0) for name, x in decoder.state().items()}
+    with pytest.raises(ValueError, match="nothing is tiled"):
+        find(decoder.step, state, batch_size=B, start_id=START, end_id=END, max_length=4)
+
+
+def test_a_shortlist_cannot_hold_a_prefix(rng):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        return Shortlist(*ops.top_k(log_probs, 5)), weights, state
+
+    with pytest.raises(ValueError, match="whole vocabulary"):
+        search(greedy_search, decoder, step, prefix=[3])

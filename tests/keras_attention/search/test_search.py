@@ -1,0 +1,418 @@
+"""The searches against plain Python searches over a random decoder."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AttentionRNN,
+    MultiplicativeAttention,
+    Shortlist,
+    beam_search,
+    greedy_search,
+)
+from keras_attention.fast import top_k as top_k_module
+from tests.keras_attention.decoders import (
+    END,
+    LENGTH,
+    PAD,
+    START,
+    VOCABULARY,
+    B,
+    Decoder,
+    S,
+    every_hypothesis,
+    naive_beam_search,
+)
+from tests.keras_attention.helpers import array, assert_close, compiled, normal
+
+
+def search(decoder, **options):
+    options = {"max_length": LENGTH, "pad_id": PAD, **options}
+    return array(
+        beam_search(
+            decoder.step, decoder.state(), batch_size=B, start_id=START, end_id=END, **options
+        )
+    )
+
+
+def assert_found(decoder, result, expected, penalty):
+    """`expected`: for each sentence the ids of its results, best first."""
+    width = result.ids.shape[-1]
+    for b, hypotheses in enumerate(expected):
+        for n, ids in enumerate(hypotheses):
+            assert result.lengths[b, n] == len(ids)
+            assert tuple(result.ids[b, n]) == ids + (PAD,) * (width - len(ids))
+            assert_close(result.scores[b, n], decoder.score(b, ids, penalty))
+            weights = decoder.attention(b, ids)
+            assert_close(result.attention_weights[b, n, : len(ids)], weights)
+            assert not result.attention_weights[b, n, len(ids) :].any()
+
+
+def test_result_has_the_promised_types(rng):
+    result = search(Decoder(rng), beam_width=3, num_results=2)
+    assert result.ids.dtype == result.lengths.dtype == "int32"
+    assert result.scores.dtype == result.attention_weights.dtype == "float32"
+    assert result.lengths.shape == result.scores.shape == (B, 2)
+    assert result.attention_weights.shape == (*result.ids.shape, S)
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_a_beam_that_holds_everything_finds_the_best(rng, penalty):
+    decoder, length = Decoder(rng), 3
+    hypotheses = list(every_hypothesis(length))
+    result = search(
+        decoder,
+        beam_width=len(hypotheses),
+        num_results=11,
+        length_penalty=penalty,
+        max_length=length,
+    )
+    expected = [
+        sorted(hypotheses, key=lambda ids, b=b: -decoder.score(b, ids, penalty))[:11]
+        for b in range(B)
+    ]
+    assert_found(decoder, result, expected, penalty)
+
+
+@pytest.mark.parametrize("end_bias", [-1.0, 2.0])
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
+@pytest.mark.parametrize("width", [1, 2, 3, 7])
+def test_beam_search_equals_the_naive_search(rng, width, penalty, end_bias):
+    decoder = Decoder(rng, end_bias=end_bias)
+    results = min(width, 3)
+    result = search(decoder, beam_width=width, num_results=results, length_penalty=penalty)
+    expected = [naive_beam_search(decoder, b, width, penalty)[:results] for b in range(B)]
+    assert_found(decoder, result, expected, penalty)
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="its loops have static lengths")
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_each_sentence_may_have_a_limit_of_its_own(rng, penalty):
+    decoder, limits = Decoder(rng, end_bias=-1.0), [5, 1, 7]
+    options = {"length_penalty": penalty, "max_length": ops.convert_to_tensor(limits, "int32")}
+    result = search(decoder, beam_width=4, num_results=3, **options)
+    expected = [naive_beam_search(decoder, b, 4, penalty, limits[b])[:3] for b in range(B)]
+    assert_found(decoder, result, expected, penalty)
+    greedy = array(
+        greedy_search(
+            decoder.step,
+            decoder.state(),
+            batch_size=B,
+            start_id=START,
+            end_id=END,
+            pad_id=PAD,
+            **options,
+        )
+    )
+    greedy = type(greedy)(*(x[:, None] for x in greedy))
+    # A beam of one is a greedy search.
+    expected = [naive_beam_search(decoder, b, 1, penalty, limits[b]) for b in range(B)]
+    assert_found(decoder, greedy, expected, penalty)
+
+
+def test_a_higher_length_penalty_never_shortens_the_best_result(rng):
+    decoder = Decoder(rng, end_bias=1.0)
+    hypotheses = len(list(every_hypothesis(3)))
+    lengths = [
+        search(decoder, beam_width=hypotheses, length_penalty=p, max_length=3).lengths[:, 0]
+        for p in (0.0, 1.0, 5.0)
+    ]
+    assert (np.diff(lengths, axis=0) >= 0).all()
+    assert (lengths[-1] > lengths[0]).any()
+
+
+def test_the_search_stops_when_nothing_better_can_come(rng):
+    decoder = Decoder(rng, end_bias=4.0)
+    full = search(decoder, beam_width=3, num_results=2)
+    assert full.lengths.max() < LENGTH - 2
+    # Were the search to go on to the end, it would meet the NaNs there.
+    decoder.log_probs[:, -2:] = np.nan
+    short = search(decoder, beam_width=3, num_results=2)
+    np.testing.assert_array_equal(short.lengths, full.lengths)
+    np.testing.assert_array_equal(short.scores, full.scores)
+
+
+def test_greedy_search_takes_the_best_token_of_each_step(rng):
+    decoder = Decoder(rng, end_bias=1.0)
+    result = array(
+        greedy_search(
+            decoder.step,
+            decoder.state(),
+            batch_size=B,
+            start_id=START,
+            end_id=END,
+            max_length=LENGTH,
+            pad_id=PAD,
+            length_penalty=1.0,
+        )
+    )
+    expected = []
+    for b in range(B):
+        ids = ()
+        while len(ids) < LENGTH and END not in ids:
+            ids = (*ids, int(np.argmax(decoder.row(b, ids)[0])))
+        expected.append([ids])
+    assert len({len(ids) for (ids,) in expected}) > 1
+    result = type(result)(*(x[:, None] for x in result))
+    assert_found(decoder, result, expected, 1.0)
+    beam = search(decoder, beam_width=1)
+    np.testing.assert_array_equal(beam.lengths, result.lengths)
+    np.testing.assert_array_equal(
+        beam.ids[..., : beam.lengths.max()], result.ids[..., : beam.lengths.max()]
+    )
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_weights_are_left_out_on_request_and_without_attention(rng, find):
+    decoder = Decoder(rng)
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    full = array(find(decoder.step, decoder.state(), **options))
+    without = find(decoder.step, decoder.state(), return_attention_weights=False, **options)
+
+    def step(tokens, state):
+        log_probs, _, state = decoder.step(tokens, state)
+        return log_probs, None, state
+
+    blind = find(step, decoder.state(), **options)
+    for result in (without, blind):
+        assert result.attention_weights is None
+        np.testing.assert_array_equal(array(result.ids), full.ids)
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_weights_of_several_heads_keep_their_axes(rng, find):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        return log_probs, ops.stack([weights, 2 * weights, 3 * weights], axis=1), state
+
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    one = array(find(decoder.step, decoder.state(), **options).attention_weights)
+    three = array(find(step, decoder.state(), **options).attention_weights)
+    assert_close(three, np.stack([one, 2 * one, 3 * one], axis=-2))
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_compiled_search_finds_the_same(rng, find):
+    decoder = Decoder(rng, end_bias=3.0)
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+
+    def run():
+        return find(decoder.step, decoder.state(), **options)
+
+    expected, found = array(run()), array(compiled(run)())
+    length = expected.lengths.max()
+    assert length < LENGTH
+    np.testing.assert_array_equal(found.lengths, expected.lengths)
+    np.testing.assert_array_equal(found.ids[..., :length], expected.ids[..., :length])
+    assert not found.ids[..., length:].any()
+    assert_close(found.scores, expected.scores)
+    time = found.attention_weights.ndim - 2
+    weights = np.split(found.attention_weights, [length], axis=time)
+    assert_close(weights[0], np.split(expected.attention_weights, [length], axis=time)[0])
+    assert not weights[1].any()
+
+
+def attention_decoder(rng):
+    """An embedding, an attention RNN and an output layer, as a step function over one memory."""
+    embed, project = keras.layers.Embedding(VOCABULARY, 7), keras.layers.Dense(VOCABULARY)
+    rnn = AttentionRNN(
+        keras.layers.GRUCell(11),
+        MultiplicativeAttention("general"),
+        units=13,
+        input_feeding=True,
+        return_attention_scores=True,
+    )
+    memory = normal(rng, B, S, 5)
+    tokens = np.ones((B, 1), "int32")
+    project(rnn(embed(tokens), memory)[0])
+
+    def forced(ids):
+        """Log-probabilities and weights while the decoder is given the ids."""
+        read = np.concatenate([np.full((len(ids), 1), START), ids[:, :-1]], 1)
+        outputs, weights = rnn(embed(read), memory)
+        return array((ops.log_softmax(project(outputs)), weights))
+
+    def start(memory):
+        prepared = rnn.prepare(memory)
+
+        def step(tokens, state):
+            output, weights, state = rnn.step(embed(tokens), prepared, state)
+            return ops.log_softmax(project(output)), weights, state
+
+        return step, rnn.initial_state(prepared)
+
+    return start, forced, ops.convert_to_tensor(memory), [embed, rnn, project]
+
+
+def test_weights_and_scores_are_those_of_a_forced_decode(rng):
+    start, forced, memory, _ = attention_decoder(rng)
+    step, state = start(memory)
+    result = array(
+        beam_search(
+            step,
+            state,
+            batch_size=B,
+            start_id=START,
+            end_id=END,
+            max_length=LENGTH,
+            beam_width=4,
+            num_results=3,
+            length_penalty=0.0,
+        )
+    )
+    for n in range(3):
+        log_probs, weights = forced(result.ids[:, n])
+        for b, length in enumerate(result.lengths[:, n]):
+            steps = range(length)
+            total = log_probs[b, steps, result.ids[b, n, :length]].sum()
+            assert_close(result.scores[b, n], total)
+            assert_close(result.attention_weights[b, n, :length], weights[b, :length])
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_search_lives_in_a_saved_model(rng, tmp_path, find):
+    import tensorflow as tf
+
+    start, _, memory, layers = attention_decoder(rng)
+    options = {"start_id": START, "end_id": END}
+
+    def translate(memory, max_length):
+        step, state = start(memory)
+        batch = ops.shape(memory)[0]
+        return find(step, state, batch_size=batch, max_length=max_length, **options)._asdict()
+
+    module = tf.Module()
+    module.held = [w.value for layer in layers for w in layer.weights]
+    module.translate = tf.function(
+        translate,
+        input_signature=[
+            tf.TensorSpec((None, None, memory.shape[-1]), tf.float32),
+            tf.TensorSpec((None,), tf.int32),
+        ],
+    )
+    limits = tf.fill([B], LENGTH)
+    expected = {name: array(x) for name, x in translate(memory, limits).items()}
+    tf.saved_model.save(module, str(tmp_path / "model"))
+    loaded = tf.saved_model.load(str(tmp_path / "model"))
+    found = loaded.translate(memory, limits)
+    for name, x in found.items():
+        assert_close(x, expected[name])
+    empty = loaded.translate(memory[:0], limits[:0])
+    assert empty["ids"].shape[0] == 0
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+@pytest.mark.parametrize("coverage", [0.3, 5.0])
+def test_the_coverage_penalty_is_the_papers(rng, penalty, coverage):
+    """Every hypothesis there is, scored by Wu et al. 2016, equation 14, in NumPy."""
+    decoder, length = Decoder(rng), 3
+    decoder.weights *= 0.4  # so that some positions are covered, and some are not
+    mask = np.arange(S) < np.array([S, 2, S - 1])[:, None]
+    hypotheses = list(every_hypothesis(length))
+
+    def score(b, ids):
+        looked = decoder.attention(b, ids).sum(0)[mask[b]]
+        lost = np.log(np.minimum(looked, 1.0)).sum()
+        return decoder.score(b, ids, penalty) + coverage * lost
+
+    result = search(
+        decoder,
+        beam_width=len(hypotheses),
+        num_results=11,
+        length_penalty=penalty,
+        max_length=length,
+        coverage_penalty=coverage,
+        memory_mask=ops.convert_to_tensor(mask),
+    )
+    plain = search(
+        decoder,
+        beam_width=len(hypotheses),
+        num_results=11,
+        length_penalty=penalty,
+        max_length=length,
+    )
+    changed = 0
+    for b in range(B):
+        best = sorted(hypotheses, key=lambda ids, b=b: -score(b, ids))[:11]
+        for n, ids in enumerate(best):
+            assert tuple(result.ids[b, n][: len(ids)]) == ids
+            assert result.lengths[b, n] == len(ids)
+            assert_close(result.scores[b, n], score(b, ids))
+            changed += tuple(plain.ids[b, n][: len(ids)]) != ids
+    assert changed
+
+
+def test_a_small_beam_with_a_coverage_penalty_equals_a_naive_search(rng):
+    decoder = Decoder(rng)
+    decoder.weights *= 0.3
+    mask = np.ones((B, S), bool)
+
+    def lost(b, ids):
+        return np.log(np.clip(decoder.attention(b, ids).sum(0), 1e-6, 1.0)).sum() if ids else 0.0
+
+    class Covering:
+        """The decoder, scored with what is lost for coverage."""
+
+        def score(self, b, ids, penalty):
+            return decoder.score(b, ids, penalty) + 0.5 * lost(b, ids)
+
+    result = search(
+        decoder,
+        beam_width=3,
+        num_results=3,
+        length_penalty=0.6,
+        coverage_penalty=0.5,
+        memory_mask=ops.convert_to_tensor(mask),
+    )
+    for b in range(B):
+        for n, ids in enumerate(naive_beam_search(Covering(), b, 3, 0.6)):
+            assert tuple(result.ids[b, n][: len(ids)]) == ids
+            assert_close(result.scores[b, n], Covering().score(b, ids, 0.6))
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"coverage_penalty": -0.1}, "coverage_penalty >= 0"),
+        ({"coverage_penalty": 0.1}, "and a memory_mask with it"),
+        ({"num_results": 3, "beam_width": 2}, "num_results <= beam_width"),
+        ({"beam_width": 0, "num_results": 0}, "1 <= num_results"),
+        ({"length_penalty": -1.0}, "length_penalty >= 0"),
+        ({"max_length": 0}, "max_length >= 1"),
+    ],
+)
+def test_bad_arguments_are_told_with_expected_and_received(rng, options, expected):
+    with pytest.raises(ValueError, match=r"beam_search expected .*Received: ") as error:
+        search(Decoder(rng), **options)
+    assert expected in str(error.value)
+
+
+def test_a_large_vocabulary_is_searched_as_a_small_one(rng, monkeypatch):
+    decoder = Decoder(rng)
+    expected = array(search(decoder, beam_width=3, num_results=3))
+    monkeypatch.setattr(top_k_module, "LARGE", 1)
+    found = array(search(decoder, beam_width=3, num_results=3))
+    np.testing.assert_array_equal(found.ids, expected.ids)
+    assert_close(found.scores, expected.scores)
+
+
+@pytest.mark.parametrize("find", [greedy_search, beam_search])
+def test_a_shortlist_of_the_best_tokens_is_enough(rng, find):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        values, ids = ops.top_k(log_probs, 5)
+        # In any order.
+        return Shortlist(ops.flip(values, 1), ops.flip(ops.cast(ids, "int32"), 1)), weights, state
+
+    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
+    expected = array(find(decoder.step, decoder.state(), **options)._asdict())
+    found = array(find(step, decoder.state(), **options)._asdict())
+    np.testing.assert_array_equal(found["ids"], expected["ids"])
+    assert_close(found["scores"], expected["scores"])

@@ -1,0 +1,188 @@
+"""Weights of TensorFlow Addons give here what Addons computed with them.
+
+`addons_gold.json` is of Addons itself: see `addons_gold.py`. The equations are once more below.
+"""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AdditiveAttention,
+    AttentionRNN,
+    CoverageAttention,
+    MonotonicAttention,
+    MultiplicativeAttention,
+    addons,
+    beam_search,
+)
+from tests.keras_attention import reference
+from tests.keras_attention.helpers import array, assert_close, normal
+
+GOLD = json.loads(Path(__file__).with_name("addons_gold.json").read_text())
+B, T, S, DIM, DV, UNITS, OUT = 2, 3, 5, 3, 4, 6, 5
+MECHANISMS = {
+    "bahdanau": lambda: AdditiveAttention(4),
+    "bahdanau normalized": lambda: AdditiveAttention(4, normalize=True),
+    "luong": lambda: MultiplicativeAttention("general"),
+    "luong scaled": lambda: MultiplicativeAttention("general", use_scale=True),
+    "bahdanau monotonic": lambda: MonotonicAttention(AdditiveAttention(4)),
+}
+WRAPPERS = {
+    "plain": {},
+    "layer": {"units": OUT, "activation": None},
+    "tanh layer": {"units": OUT},
+    "cell output": {},
+}
+
+
+def built(mechanism, wrapper, **options):
+    make = keras.layers.GRUCell if wrapper == "plain" else keras.layers.LSTMCell
+    layer = AttentionRNN(
+        make(UNITS),
+        MECHANISMS[mechanism](),
+        return_attention_scores=True,
+        **{"order": "luong", "input_feeding": True, **WRAPPERS[wrapper], **options},
+    )
+    layer.build((None, None, DIM), (None, None, DV))
+    return layer
+
+
+def saved(case):
+    """The arrays of the checkpoint, by the names that they have in it."""
+    arrays = GOLD[case]["saved"].items()
+    return {name.removesuffix(addons.SUFFIX): np.array(x, "float32") for name, x in arrays}
+
+
+@pytest.mark.parametrize("case", GOLD)
+def test_a_wrapper_of_addons_computes_the_same_here(case):
+    mechanism, wrapper = case.split(", ")
+    layer, gold = built(mechanism, wrapper), GOLD[case]
+    addons.load_weights(layer, saved(case))
+    mask = np.arange(S) < np.array(gold["lengths"])[:, None]
+    inputs, memory = np.array(gold["inputs"], "float32"), np.array(gold["memory"], "float32")
+    outputs, weights = layer(inputs, memory, memory_mask=mask)
+    parts = {"plain": outputs[..., :DV], "cell output": outputs[..., DV:]}
+    assert_close(parts.get(wrapper, outputs), np.array(gold["outputs"]), 1e-4)
+    assert_close(weights, np.array(gold["weights"]), 1e-4)
+
+
+def wrapper_step(w, x, attention, states, memory, tanh):
+    """One step of `AttentionWrapper(LSTMCell, BahdanauAttention, attention_layer_size)`."""
+    cell = {n: w[f"_cell/{n}"] for n in ("kernel", "recurrent_kernel", "bias")}
+    output, states = reference.lstm(np.concatenate([x, attention], -1), states, cell)
+    place = "_attention_mechanisms/0/"
+    kernels = [w[place + n] for n in ("query_layer/kernel", "memory_layer/kernel", "attention_v")]
+    context, weights = reference.attend(
+        lambda q, k: reference.additive(q, k, *kernels), output[:, None], memory
+    )
+    pair = np.concatenate([output, context[:, 0]], -1) @ w["_attention_layers/0/kernel"]
+    return np.tanh(pair) if tanh else pair, weights[:, 0], states
+
+
+@pytest.mark.parametrize("tanh", [False, True])
+def test_the_equations_of_addons_are_those_of_the_converted_layer(rng, tanh):
+    shapes = {
+        "_cell/kernel": (DIM + OUT, 4 * UNITS),
+        "_cell/recurrent_kernel": (UNITS, 4 * UNITS),
+        "_cell/bias": (4 * UNITS,),
+        "_attention_mechanisms/0/query_layer/kernel": (UNITS, 4),
+        "_attention_mechanisms/0/memory_layer/kernel": (DV, 4),
+        "_attention_mechanisms/0/attention_v": (4,),
+        "_attention_layers/0/kernel": (UNITS + DV, OUT),
+    }
+    w = {name: normal(rng, *shape) for name, shape in shapes.items()}
+    layer = built("bahdanau", "tanh layer" if tanh else "layer")
+    addons.load_weights(layer, {f"model/decoder/{name}": x for name, x in w.items()})
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
+    outputs, weights = layer(inputs, memory)
+    attention, states = np.zeros((B, OUT)), [np.zeros((B, UNITS))] * 2
+    for t in range(T):
+        attention, weight, states = wrapper_step(w, inputs[:, t], attention, states, memory, tanh)
+        assert_close((outputs[:, t], weights[:, t]), (attention, weight))
+
+    # And a beam search over it: the best of all hypotheses of two tokens of four, by enumeration.
+    table, output = normal(rng, 4, DIM), normal(rng, OUT, 4)
+    prepared = layer.prepare(ops.convert_to_tensor(memory))
+
+    def step(tokens, state):
+        vector, weights, state = layer.step(ops.take(table, tokens, axis=0), prepared, state)
+        return ops.log_softmax(ops.matmul(vector, output)), weights, state
+
+    found = array(
+        beam_search(
+            step,
+            layer.initial_state(prepared),
+            batch_size=B,
+            start_id=0,
+            end_id=3,
+            max_length=2,
+            beam_width=16,
+            length_penalty=0.0,
+        )
+    )
+    scores = [{} for _ in range(B)]
+    for first in range(4):
+        tokens, attention, states = [0, first], np.zeros((B, OUT)), [np.zeros((B, UNITS))] * 2
+        total = np.zeros(B)
+        for t, token in enumerate(tokens):
+            x = np.repeat(table[token][None], B, 0)
+            attention, _, states = wrapper_step(w, x, attention, states, memory, tanh)
+            logits = attention @ output
+            log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+            if t == 0:
+                total = log_probs[:, first]
+        for b in range(B):
+            if first == 3:
+                scores[b][(3,)] = total[b]
+                continue
+            for last in range(4):
+                scores[b][(first, last)] = total[b] + log_probs[b, last]
+    for b in range(B):
+        best = max(scores[b], key=scores[b].get)
+        assert tuple(found.ids[b, 0, : found.lengths[b, 0]]) == best
+        assert_close(found.scores[b, 0], scores[b][best])
+
+
+@pytest.mark.tensorflow
+def test_a_checkpoint_is_read_by_its_prefix(rng, tmp_path):
+    import tensorflow as tf
+
+    inner = tf.Module()
+    inner.attention_v = tf.Variable(normal(rng, 4))
+    path = tf.train.Checkpoint(model=inner).save(str(tmp_path / "ckpt"))
+    found = addons.read_checkpoint(path, "model/")
+    assert_close(found["attention_v"], inner.attention_v.numpy())
+    with pytest.raises(ValueError, match=r"begin with 'decoder/'.*Received: .*model"):
+        addons.read_checkpoint(path, "decoder/")
+
+
+CASE = "luong, layer"
+BAD = {
+    "order": (lambda: addons.load_weights(built("luong", "layer", order="bahdanau"), {}), "luong"),
+    "missing": (lambda: addons.load_weights(built("luong", "layer"), {}), "memory_layer/kernel"),
+    "shape": (
+        lambda: addons.load_weights(built("luong", "plain"), saved(CASE)),
+        "of a form that gives",
+    ),
+    "unbuilt": (lambda: addons.load_weights(AdditiveAttention(3), {}), "a built layer"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_does_not_fit_is_told(case):
+    make, expected = BAD[case]
+    with pytest.raises(ValueError, match=r" expected .*Received: ") as error:
+        make()
+    assert expected in str(error.value)
+
+
+def test_a_mechanism_that_addons_has_not_is_told():
+    layer = CoverageAttention(3)
+    layer.build((None, None, 4), (None, None, 4))
+    with pytest.raises(ValueError, match="load_weights expected AdditiveAttention"):
+        addons.load_weights(layer, {})

@@ -1,0 +1,44 @@
+"""The examples in the docstrings of public names run as they stand."""
+
+import inspect
+import re
+import textwrap
+
+import keras
+import pytest
+
+import keras_attention
+
+
+def example(thing):
+    """The code of a docstring's example, or None."""
+    found = re.search(r"Example:\n\s*```python\n(.*?)```", inspect.getdoc(thing), re.DOTALL)
+    return found and textwrap.dedent(found[1])
+
+
+PUBLIC = {name: getattr(keras_attention, name) for name in keras_attention.__all__}
+LAYERS = [n for n, t in PUBLIC.items() if inspect.isclass(t) and issubclass(t, keras.Layer)]
+FUNCTIONS = ["beam_search", "greedy_search", "plot_attention", "sample_search"]
+
+
+@pytest.mark.parametrize("name", LAYERS + FUNCTIONS)
+def test_a_docstrings_example_runs(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = example(PUBLIC[name])
+    assert code, f"{name} has no example"
+    names = {"keras": keras, **PUBLIC}
+    exec(compile(code, f"the example of {name}", "exec"), names)
+    for line in code.splitlines():
+        _shapes_are_as_said(line, names)
+
+
+def _shapes_are_as_said(line, names):
+    """Hold `a, b = …  # (2, 3), (4,)` to the shapes."""
+    made, _, said = line.partition("  # (")
+    if not said:
+        return
+    targets = [target.strip() for target in made.partition(" = ")[0].split(", ")]
+    shapes = re.findall(r"\(([\d, ]+)\)", "(" + said)
+    for target, shape in zip(targets, shapes, strict=False):
+        expected = tuple(int(size) for size in shape.split(",") if size.strip())
+        assert tuple(eval(target, names).shape) == expected, line

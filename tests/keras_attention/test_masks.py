@@ -1,0 +1,165 @@
+"""Padding changes nothing, on whichever side it stands and however the mask is written."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import AdditiveAttention, AttentionRNN, LocationAttention, losses
+from keras_attention.masks import carried
+from tests.keras_attention import reference, zoo
+from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize
+from tests.keras_attention.test_losses import FORMULAS
+
+B, TQ, TV, DIM = 2, 3, 5, 6
+
+
+@pytest.mark.parametrize("name", [*zoo.MECHANISMS, *zoo.RECURRENT])
+def test_padding_on_the_left_of_the_memory_changes_nothing(rng, name):
+    layer, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
+    zoo.call(name, layer, inputs)
+    zoo.fixed_weights(layer)
+    expected = [array(x) for x in zoo.call(name, layer, inputs)]
+    padding = rng.normal(size=(zoo.B, 2, zoo.DV)).astype("float32")
+    wider = [inputs[0], np.concatenate([padding, inputs[1]], 1)]
+    valid = np.stack([np.arange(zoo.TV + 2) >= 2] * zoo.B)
+    key = "value_mask" if name in zoo.MECHANISMS else "memory_mask"
+    for x, e in zip(zoo.call(name, layer, wider, **{key: valid}), expected, strict=True):
+        if x.shape[-1] == zoo.TV + 2:  # weights
+            assert not array(x)[..., :2].any()
+            x = x[..., 2:]
+        assert_close(x, e)
+
+
+def test_the_places_of_location_attention_count_from_the_first_valid_one(rng):
+    layer = LocationAttention(7)
+    query, value = normal(rng, B, TQ, DIM), normal(rng, B, TV, DIM)
+    allowed = np.array([[False, False, True, False, True], [True, True, True, True, False]])
+    _, weights = layer(query, value, value_mask=allowed, return_attention_scores=True)
+    kernel = array(layer.kernel.value).astype("float64")
+    for b, first in enumerate([2, 0]):
+        for t in range(TQ):
+            scores = [query[b, t] @ kernel[:, max(j - first, 0)] for j in range(TV)]
+            assert_close(weights[b, t], reference.softmax(scores, allowed[b]))
+
+
+def test_masks_may_be_lists_and_attention_masks_may_have_axes_of_1(rng):
+    layer = AdditiveAttention(7)
+    query, value = normal(rng, B, TQ, DIM), normal(rng, B, TV, DIM)
+    rows, columns, pairs = mask(rng, B, TQ), mask(rng, B, TV), mask(rng, B, TQ, TV)
+
+    def call(**kwargs):
+        return array(layer(query, value, return_attention_scores=True, **kwargs))
+
+    assert_close(
+        call(query_mask=rows.tolist(), value_mask=columns.tolist(), attention_mask=pairs.tolist()),
+        call(query_mask=rows, value_mask=columns, attention_mask=pairs),
+    )
+    for narrow in (columns[:, None], columns[:1, None], pairs[:1], pairs[0], columns[:1]):
+        whole = np.broadcast_to(narrow, (B, TQ, TV))
+        assert_close(call(attention_mask=narrow), call(attention_mask=whole))
+    one = layer(query[:, 0], value, attention_mask=columns)
+    assert_close(one, call(attention_mask=columns[:, None])[0][:, 0])
+    rnn = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(7))
+    expected = array(rnn(query, value, inputs_mask=rows, memory_mask=columns))
+    assert_close(
+        rnn(query, value, inputs_mask=rows.tolist(), memory_mask=columns.tolist()), expected
+    )
+    prepared = layer.prepare(ops.convert_to_tensor(value), mask=columns.tolist())
+    assert_close(prepared.mask, columns)
+
+
+def test_lengths_in_place_of_a_mask_are_told_how_to_become_one(rng):
+    layer, value = AdditiveAttention(7), normal(rng, B, TV, DIM)
+    layer(value, value)
+    for call in (
+        lambda: layer.prepare(value, mask=np.array([5, 3])),
+        lambda: layer(value, value, value_mask=[5, 3]),
+    ):
+        with pytest.raises(ValueError, match=r"arange\(5\) < lengths\[:, None\]"):
+            call()
+
+
+@pytest.mark.parametrize("rows", [3, 5])
+def test_a_memory_tiled_for_beams_is_told(rng, rows):
+    layer = AdditiveAttention(7)
+    memory = normal(rng, 6, TV, DIM)
+    layer(memory, memory)
+    prepared = layer.prepare(ops.convert_to_tensor(memory))
+    with pytest.raises(ValueError, match="never tiled"):
+        layer.step(ops.convert_to_tensor(normal(rng, rows, DIM)), prepared, ())
+
+
+# Losses of weights that carry their masks.
+
+SOURCE = np.array([[3, 1, 4, 0, 0], [1, 5, 2, 6, 3]])
+TARGET = np.array([[2, 6, 0], [5, 3, 4]])
+LENGTHS = [(2, 3), (3, 5)]
+
+
+def with_loss(make, name, rng, **options):
+    """A model with the loss of its weights, as in the README, where padding is 0."""
+    source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
+    embedding = keras.layers.Embedding(7, DIM, mask_zero=True)
+    outputs, weights = make(embedding(target), embedding(source))
+    passed = losses.AttentionLoss(name, **options)(weights)
+    model = keras.Model([source, target], [keras.layers.Dense(2)(outputs), passed])
+    randomize(model, rng)
+    return model
+
+
+MAKERS = {
+    "rnn": lambda target, source: AttentionRNN(
+        keras.layers.GRUCell(7), AdditiveAttention(5), return_attention_scores=True
+    )(target, source),
+    "rnn luong": lambda target, source: AttentionRNN(
+        keras.layers.GRUCell(7), AdditiveAttention(5), "luong", return_attention_scores=True
+    )(target, source),
+    "attention": lambda target, source: AdditiveAttention(5)(
+        target, source, return_attention_scores=True
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+@pytest.mark.parametrize("maker", MAKERS)
+def test_padding_does_not_change_the_loss_of_a_model(rng, maker, name):
+    model = with_loss(MAKERS[maker], name, rng, weight=0.5)
+    for padding in (0, 3):
+        more = [[0, 0], [0, padding]]
+        weights = array(model([np.pad(SOURCE, more), np.pad(TARGET, more)])[1])
+        expected = [
+            FORMULAS[name](weights[b, :t, :s].astype("float64")) for b, (t, s) in enumerate(LENGTHS)
+        ]
+        (found,) = model.losses
+        assert_close(found, 0.5 * np.mean(expected))
+
+
+def test_a_model_with_masks_trains_on_its_loss(rng):
+    model = with_loss(MAKERS["rnn"], "doubly_stochastic", rng)
+    model.compile("sgd")
+    first, last = (
+        model.fit([SOURCE, TARGET], epochs=1, verbose=0).history["loss"][0] for _ in range(2)
+    )
+    assert np.isfinite(first)
+    assert last < first
+
+
+def test_masks_that_are_given_take_the_place_of_those_that_weights_carry(rng):
+    layer = AdditiveAttention(5)
+    value = normal(rng, B, TV, DIM)
+    columns = mask(rng, B, TV)
+    _, weights = layer(value, value, value_mask=columns, return_attention_scores=True)
+    assert_close(carried(weights).source, columns)
+    assert carried(weights).target is None
+    everything = np.ones((B, TV), bool)
+    found = losses.doubly_stochastic(weights, source_mask=everything)
+    assert_close(found, [FORMULAS["doubly_stochastic"](w) for w in array(weights)])
+
+
+@pytest.mark.parametrize("name", [*FORMULAS, "guided_alignment"])
+def test_weights_of_several_heads_are_told(rng, name):
+    weights = normal(rng, B, 2, TQ, TV)
+    more = [weights] if name == "guided_alignment" else []
+    with pytest.raises(ValueError, match=r"\(B, T, S\): of several heads"):
+        getattr(losses, name)(ops.convert_to_tensor(weights), *more)

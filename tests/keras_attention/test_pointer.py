@@ -1,0 +1,168 @@
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import PointerGenerator, pointer
+from tests.keras_attention.helpers import (
+    array,
+    assert_close,
+    compiled,
+    gradients,
+    normal,
+    randomize,
+    saved_and_loaded,
+    weight_gradients,
+    weighted_sum,
+    weights_of,
+)
+
+B, T, S, DIM, V = 2, 3, 5, 7, 11
+IDS = np.array([[4, 11, 4, 13, 4], [0, 10, 10, 13, 15]], "int32")  # 11 and more are not in V
+
+
+def attention(rng, *shape):
+    weights = np.exp(rng.normal(size=shape))
+    return (weights / weights.sum(-1, keepdims=True)).astype("float32")
+
+
+def inputs(rng):
+    return [normal(rng, B, T, DIM), normal(rng, B, T, V), attention(rng, B, T, S), IDS]
+
+
+def built(rng, **kwargs):
+    layer = PointerGenerator(**kwargs)
+    layer.build((None, None, DIM), (None, None, V), (None, None, S), (None, S))
+    randomize(layer, rng)
+    return layer
+
+
+def formula(w, features, logits, weights, ids):
+    """Equations 8 and 9, word by word."""
+    result = np.zeros((*logits.shape[:2], V + ids.shape[1]))
+    for b, t in np.ndindex(*logits.shape[:2]):
+        p_gen = 1 / (1 + np.exp(-(features[b, t] @ w["kernel"][:, 0] + w["bias"])))
+        powers = np.exp(logits[b, t].astype("float64"))
+        for word in range(V):
+            result[b, t, word] += p_gen * powers[word] / powers.sum()
+        for place in range(ids.shape[1]):
+            result[b, t, ids[b, place]] += (1 - p_gen) * weights[b, t, place]
+    return result
+
+
+def test_it_is_the_formula(rng):
+    layer, given = built(rng), inputs(rng)
+    expected = formula(weights_of(layer), *given)
+    found = array(layer(*given))
+    assert found.dtype == "float32"
+    assert_close(np.exp(found), expected, 1e-5)
+    assert_close(expected.sum(-1), np.ones((B, T)))
+    assert (found[expected == 0] < -60).all()
+    possible = expected > 0
+    assert_close(found[possible], np.log(expected[possible]))
+
+
+def test_one_step_is_the_same(rng):
+    layer, given = built(rng), inputs(rng)
+    whole = array(layer(*given))
+    for t in range(T):
+        assert_close(layer(*(x[:, t] for x in given[:3]), IDS), whole[:, t])
+
+
+def test_it_compiles_and_what_attention_leaves_out_is_not_copied(rng):
+    layer, given = built(rng), inputs(rng)
+    expected = array(layer(*given))
+    padded = [*given[:2], np.pad(given[2], [(0, 0), (0, 0), (0, 2)]), np.pad(IDS, [(0, 0), (0, 2)])]
+    run = compiled(lambda *x: layer(*x))
+    found = array(run(*map(ops.convert_to_tensor, padded)))
+    assert found.shape == (B, T, V + S + 2)
+    assert_close(found[..., : V + S], expected)
+    assert (found[..., V + S :] < -60).all()
+
+
+def test_gradients_are_those_of_the_formula(rng):
+    layer, given = built(rng), inputs(rng)
+    w, said = weights_of(layer), rng.integers(0, V, (B, T))
+    said[0, 1], said[1, 2] = 13, 15  # copied alone
+
+    def loss(kernel, features, logits, weights):
+        p = formula({**w, "kernel": kernel}, features, logits, weights, IDS)
+        return -np.log(np.take_along_axis(p, said[..., None], -1)).sum()
+
+    def slope(x, function):
+        found = np.zeros(x.shape)
+        for at in np.ndindex(*x.shape):
+            ends = []
+            for step in (1e-5, -1e-5):
+                moved = x.astype("float64").copy()
+                moved[at] += step
+                ends.append(function(moved))
+            found[at] = (ends[0] - ends[1]) / 2e-5
+        return found
+
+    def total(features, logits, weights):
+        log_probs = layer(features, logits, weights, ops.convert_to_tensor(IDS))
+        return -ops.sum(ops.take_along_axis(log_probs, ops.convert_to_tensor(said[..., None]), -1))
+
+    features, logits, weights = (x.astype("float64") for x in given[:3])
+    expected = [
+        slope(features, lambda x: loss(w["kernel"], x, logits, weights)),
+        slope(logits, lambda x: loss(w["kernel"], features, x, weights)),
+        slope(weights, lambda x: loss(w["kernel"], features, logits, x)),
+    ]
+    found = gradients(lambda arrays: total(*arrays), given[:3])
+    for x, e in zip(found, expected, strict=True):
+        assert_close(x, e, 1e-3)
+    slopes = weight_gradients(layer, lambda: total(*map(ops.convert_to_tensor, given[:3])))
+    kernel = next(slope for path, slope in slopes.items() if "kernel" in path)
+    assert_close(kernel, slope(w["kernel"], lambda x: loss(x, features, logits, weights)), 1e-3)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_is_added_up_in_float32(rng, policy):
+    layer, given = built(rng, dtype=policy), inputs(rng)
+    large = [100 * given[0], 1000 * given[1], *given[2:]]
+    for x in (given, large):
+        found = array(layer(*x))
+        assert found.dtype == "float32"
+        assert np.isfinite(found).all()
+    expected = formula(weights_of(layer), *given)
+    assert_close(np.exp(array(layer(*given))), expected, 0.02)
+
+
+def test_it_saves_and_loads_and_its_gradient_moves_it(rng, tmp_path):
+    shapes = [(None, DIM), (None, V), (None, None), (None,)]
+    symbols = [keras.Input(s, dtype="int32" if len(s) == 1 else "float32") for s in shapes]
+    model = keras.Model(symbols, PointerGenerator()(*symbols))
+    assert model.output.shape == (None, None, None)
+    given = inputs(rng)
+    saved_and_loaded(model, given, rng, tmp_path)
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=False)
+    before = [array(w.value) for w in model.trainable_weights]
+    upstream = normal(rng, B, T, V + S)
+    slopes = weight_gradients(model, lambda: weighted_sum(ops.exp(model(given)), upstream))
+    assert all(np.abs(slope).max() > 1e-4 for slope in slopes.values())
+    assert len(before) == 2
+
+
+def test_places_of_words_that_the_vocabulary_lacks(rng):
+    source = np.array([[7, 9, 7, 8, 9], [3, 3, 3, 2, 1]], "int32")
+    known = np.array([[-1, 5, -1, -1, 5], [-1, -1, -1, 4, 6]], "int32")
+    found = array(pointer.copied_ids(*map(ops.convert_to_tensor, (source, known)), V))
+    np.testing.assert_array_equal(found, [[V, 5, V, V + 3, 5], [V, V, V, 4, 6]])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {0: np.ones((B, DIM))},
+        {1: np.ones((B, T + 1, V))},
+        {2: np.ones((B, T, S + 1))},
+        {3: np.ones((B + 1, S), "int32")},
+        {3: np.ones((B, T, S), "int32")},
+    ],
+)
+def test_what_does_not_fit_is_refused(rng, change):
+    given = [change.get(i, x) for i, x in enumerate(inputs(rng))]
+    with pytest.raises(ValueError, match=r"PointerGenerator expected features .* Received: \("):
+        built(rng)(*given)

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import pytest
+
+from keras_attention import AdditiveAttention, MultiplicativeAttention, mechanisms
+from keras_attention.__main__ import page
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_the_page_of_mechanisms_holds_all_of_them():
+    assert (DOCS / "mechanisms.md").read_text() == page(), "python -m keras_attention writes it"
+
+
+def test_a_name_makes_the_layer_with_its_own_options():
+    layer = mechanisms.make("normalized_additive", 6, num_heads=3, name="mine")
+    assert isinstance(layer, AdditiveAttention)
+    assert (layer.units, layer.num_heads, layer.normalize, layer.name) == (6, 3, True, "mine")
+    layer = mechanisms.make("local_p", 6, num_heads=3, half_width=4)
+    assert (layer.half_width, layer.predictive, layer.attention.num_heads) == (4, True, 3)
+    assert isinstance(layer.attention, MultiplicativeAttention)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("additiv", {}, "make expected one of additive, .* Received: name='additiv'"),
+        ("monotonic", {"num_heads": 2}, "a score of one head"),
+        ("chunkwise", {"distribution": "sparsemax"}, "no distribution"),
+        ("coverage", {"num_heads": 2}, "num_heads=1"),
+        ("dot", {"half_width": 3}, "half_width"),
+    ],
+)
+def test_what_a_mechanism_does_not_have_is_refused(name, options, message):
+    with pytest.raises(ValueError, match=message):
+        mechanisms.make(name, 6, **options)

@@ -1,0 +1,245 @@
+"""The page in a real browser: headless Chromium, driven by playwright. Run by `make test-page`.
+
+With `PAGE_SCREENSHOTS=DIR` the pictures of three widths are written there.
+"""
+
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+from serving.client import Translator
+from serving.model_server.flags import build_parser
+from serving.model_server.model_server import ModelServer
+from serving.page.app import Settings
+from tests.serving.conftest import add_version, save_upper
+from tests.serving.page.conftest import showing
+
+CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
+FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
+WIDTHS = {"narrow": 390, "middle": 820, "wide": 1280}
+
+
+def start(base, port=0):
+    words = [f"--port={port}", "--model_name=upper", f"--model_base_path={base}"]
+    server = ModelServer(build_parser().parse_args(words))
+    server.start()
+    return server
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    root = tmp_path_factory.mktemp("browser")
+    add_version(save_upper(root / "saved"), root / "upper", 1)
+    return root / "upper"
+
+
+@pytest.fixture(scope="module")
+def served(base):
+    server = start(base)
+    yield f"127.0.0.1:{server.port}"
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(
+            executable_path=CHROMIUM, headless=True, args=FLAGS.split()
+        )
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def view(browser, served):
+    """A fresh browser tab on the page; nothing may come from another host, and no error."""
+    with showing(Settings(served, "upper", example="one two three")) as page:
+        context = browser.new_context(viewport={"width": 1280, "height": 900})
+        tab = context.new_page()
+        outside, errors = [], []
+        tab.on("request", lambda r: outside.append(r.url) if page.address not in r.url else None)
+        tab.on("pageerror", lambda error: errors.append(str(error)))
+        tab.goto(page.address)
+        yield tab
+        context.close()
+        assert [url for url in outside if not url.startswith(("data:", "blob:"))] == []
+        assert errors == []
+
+
+def weights_shown(tab, line):
+    words = tab.locator(".words").nth(line).locator(".word")
+    return [float(word.get_attribute("data-weight") or 0) for word in words.all()]
+
+
+def test_it_translates_as_one_types(view):
+    expect(view.locator("#translation")).to_have_text("ONE TWO THREE")
+    view.locator("#text").fill("")
+    view.locator("#text").press_sequentially("she eats. apples", delay=5)
+    expect(view.locator("#translation")).to_have_text("SHE EATS. APPLES")
+    expect(view.locator(".sentence")).to_have_count(2)
+    expect(view.locator("#status")).to_contain_text("upper, version 1")
+
+
+def test_a_word_lights_what_looks_at_it(view, served):
+    text = "one two three four"
+    view.locator("#text").fill(text)
+    expect(view.locator("#translation")).to_have_text(text.upper())
+    expect(view.locator(".words").nth(1)).to_have_text(text.upper())
+    with Translator(served, "upper") as translator:
+        (alignment,) = translator.align([text])
+    for position in range(4):
+        view.locator(".words").nth(0).locator(".word").nth(position).hover()
+        column = [row[position] for row in alignment.attention_weights]
+        assert weights_shown(view, 1) == pytest.approx(column, abs=1e-3)
+        view.locator(".words").nth(1).locator(".word").nth(position).hover()
+        row = list(alignment.attention_weights[position])
+        assert weights_shown(view, 0) == pytest.approx(row, abs=1e-3)
+    view.locator("h1").hover()
+    assert sum(weights_shown(view, 0) + weights_shown(view, 1)) == 0
+
+
+def test_the_keyboard_goes_from_word_to_word(view):
+    expect(view.locator(".words").nth(0)).to_have_text("one two three")
+    view.locator(".words").nth(0).locator(".word").nth(0).focus()
+    view.keyboard.press("ArrowRight")
+    assert view.evaluate("document.activeElement.textContent") == "two"
+    assert weights_shown(view, 1) == [0, 1, 0]
+    view.keyboard.press("End")
+    assert weights_shown(view, 1) == [0, 0, 1]
+    view.keyboard.press("Tab")
+    assert view.evaluate("document.activeElement.textContent") == "ONE"
+    assert "one 100 %" in view.evaluate("document.activeElement.getAttribute('aria-label')")
+
+
+def test_the_matrix_and_the_best_translations(view):
+    expect(view.locator("#hypotheses li")).to_have_count(3)
+    view.locator("#shown").fill("2")
+    expect(view.locator("#hypotheses li")).to_have_count(2)
+    view.locator("summary").click()
+    expect(view.locator("td[title]")).to_have_count(9)
+    assert view.locator("td[title]").nth(4).get_attribute("title") == "TWO ← two: 100 %"
+
+
+def test_what_a_text_holds_is_never_html(view):
+    text = "<img src=x onerror=document.title=1> <b>bold</b>"
+    view.locator("#text").fill(text)
+    expect(view.locator("#translation")).to_have_text(text.upper())
+    view.locator("#keep").click()
+    expect(view.locator("#history li")).to_have_count(1)
+    assert view.locator("main img, aside img, main b, aside b").count() == 0
+    assert "looks" in view.title()
+
+
+def test_the_history_is_shared_by_a_link(view):
+    view.locator("#text").fill("first one")
+    expect(view.locator("#translation")).to_have_text("FIRST ONE")
+    view.locator("#keep").click()
+    view.locator("#text").fill("second")
+    expect(view.locator("#translation")).to_have_text("SECOND")
+    view.locator("#share").click()
+    expect(view.locator("#shared")).to_contain_text("link")
+    link = view.evaluate("location.href")
+    other = view.context.browser.new_context().new_page()
+    other.goto(link)
+    expect(other.locator("#translation")).to_have_text("SECOND")
+    expect(other.locator("#history li")).to_have_count(2)
+    other.locator("#history button").nth(1).click()
+    expect(other.locator("#translation")).to_have_text("FIRST ONE")
+    other.context.close()
+
+
+def test_right_to_left_and_chinese(view):
+    view.locator("#text").fill("שלום עולם")
+    expect(view.locator(".words").nth(0).locator(".word")).to_have_count(2)
+    words = view.locator(".words").nth(0)
+    assert words.evaluate("e => getComputedStyle(e).direction") == "rtl"
+    words.locator(".word").nth(0).focus()
+    view.keyboard.press("ArrowLeft")
+    assert view.evaluate("document.activeElement.textContent") == "עולם"
+    view.locator("#text").fill("她 吃 苹果")
+    expect(view.locator(".words").nth(0)).to_have_text("她 吃 苹果")
+
+
+def test_it_recovers_when_the_server_comes_back(browser, base):
+    server = start(base)
+    port = server.port
+    with showing(Settings(f"127.0.0.1:{port}", "upper", example="one", timeout=2)) as page:
+        tab = browser.new_page()
+        tab.goto(page.address)
+        expect(tab.locator("#translation")).to_have_text("ONE")
+        server.close()
+        tab.locator("#text").fill("two")
+        expect(tab.locator("#status.error")).to_contain_text("no answer", timeout=15_000)
+        assert "\n" not in tab.locator("#status").text_content()
+        server = start(base, port)
+        try:
+            expect(tab.locator("#translation")).to_have_text("TWO", timeout=30_000)
+            expect(tab.locator("#status.error")).to_have_count(0)
+        finally:
+            tab.close()
+            server.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(view, scheme):
+    """WCAG 2 AA: a contrast of 4.5 for all text, words lit by a weight of 1 among it."""
+    view.emulate_media(color_scheme=scheme)
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
+    view.locator(".words").nth(0).locator(".word").nth(0).hover()
+    lit = view.locator(".words").nth(1).locator(".word").nth(0)
+    checked = [lit, *(view.locator(css).first for css in ("h1", ".hint", "dt", "button", ".score"))]
+    for element in checked:
+        text, ground = element.evaluate(
+            """e => {
+                const grounds = [];
+                for (let n = e; n; n = n.parentElement)
+                    grounds.push(getComputedStyle(n).backgroundColor);
+                return [getComputedStyle(e).color, grounds];
+            }"""
+        )
+        assert contrast(colour(text), blended(ground)) >= 4.5
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_fits_the_screen(view, width):
+    view.set_viewport_size({"width": WIDTHS[width], "height": 900})
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
+    assert view.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
+    if folder := os.environ.get("PAGE_SCREENSHOTS"):
+        view.screenshot(path=Path(folder) / f"page-{width}.png")
+
+
+def test_everything_that_can_be_used_has_a_name(view):
+    nameless = view.evaluate(
+        """() => [...document.querySelectorAll('button, input, textarea, [tabindex="0"]')].filter(
+            e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
+            .map(e => e.outerHTML)"""
+    )
+    assert nameless == []
+
+
+def colour(text):
+    numbers = [float(number) for number in re.findall(r"[\d.]+", text)]
+    return (*numbers[:3], numbers[3] if len(numbers) > 3 else 1.0)
+
+
+def blended(grounds):
+    """Blend grounds, the uppermost first, down to the first that lets nothing through."""
+    below = (255.0, 255.0, 255.0)
+    for *rgb, alpha in reversed([colour(ground) for ground in grounds]):
+        below = tuple(alpha * own + (1 - alpha) * old for own, old in zip(rgb, below, strict=True))
+    return (*below, 1.0)
+
+
+def contrast(one, other):
+    def luminance(rgb):
+        parts = [c / 255 for c in rgb[:3]]
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)

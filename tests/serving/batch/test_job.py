@@ -1,0 +1,210 @@
+import base64
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from serving.batch import files
+from serving.batch.__main__ import main
+from serving.batch.job import Job, JobError, begin, sweep, translate_file
+from serving.batch.model import ModelError, latest_version
+from tests.serving.conftest import add_version, save_upper
+
+
+def upper(texts):
+    return [(text.upper(), -float(len(text)), len(text) > 30) for text in texts]
+
+
+@pytest.fixture
+def job(tmp_path):
+    version = tmp_path / "model" / "7"
+    version.mkdir(parents=True)
+    (version / "saved_model.pb").write_bytes(b"graph")
+    made = Job(version, tmp_path / "out", batch_size=3, window=5)
+    begin(made)
+    return made
+
+
+def read(path):
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rb") as file:
+        return [json.loads(line) for line in file]
+
+
+def test_every_line_has_its_record_in_order(job, tmp_path):
+    rng = random.Random(3)
+    texts = ["é" * rng.randint(0, 40) for _ in range(23)]
+    source = tmp_path / "a.txt.gz"
+    source.write_bytes(gzip.compress("\n".join(texts).encode() + b"\n"))
+    done = translate_file(job, upper, source)
+    found = read(job.output / "a.jsonl.gz")
+    assert [record["translation"] for record in found] == [text.upper() for text in texts]
+    assert [record["score"] for record in found] == [-len(text) for text in texts]
+    assert {record["model_version"] for record in found} == {"7"}
+    assert [bool(record.get("truncated")) for record in found] == [len(t) > 30 for t in texts]
+    assert (done.lines, done.bad, done.truncated) == (23, 0, sum(len(t) > 30 for t in texts))
+
+
+def test_texts_of_like_length_share_a_batch(job, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("aaaa\nb\ncccc\nd\neeee\n")
+    batches = []
+
+    def translate(texts):
+        batches.append(list(texts))
+        return upper(texts)
+
+    translate_file(job, translate, source)
+    assert batches == [["b", "d", "aaaa"], ["cccc", "eeee"]]
+
+
+def test_json_lines_keep_what_they_had(job, tmp_path):
+    source = tmp_path / "a.jsonl"
+    source.write_text('{"id": 1, "text": "one"}\n{"id": 2, "text": "two"}\n')
+    translate_file(job, upper, source)
+    one, two = read(job.output / "a.jsonl")
+    assert (one["id"], one["text"], one["translation"]) == (1, "one", "ONE")
+    assert (two["id"], two["translation"]) == (2, "TWO")
+
+
+def test_a_bad_line_is_kept_aside_with_its_reason(job, tmp_path):
+    source = tmp_path / "a.jsonl"
+    bad = {
+        1: (b"\xff", "not UTF-8"),
+        3: (b"{", "not JSON"),
+        4: (b'{"txt": "x"}', "not an object with a text 'text'"),
+        5: (b'{"text": "' + b"y" * 4001 + b'"}', "more than 4,000 bytes"),
+        6: (b'{"text": "\\ud800"}', "surrogate"),
+        7: (b"", "not JSON"),
+        8: (b"[" * 99_999, "not JSON"),
+    }
+    lines = [bad[n][0] if n in bad else b'{"text": "good"}' for n in range(9)]
+    source.write_bytes(b"\n".join(lines))
+    done = translate_file(job, upper, source)
+    assert (done.lines, done.bad) == (9, 7)
+    found, aside = read(job.output / "a.jsonl"), read(job.output / "bad" / "a.jsonl")
+    assert [n for n, record in enumerate(found) if "error" in record] == sorted(bad)
+    assert [record["line"] - 1 for record in aside] == sorted(bad)
+    for record in aside:
+        line, reason = bad[record["line"] - 1]
+        assert reason in record["error"]
+        assert base64.b64decode(record["bytes"]) == line[:4000]
+    assert [found[n]["translation"] for n in (0, 2)] == ["GOOD", "GOOD"]
+
+
+def test_a_file_that_is_there_is_not_made_again(job, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("one\n")
+    translate_file(job, upper, source)
+    assert translate_file(job, lambda texts: 1 / 0, source).was_there
+
+
+def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
+    source = tmp_path / "a.txt"
+    source.write_text("one\n" * 50)
+    code = (
+        "import os, sys, signal; from pathlib import Path; from serving.batch.job import *;"
+        "calls = []\n"
+        "def die(texts):\n"
+        "    calls.append(1)\n"
+        "    if len(calls) == 9: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return [(t, 0.0, False) for t in texts]\n"
+        "translate_file(Job(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3, window=5), die,"
+        " Path(sys.argv[3]))"
+    )
+    command = [sys.executable, "-c", code, *map(str, (job.model, job.output, source))]
+    died = subprocess.run(command, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert not (job.output / "a.jsonl").exists()
+    assert list(job.output.glob(".a.*"))
+    assert translate_file(job, upper, source).lines == 50
+    sweep(job)
+    assert sorted(p.name for p in job.output.iterdir()) == ["a.jsonl", "bad", "job.json"]
+    assert os.listdir(job.output / "bad") == []
+    assert len(read(job.output / "a.jsonl")) == 50
+
+
+def test_two_jobs_at_once_lose_and_double_nothing(job, tmp_path):
+    sources = [tmp_path / f"{name}.txt" for name in "abcdefg"]
+    for source in sources:
+        source.write_text(f"{source.stem}\n" * 31)
+    workers = [
+        threading.Thread(target=lambda: [translate_file(job, upper, s) for s in sources])
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    for source in sources:
+        found = read(job.output / f"{source.stem}.jsonl")
+        assert [record["translation"] for record in found] == [source.stem.upper()] * 31
+
+
+def test_another_model_or_field_does_not_mix_with_what_is_there(job, tmp_path):
+    begin(job)
+    other = tmp_path / "model" / "8"
+    other.mkdir()
+    (other / "saved_model.pb").write_bytes(b"another")
+    with pytest.raises(JobError, match="another model"):
+        begin(Job(other, job.output))
+    with pytest.raises(JobError, match="field 'text'"):
+        begin(Job(job.model, job.output, field="body"))
+
+
+def test_files_that_would_have_one_output_are_refused(tmp_path):
+    for name in ("x/a.txt", "y/a.txt"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("one\n")
+    with pytest.raises(files.InputError, match="same output"):
+        files.find([str(tmp_path / "*" / "a.txt")], tmp_path / "out")
+    with pytest.raises(files.InputError, match="no file matches"):
+        files.find([str(tmp_path / "b*")], tmp_path / "out")
+    with pytest.raises(files.InputError, match="is in the output"):
+        files.find([str(tmp_path / "x" / "*")], tmp_path / "x")
+
+
+def test_the_newest_version_is_taken(tmp_path):
+    for number in (2, 10):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "saved_model.pb").touch()
+    (tmp_path / "writing-11").mkdir()
+    assert latest_version(tmp_path).name == "10"
+    assert latest_version(tmp_path / "2").name == "2"
+    with pytest.raises(ModelError, match="no exported model"):
+        latest_version(tmp_path / "writing-11")
+
+
+def test_the_command_translates_with_a_saved_model(tmp_path, capsys):
+    add_version(save_upper(tmp_path / "saved"), tmp_path / "upper", 1)
+    (tmp_path / "a.txt").write_text("one two\n\nthree\n")
+    command = ["--model", tmp_path / "upper", "--input", tmp_path / "*.txt"]
+    main([*map(str, command), "--output", str(tmp_path / "out")])
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (last["files"], last["lines"], last["bad"], last["were_there"]) == (1, 3, 0, 0)
+    found = read(tmp_path / "out" / "a.jsonl")
+    assert [record["translation"] for record in found] == ["ONE TWO", "", "THREE"]
+    main([*map(str, command), "--output", str(tmp_path / "out")])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["were_there"] == 1
+
+
+def test_a_model_that_is_no_translator_is_one_line(tmp_path):
+    (tmp_path / "a.txt").write_text("one\n")
+    words = ["--model", str(tmp_path), "--input", str(tmp_path / "a.txt"), "--output", "out"]
+    found = subprocess.run(
+        [sys.executable, "-m", "serving.batch", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[3],
+    )
+    assert found.returncode == 1
+    assert found.stderr.startswith("error: ")
+    assert found.stderr.count("\n") == 1

@@ -1,0 +1,159 @@
+import re
+import subprocess
+import sys
+
+import pytest
+
+from serving.client import Translator
+from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings
+from tests.serving.conftest import serving
+from tests.serving.page.conftest import showing
+
+
+@pytest.fixture(scope="module")
+def served(saved, tmp_path_factory):
+    from tests.serving.conftest import add_version
+
+    base = tmp_path_factory.mktemp("page") / "upper"
+    add_version(saved / "upper", base, 1)
+    with serving("--model_name=upper", f"--model_base_path={base}") as server:
+        yield f"127.0.0.1:{server.port}"
+
+
+@pytest.fixture(scope="module")
+def page(served):
+    with showing(Settings(served, "upper", card={"Data": "capitals"})) as found:
+        yield found
+
+
+def test_the_model_is_described(page):
+    status, _, found = page.ask("api/model")
+    assert status == 200
+    assert (found["model"], found["version"], found["card"]) == ("upper", 1, {"Data": "capitals"})
+    assert {"translate", "nbest", "align"} <= set(found["signatures"])
+
+
+def test_a_text_is_translated_sentence_by_sentence(page):
+    text = "one two. three!\n four"
+    status, _, found = page.ask("api/translate", {"text": text})
+    assert status == 200
+    assert [one["source"] for one in found["sentences"]] == ["one two.", "three!", "four"]
+    assert "".join(one["text"] + one["gap"] for one in found["sentences"]) == text.upper()
+    assert page.ask("api/translate", {"text": "a b c d e f g h"})[2]["sentences"][0]["truncated"]
+    assert page.ask("api/translate", {"text": " \n"})[2] == {"sentences": []}
+
+
+def test_the_weights_are_those_of_the_client(page, served):
+    texts = ["one two three", "x"]
+    _, _, found = page.ask("api/look", {"texts": texts})
+    with Translator(served, "upper") as translator:
+        aligned, nbest = translator.align(texts), translator.nbest(texts)
+    for one, alignment, hypotheses in zip(found["sentences"], aligned, nbest, strict=True):
+        assert one["alignment"]["source"] == list(alignment.source_tokens)
+        assert one["alignment"]["target"] == list(alignment.target_tokens)
+        assert one["alignment"]["weights"] == [list(row) for row in alignment.attention_weights]
+        assert [h["text"] for h in one["hypotheses"]] == [h.text for h in hypotheses]
+
+
+def test_a_model_without_attention_is_shown_without_weights(saved, tmp_path):
+    from tests.serving.conftest import add_version, save_upper
+
+    add_version(save_upper(tmp_path / "plain", align=False), tmp_path / "base", 1)
+    with (
+        serving("--model_name=plain", f"--model_base_path={tmp_path / 'base'}") as server,
+        showing(Settings(f"127.0.0.1:{server.port}", "plain")) as page,
+    ):
+        status, _, found = page.ask("api/look", {"texts": ["one"]})
+    assert status == 200
+    assert found["sentences"][0]["alignment"] is None
+    assert len(found["sentences"][0]["hypotheses"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "says"),
+    [
+        ("api/translate", {"text": 3}, "expected a text"),
+        ("api/translate", {"text": "x" * (MOST_CHARACTERS + 1)}, "expected a text of at most"),
+        ("api/translate", {"text": "a. " * 70}, "at most 64 sentences; received 70"),
+        ("api/translate", {}, "expected a text"),
+        ("api/translate", b"[1]", "expected a JSON object"),
+        ("api/translate", b"{", "expected JSON"),
+        ("api/translate", b"\xff", "expected JSON"),
+        ("api/translate", b"[" * 20_000, "expected JSON"),
+        ("api/translate", b" " * 30_000, "expected at most"),
+        ("api/look", {"texts": "one"}, "expected 1 to 64 texts"),
+        ("api/look", {"texts": []}, "expected 1 to 64 texts"),
+        ("api/look", {"texts": [1]}, "expected 1 to 64 texts"),
+    ],
+)
+def test_a_bad_request_is_one_line(page, path, body, says):
+    status, _, found = page.ask(path, body)
+    assert status == 400
+    assert says in found["error"]
+    assert "\n" not in found["error"]
+
+
+def test_a_form_of_another_page_is_refused(page):
+    status, _, found = page.ask("api/translate", b"{}", {"content-type": "text/plain"})
+    assert (status, found["error"]) == (400, "expected the content type application/json")
+
+
+def test_another_hosts_name_is_refused(page):
+    assert page.ask("", headers={"host": "rebound.example"})[0] == 400
+
+
+def test_a_lone_surrogate_is_translated(page):
+    status, _, _ = page.ask("api/translate", b'{"text": "\\ud800"}')
+    assert status == 200
+
+
+def test_a_server_that_is_gone_is_one_line():
+    with showing(Settings("127.0.0.1:9", "upper", timeout=2)) as page:
+        for path, body in (("api/model", None), ("api/translate", {"text": "one"})):
+            status, _, found = page.ask(path, body)
+            assert status == 502
+            assert "127.0.0.1:9" in found["error"]
+            assert "\n" not in found["error"]
+
+
+def test_everything_is_small_and_from_this_host(page):
+    total = 0
+    for path in ("", *(f"static/{file.name}" for file in STATIC.iterdir())):
+        status, headers, body = page.ask(path)
+        assert status == 200
+        assert HEADERS.items() <= {k.lower(): v for k, v in headers.items()}.items()
+        total += len(body)
+        named = re.findall(rb"https?://[^\s\"'<)]+", body)
+        assert set(named) <= {b"http://www.w3.org/2000/svg"}
+    assert total < 200_000
+    scripts = b"".join(file.read_bytes() for file in STATIC.glob("*.js"))
+    assert not re.search(rb"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", scripts)
+
+
+def test_the_page_needs_no_tensorflow():
+    code = (
+        "import sys, serving.page.app, serving.page.__main__;"
+        "sys.exit(any(m in sys.modules for m in ('tensorflow', 'keras', 'numpy')))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("--model m --port 99999", "expected a port"),
+        ("--model m --timeout 0", "expected seconds"),
+        ("--model m --manifest missing.json", "missing.json"),
+        ("--model m --manifest {here}", "is not the manifest of an export"),
+        ("--model m --port {taken}", "cannot listen"),
+    ],
+)
+def test_a_wrong_start_is_one_line(words, says, tmp_path, page):
+    here = tmp_path / "manifest.json"
+    here.write_text("{}")
+    taken = page.address.rsplit(":")[-1].strip("/")
+    command = [sys.executable, "-m", "serving.page", *words.format(here=here, taken=taken).split()]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode != 0
+    assert says in found.stderr
+    assert "Traceback" not in found.stderr

@@ -1,0 +1,105 @@
+"""Scores of given translations, by the client and its command."""
+
+import asyncio
+import json
+
+import pytest
+
+from serving import client, messages
+from serving.client import AsyncTranslator, Score, Translator, UnexpectedResponseError
+from tests.attack.test_client import Server, response, tensor
+
+
+def answer(method, request, number):
+    """A token a letter of the translation; its log-probability is minus the text's length."""
+    made = messages.PredictRequest.FromString(request)
+    assert made.model_spec.signature_name == "score"
+    texts, translations = (made.inputs[name].string_val for name in ("text", "translation"))
+    width = max(map(len, translations)) + 1
+    tokens, log_probs = [], []
+    for text, translation in zip(texts, translations, strict=True):
+        said = [bytes([letter]) for letter in translation] + [b"</s>"]
+        padding = width - len(said)
+        tokens += said + [b""] * padding
+        log_probs += [-float(len(text))] * len(said) + [0.0] * padding
+    rows = len(texts)
+    return response(
+        {
+            "score": tensor(messages.FLOAT, [rows], float_val=[-len(text) for text in texts]),
+            "tokens": tensor(messages.STRING, [rows, width], string_val=tokens),
+            "log_probs": tensor(messages.FLOAT, [rows, width], float_val=log_probs),
+            "truncated": tensor(
+                messages.BOOL, [rows], bool_val=[len(text) > 5 for text in translations]
+            ),
+        }
+    )
+
+
+@pytest.fixture
+def server():
+    with Server(answer) as server:
+        yield server
+
+
+EXPECTED = [
+    Score(-3.0, ("l", "e", "</s>"), (-3.0, -3.0, -3.0)),
+    Score(-5.0, ("l", "o", "n", "g", "e", "r", "</s>"), (-5.0,) * 7, True),
+    Score(0.0, ("</s>",), (0.0,)),
+]
+TEXTS, TRANSLATIONS = ["the", "apple", ""], ["le", "longer", ""]
+
+
+def test_each_translation_has_its_tokens_without_padding(server):
+    with Translator(server.target, "m", batch_size=2) as translator:
+        assert translator.score(TEXTS, TRANSLATIONS) == EXPECTED
+        assert translator.score([], []) == []
+    assert len(server.asked) == 2
+
+    async def ask():
+        async with AsyncTranslator(server.target, "m") as translator:
+            return await translator.score(TEXTS, TRANSLATIONS)
+
+    assert asyncio.run(ask()) == EXPECTED
+
+
+def test_as_many_translations_as_texts_are_asked_for(server):
+    with Translator(server.target, "m") as translator:
+        with pytest.raises(ValueError, match="shorter"):
+            translator.score(["a", "b"], ["c"])
+        with pytest.raises(TypeError, match="list of texts"):
+            translator.score(["a"], "c")
+
+
+def test_numbers_that_are_not_one_a_token_are_an_error():
+    def wrong(*_):
+        return response(
+            {
+                "score": tensor(messages.FLOAT, [1], float_val=[1.0]),
+                "tokens": tensor(messages.STRING, [1, 2], string_val=[b"a", b"b"]),
+                "log_probs": tensor(messages.FLOAT, [1, 3], float_val=[1.0, 1.0, 1.0]),
+                "truncated": tensor(messages.BOOL, [1], bool_val=[False]),
+            }
+        )
+
+    with (
+        Server(wrong) as server,
+        Translator(server.target, "m") as translator,
+        pytest.raises(UnexpectedResponseError, match="2 tokens, 3 log_probs"),
+    ):
+        translator.score(["a"], ["b"])
+
+
+def test_the_command_reads_pairs(server, capsys):
+    common = ["--target", server.target, "--model", "m", "--score"]
+    assert client.main([*common, "the\tle", "apple\tlonger"]) == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == "-3.0000\tl -3.000 e -3.000 </s> -3.000"
+    assert err.startswith("warning: text 2 is longer than the model reads")
+    assert client.main([*common, "--json", "the\tle"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["source"], found["translation"]) == ("the", "le")
+    assert found["tokens"] == ["l", "e", "</s>"]
+    assert client.main([*common, "no translation"]) == 1
+    assert capsys.readouterr().err == (
+        "error: --score expected TEXT<TAB>TRANSLATION. Received: no translation\n"
+    )

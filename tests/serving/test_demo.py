@@ -1,0 +1,95 @@
+"""The demo, up to its first stage: what it may delete."""
+
+import pytest
+
+from serving import demo
+from training.errors import UserError
+
+
+@pytest.fixture
+def stages(monkeypatch):
+    """Every stage is interrupted after it has written; returns the stages reached."""
+    reached = []
+
+    def command(module, *arguments):
+        reached.append(module)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(demo, "command", command)
+    return reached
+
+
+def start(*arguments):
+    with pytest.raises(KeyboardInterrupt):
+        demo.main([str(argument) for argument in arguments])
+
+
+def files(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if not path.is_dir())
+
+
+def test_a_directory_of_somebody_elses_is_refused_and_left_alone(tmp_path, stages):
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.tex").write_text("years of work")
+    with pytest.raises(UserError, match="holds thesis, which the demo did not make"):
+        demo.main(["--output", str(tmp_path)])
+    assert stages == []
+    assert files(tmp_path) == ["thesis/chapter.tex"]
+
+
+def test_a_run_that_only_looks_like_the_demos_is_refused(tmp_path, stages):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "best.weights.h5").write_text("trained for a week")
+    with pytest.raises(UserError, match="holds run, which the demo did not make"):
+        demo.main(["--output", str(tmp_path)])
+    assert files(tmp_path) == ["run/best.weights.h5"]
+
+
+@pytest.mark.parametrize("pair", ["en-fr", "en-zh"])
+def test_the_demo_replaces_what_an_earlier_demo_made_and_nothing_else(
+    tmp_path, stages, capsys, pair
+):
+    output = tmp_path / "demo"
+    start("--output", output)
+    for name in ("run/config.toml", "models/en-fr/1/saved_model.pb", "evaluation.json"):
+        (output / name).parent.mkdir(parents=True, exist_ok=True)
+        (output / name).write_text("made by the demo")
+    (output / "notes.txt").write_text("mine")
+    (output / "models" / "mine" / "1").mkdir(parents=True)
+    (output / "models" / "mine" / "1" / "saved_model.pb").write_text("mine")
+    start("--output", output, "--pair", pair)
+    assert files(output) == [demo.LIST, "models/mine/1/saved_model.pb", "notes.txt"]
+    assert f"Removed {output / 'run'}" in capsys.readouterr().out
+    assert stages == ["training.train"] * 2
+
+
+def test_a_version_that_was_exported_into_the_demo_stops_it(tmp_path, stages):
+    start("--output", tmp_path)
+    for version in ("1", "2"):
+        (tmp_path / "models" / "en-fr" / version).mkdir(parents=True)
+        (tmp_path / "models" / "en-fr" / version / "saved_model.pb").write_text(version)
+    with pytest.raises(UserError, match="holds models/en-fr/2, which the demo did not make"):
+        demo.main(["--output", str(tmp_path)])
+    assert (tmp_path / "models" / "en-fr" / "2" / "saved_model.pb").read_text() == "2"
+    assert stages == ["training.train"]
+
+
+def test_a_list_with_other_paths_gives_no_leave_to_delete_them(tmp_path, stages):
+    output = tmp_path / "demo"
+    (tmp_path / "precious").mkdir()
+    output.mkdir()
+    (output / demo.LIST).write_text("../precious\nnotes.txt\n.\n")
+    (output / "notes.txt").write_text("mine")
+    start("--output", output)
+    assert (tmp_path / "precious").is_dir()
+    assert files(output) == [demo.LIST, "notes.txt"]
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path, stages):
+    output = tmp_path / "demo"
+    start("--output", output)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "run.txt").write_text("kept")
+    (output / "run").symlink_to(tmp_path / "elsewhere")
+    start("--output", output)
+    assert files(tmp_path / "elsewhere") == ["run.txt"]

@@ -1,0 +1,81 @@
+"""What a command says where a package is not installed."""
+
+import subprocess
+import sys
+
+import pytest
+
+WITHOUT = """
+import importlib.abc, runpy, sys
+
+class Without(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {missing!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+
+import importlib.util
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *a: None if name in {missing!r} else found(name, *a)
+sys.meta_path.insert(0, Without())
+sys.argv = {argv!r}
+runpy.run_module({module!r}, run_name="__main__", alter_sys=True)
+"""
+
+
+def run(module, *arguments, missing=()):
+    code = WITHOUT.format(module=module, argv=[module, *arguments], missing=list(missing))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("module", "missing", "extra"),
+    [
+        ("serving.client", "grpc", "client"),
+        ("serving.client", "google", "client"),
+        ("serving.export", "tensorflow", "serving"),
+        ("serving.export", "rich", "serving"),
+        ("serving.check", "tensorflow_serving", "serving"),
+        ("serving.check", "rich", "serving"),
+        ("serving.demo", "tensorflow_text", "serving"),
+        ("training.translate", "sentencepiece", "training"),
+        ("training.evaluate", "sacrebleu", "training"),
+    ],
+)
+def test_a_command_names_the_extra_that_it_needs(module, missing, extra):
+    status, said = run(module, "--help", missing=[missing])
+    assert status == 1
+    assert said.startswith(f"error: {missing}")
+    assert said.endswith(f" is not installed: pip install 'keras-attention[{extra}]'\n")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "arguments"),
+    [
+        ("serving.export", ("--run", "/none", "--output", "/none/x")),
+        ("training.translate", ("--run", "/none")),
+    ],
+)
+def test_a_command_that_needs_tensorflow_runs_on_it(module, arguments, monkeypatch):
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    status, said = run(module, *arguments)
+    assert (status, said.splitlines()) == (
+        1,
+        [
+            "note: this command runs on TensorFlow, not on jax",
+            "error: /none is not a run: it has no config.toml",
+        ],
+    )
+
+
+def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_server, tmp_path):
+    without, path = ["tensorflow", "keras"], tmp_path / "map.png"
+    words = ("--model", "upper", "--target", f"localhost:{shared_server.port}", "--align")
+    drawn = ("serving.client", *words, "--png", str(path), "one two")
+    assert run(*drawn, missing=[*without, "matplotlib"]) == (
+        1,
+        "error: --png needs matplotlib: pip install 'keras-attention[plot]'\n",
+    )
+    assert run(*drawn, missing=without) == (0, "")
+    assert path.read_bytes().startswith(b"\x89PNG")

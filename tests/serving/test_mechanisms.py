@@ -1,0 +1,52 @@
+"""Mechanisms from training to a served sentence; with EVERY_MECHANISM=1, which takes long, all."""
+
+import os
+
+import numpy as np
+import pytest
+
+from keras_attention import mechanisms
+from serving.check import check
+from serving.export import export
+from serving.translator import Translator
+from tests.serving.conftest import serving
+from tests.training.conftest import tiny_config
+from training.fit.texts import train
+from training.runs.run import load_run
+
+SMALLEST = ["validation_limit=3", "epochs=1", "decoder_units=22"]
+SETTINGS = {
+    **{name: [f"attention={name}"] for name in mechanisms.BY_NAME},
+    "heads": ["attention_heads=2", "attention_units=6", "distribution=entmax15"],
+    "deep": ["readout=deep"],
+    "hard": ["attention=chunkwise", "attention_options=mode=hard, chunk_size=3"],
+    "coverage": ["attention=coverage", "coverage_loss=1", "order=bahdanau"],
+}
+# One of each kind: those that do not remember, that do, and that move; several heads.
+QUICK = ("local_p", "coverage", "hard", "heads")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "counted.tsv"
+    words = ["one two", "two three", "three one two", "one", "two two three"]
+    pairs = [(f"{a} {b}", f"{b} {a}") for a in words for b in words]
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs * 4))
+    return f"tsv:{path}"
+
+
+@pytest.mark.parametrize("name", SETTINGS if os.environ.get("EVERY_MECHANISM") else QUICK)
+def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
+    settings = [f"data={data}", *SMALLEST, *SETTINGS[name]]
+    record = train(tiny_config(*settings), tmp_path / "run")
+    assert 1 < record["val_perplexity"] < 100
+    base = tmp_path / "tiny"
+    version = export([load_run(tmp_path / "run")], base, beam_width=2, num_results=2)
+    assert check(version) == []
+    flags = ["--model_name=tiny", f"--model_base_path={base}"]
+    with serving(*flags) as server, Translator(f"localhost:{server.port}", "tiny") as client:
+        (found,) = client.align(["three two one"])
+    assert list(found.source_tokens) == ["▁three", "▁two", "▁one"]
+    weights = np.reshape(found.attention_weights, (len(found.target_tokens), 3))
+    assert (weights >= 0).all()
+    assert (weights.sum(1) < 1 + 1e-5).all()

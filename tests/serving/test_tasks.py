@@ -1,0 +1,44 @@
+import contextlib
+
+import pytest
+
+from serving import tasks
+from training.config import load_preset, override
+from training.errors import UserError
+
+
+@pytest.mark.parametrize("name", sorted(tasks.TASKS))
+def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
+    reached = []
+
+    def command(module, *arguments):
+        reached.append(module)
+        if module == "training.evaluate":
+            (tmp_path / "evaluation.json").write_text('{"exact": 12.5, "auc": 0.9, "per": 3.0}')
+
+    @contextlib.contextmanager
+    def server(model, path, log):
+        reached.append(model)
+        yield "localhost:1"
+
+    asked = []
+    task = tasks.TASKS[name]
+    monkeypatch.setattr(tasks, "command", command)
+    monkeypatch.setattr(tasks, "server", server)
+    monkeypatch.setitem(
+        tasks.TASKS,
+        name,
+        tasks.Task(**{**vars(task), "ask": lambda *arguments: asked.append(arguments)}),
+    )
+    tasks.main([name, "--output", str(tmp_path), "--seed", "5"])
+    wanted = ["training.train", "training.evaluate", "serving.export", "serving.check", name]
+    assert reached == wanted
+    assert asked == [("localhost:1", tmp_path, 5)]
+    assert "[5/5]" in capsys.readouterr().out
+    override(load_preset(task.preset), task.settings)
+
+
+def test_a_demo_leaves_what_it_did_not_make(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match=r"holds thesis\.tex, which the demo did not make"):
+        tasks.main(["digits", "--output", str(tmp_path)])

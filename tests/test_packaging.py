@@ -1,0 +1,197 @@
+"""What is built for an index: complete, installable, and out of the way of others' folders."""
+
+import ast
+import email
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = {"training", "serving"}
+NOT_SOURCE = (".git", ".venv*", "*.egg-info", "*cache*", "build", "dist", "site", "demo", "runs")
+HEAVY = {"keras", "numpy", "tensorflow", "jax", "torch", "matplotlib"}
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    copy = tmp_path_factory.mktemp("tree") / "keras-attention"
+    ignored = shutil.ignore_patterns(*NOT_SOURCE)
+
+    def ignore(folder, names):
+        # training/runs and docs/results are source, runs/ and models/ of a user are not.
+        top = Path(folder) == ROOT
+        return ignored(folder, names) | {"models"} if top else ignored(folder, names) - {"runs"}
+
+    shutil.copytree(ROOT, copy, ignore=ignore)
+    return copy
+
+
+def build(folder, output):
+    """Build an sdist, and a wheel from the sdist."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", output, folder]
+    done = subprocess.run(command, cwd=output, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")
+    return wheel, sdist
+
+
+@pytest.fixture(scope="module")
+def package(tree, tmp_path_factory):
+    return build(tree, tmp_path_factory.mktemp("package"))
+
+
+@pytest.fixture(scope="module")
+def client(tree, tmp_path_factory):
+    return build(tree / "packaging" / "client", tmp_path_factory.mktemp("client"))
+
+
+def installed(wheel, target):
+    """Install into an empty folder, without dependencies; return a way to run Python there."""
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index"]
+    subprocess.run([*pip, "--target", target, wheel], check=True, capture_output=True)
+
+    def run(*words, **environment):
+        variables = {**os.environ, "PYTHONPATH": str(target), **environment}
+        return subprocess.run(
+            [sys.executable, *words],
+            cwd=target.parent,
+            env=variables,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def python(package, tmp_path_factory):
+    """The package beside a user's own folders called training and serving."""
+    home = tmp_path_factory.mktemp("home")
+    for name in FOLDERS:
+        (home / name).mkdir()
+        (home / name / "__init__.py").write_text("raise ImportError('a folder of the user')")
+    return installed(package[0], home / "site")
+
+
+def metadata(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        (name,) = (name for name in file.namelist() if name.endswith(".dist-info/METADATA"))
+        return email.message_from_bytes(file.read(name))
+
+
+def required(wheel):
+    """What comes without an extra."""
+    lines = metadata(wheel).get_all("Requires-Dist")
+    return {re.match(r"[\w-]+", line)[0] for line in lines if "extra ==" not in line}
+
+
+def sources(wheel):
+    with zipfile.ZipFile(wheel) as file:
+        return {n: file.read(n).decode() for n in file.namelist() if n.endswith(".py")}
+
+
+def test_the_layers_alone_bring_neither_tensorflow_nor_matplotlib(package):
+    assert required(package[0]) == {"keras", "numpy"}
+
+
+def test_the_client_alone_brings_neither_keras_nor_tensorflow(client):
+    assert required(client[0]) == {"grpcio", "protobuf"}
+
+
+def test_the_sdist_is_the_repository(tree, package):
+    with tarfile.open(package[1]) as file:
+        held = {name.partition("/")[2] for name in file.getnames()}
+    for folder in ("keras_attention", "training", "serving", "tests", "docs", "benchmarks"):
+        files = {
+            str(path.relative_to(tree))
+            for path in (tree / folder).rglob("*")
+            if path.is_file() and path.suffix != ".pyc"
+        }
+        assert files <= held
+    assert {"CHANGELOG.md", "README.md", "LICENSE", "Makefile"} <= held
+
+
+def test_the_wheel_has_every_file_of_the_packages(tree, package):
+    with zipfile.ZipFile(package[0]) as file:
+        held = set(file.namelist())
+    for folder in ("keras_attention", *FOLDERS):
+        prefix = "keras_attention_" if folder in FOLDERS else ""
+        for path in (tree / folder).rglob("*"):
+            if path.is_file() and path.suffix != ".pyc":
+                assert f"{prefix}{path.relative_to(tree)}" in held
+    assert not {name for name in held if name.split("/")[0] in FOLDERS}
+
+
+def test_the_page_of_an_index_has_no_relative_links(package):
+    text = metadata(package[0]).get_payload()
+    assert "docs/migration.md" in text
+    assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
+
+
+def test_modules_of_the_wheel_name_one_another_as_they_are_installed(package):
+    texts = sources(package[0])
+    modules = {re.sub(r"(/__init__)?\.py$", "", name).replace("/", ".") for name in texts}
+    named = set()
+    for text in texts.values():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                named.add(node.module)
+            elif isinstance(node, ast.Import):
+                named |= {alias.name for alias in node.names}
+        named |= set(
+            re.findall(r"keras_attention_(?:training|serving)\.[a-z0-9_.]*[a-z0-9_]", text)
+        )
+    assert not {name for name in named if name.split(".")[0] in FOLDERS}
+    ours = {name for name in named if name.startswith("keras_attention_")}
+    assert len(ours) > 50
+    for name in ours - modules:  # a name in a module
+        module, _, attribute = name.rpartition(".")
+        assert module in modules, name
+        (text,) = (t for n, t in texts.items() if n.startswith(module.replace(".", "/") + ".py"))
+        assert re.search(rf"\b{attribute}\b", text), name
+
+
+def test_a_users_folders_do_not_shadow_the_installed_package(python):
+    done = python("-m", "keras_attention_training.train", "--help")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("usage: keras-attention train")
+
+
+def test_the_command_lists_the_scripts(python):
+    done = python("site/bin/keras-attention", "--help")
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^  train +train a model$", done.stdout, re.MULTILINE)
+    done = python("site/bin/keras-attention", "phrasebook", "--count", "1", "--seed", "7")
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 1
+    done = python("site/bin/keras-attention", "tain")
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: expected a command, train, ")
+
+
+def test_the_client_of_the_package_loads_no_layers(python):
+    code = (
+        "import sys, keras_attention_serving.client; print(*{n.split('.')[0] for n in sys.modules})"
+    )
+    loaded = set(python("-c", code).stdout.split())
+    assert "grpc" in loaded
+    assert not loaded & HEAVY
+
+
+def test_the_client_alone_works_without_the_package(client, tmp_path):
+    python = installed(client[0], tmp_path / "site")
+    code = "import sys, keras_attention_client as c; c.Translator; print(*sys.modules)"
+    done = python("-S", "-c", code, PYTHONPATH=os.pathsep.join([str(tmp_path / "site"), *sys.path]))
+    loaded = {name.split(".")[0] for name in done.stdout.split()}
+    assert "grpc" in loaded, done.stderr
+    assert not loaded & (HEAVY | FOLDERS | {"keras_attention"})
+    done = python("site/bin/keras-attention-client", "--help")
+    assert done.stdout.startswith("usage: keras-attention-client")
+    assert "serving." not in done.stdout

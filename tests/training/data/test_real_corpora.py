@@ -1,0 +1,88 @@
+"""The real corpora, where they are there: their splits, sizes, alphabets and checksums."""
+
+import gzip
+import os
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from training.config import load_preset
+from training.data import download
+from training.data.corpus import load
+
+REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
+real = pytest.mark.skipif(not REAL.is_dir(), reason="KERAS_ATTENTION_DATA is not set")
+
+
+@real
+def test_the_real_files_have_the_recorded_checksums():
+    for folder, files in download.CHECKSUMS.items():
+        for file, recorded in files.items():
+            assert download.content_checksum(REAL / folder / file) == recorded, file
+
+
+@real
+@pytest.mark.parametrize("language", ["fr", "zh"])
+def test_the_split_rule_gives_the_real_tatoeba_splits(language):
+    lines = []
+    for split in ("train", "dev"):
+        with gzip.open(REAL / f"tatoeba-en-{language}/{split}.tsv.gz", "rt", newline="\n") as file:
+            lines.append(file.read().split("\n")[:-1])
+    rows = download.split_tatoeba(lines[0] + lines[1])
+    assert rows == {"train": lines[0], "dev": lines[1], "test": []}
+
+
+@real
+@pytest.mark.parametrize(
+    ("name", "split", "sources", "pairs"),
+    [
+        ("tatoeba-en-fr", "train", 160_575, 160_575),
+        ("tatoeba-en-fr", "dev", 2_123, 2_951),
+        ("tatoeba-en-zh", "dev", 449, 460),
+        ("tiny-en-fr", "train", 45_164, 45_164),
+        ("multi30k-en-de", "dev", 1_014, 1_014),
+        ("multi30k-en-fr", "test2017", 1_000, 1_000),
+        ("cmudict", "dev", 2_529, None),
+        ("sigmorphon2021-eng", "dev", 4_168, 4_168),
+        ("sigmorphon2021-fre", "train", 8_000, 8_000),
+        ("alibi-en-fr", "test", 522, 522),
+    ],
+)
+def test_the_real_corpora_have_the_sizes_of_their_description(name, split, sources, pairs):
+    loaded = load(name, split)
+    assert len(loaded.sources) == sources
+    assert pairs is None or len(loaded.pairs()) == pairs
+    for text in loaded.sources[:100]:
+        assert unicodedata.is_normalized("NFC", text)
+
+
+@real
+@pytest.mark.parametrize("name", ["cmudict", "sigmorphon2021-fre", "sigmorphon2021-eng"])
+def test_the_presets_hold_the_whole_alphabets_of_the_real_pronunciations(name):
+    config, pairs = load_preset(name), load(name, "train").pairs()
+    letters = {letter for word, _ in pairs for letter in word}
+    phones = {phone for _, pronunciation in pairs for phone in pronunciation.split()}
+    assert len(letters) + 4 <= config.source_vocab_size
+    assert len(phones) + 4 <= config.target_vocab_size
+    assert max(len(word) for word, _ in pairs) <= config.max_source_length
+    assert max(len(said.split()) for _, said in pairs) <= config.max_target_length
+
+
+@real
+def test_the_real_cmudict_has_several_pronunciations():
+    dev = load("cmudict", "dev")
+    assert dev.references[dev.sources.index("aaronson")] == ["EH R AH N S AH N", "AA R AH N S AH N"]
+
+
+@real
+def test_the_real_alibi_links_are_within_their_sentences():
+    split = load("alibi-en-fr", "test")
+    for words, translation, sure, possible in zip(
+        split.source_words, split.target_words, split.sure, split.possible, strict=True
+    ):
+        assert sure <= possible
+        assert all(0 <= s < len(words) and 0 <= t < len(translation) for s, t in possible)
+    at = split.sources.index("THE VISION OF CHARLES XI")
+    assert split.sure[at] == {(2, 1), (3, 2), (4, 3)}
+    assert split.possible[at] - split.sure[at] == {(0, 0), (1, 0)}

@@ -1,0 +1,275 @@
+import random
+import re
+
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from training.config import TOKENIZERS
+from training.data.tokenizers import (
+    END_ID,
+    PAD_ID,
+    START_ID,
+    UNK_ID,
+    load_tokenizer,
+    split_words,
+    train_tokenizer,
+    word_of_piece,
+)
+
+ENGLISH = [
+    "She is eating a green apple.",
+    "He doesn't like apples.",
+    "Where is the man's old house?",
+    "I bought 12 green apples, didn't I?",
+]
+FRENCH = [
+    "Elle mange une pomme verte.",
+    "Il n'aime pas les pommes.",
+    "Où est l'homme qu'elle aime\u00a0?",
+    "Aujourd'hui, l’eau est-elle froide ?",
+]
+CHINESE = ["她在吃一个绿苹果。", "我喜欢苹果，不是吗？", "我们有3个苹果。"]
+PHONES = ["a b u t i s m ɑ̃", "a p s ɑ̃ s", "t ɛ s t"]
+AWKWARD = [b"", b"\xff\xfe apple", b"\x00", b"app\x00le", b" \n\t ", "👩‍🍳🍏 𠀀".encode()]
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    text = ENGLISH + FRENCH + CHINESE
+    made = {kind: train_tokenizer(kind, text, 150) for kind in TOKENIZERS if kind != "symbols"}
+    made["symbols"] = train_tokenizer("symbols", PHONES, 50)
+    made["identity"] = train_tokenizer("sentencepiece", text, 150, normalization="identity")
+    made["bpe"] = train_tokenizer("sentencepiece", text, 150, model_type="bpe")
+    return made
+
+
+def texts(tensor):
+    return [text.decode("utf-8") for text in tensor.numpy().tolist()]
+
+
+def token_strings(tokenizer, text):
+    return texts(tokenizer.tokens(tokenizer.tokenize(tf.constant([text]))[0]))
+
+
+def round_trip(tokenizer, lines):
+    return texts(tokenizer.detokenize(tokenizer.tokenize(tf.constant(lines)).to_tensor(PAD_ID)))
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
+def test_ids_are_int32_in_the_vocabulary_and_without_start_or_end(tokenizers, name):
+    tokenizer = tokenizers[name]
+    ids = tokenizer.tokenize(tf.constant(ENGLISH + CHINESE))
+    assert ids.dtype == tf.int32
+    assert isinstance(tokenizer.vocab_size, int)
+    assert set(ids.values.numpy()) <= {UNK_ID, *range(END_ID + 1, tokenizer.vocab_size)}
+
+
+@pytest.mark.parametrize("name", ["identity", "characters"])
+def test_detokenize_gives_every_character_back(tokenizers, name):
+    lines = ENGLISH + FRENCH + CHINESE
+    assert round_trip(tokenizers[name], lines) == lines
+
+
+def test_words_give_the_text_back_but_for_the_kind_of_space(tokenizers):
+    lines = ENGLISH + FRENCH + CHINESE
+    expected = [line.replace("\u00a0", " ") for line in lines]
+    assert round_trip(tokenizers["words"], lines) == expected
+
+
+def test_symbols_give_phones_back(tokenizers):
+    assert round_trip(tokenizers["symbols"], PHONES) == PHONES
+    assert token_strings(tokenizers["symbols"], "a  ɑ̃ zz") == ["a", "ɑ̃", "<unk>"]
+
+
+def test_the_default_normalization_unifies_full_width_characters(tokenizers):
+    assert round_trip(tokenizers["sentencepiece"], CHINESE[1:2]) == ["我喜欢苹果,不是吗?"]
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
+def test_awkward_texts_and_empty_batches_are_tokenized(tokenizers, name):
+    tokenizer = tokenizers[name]
+    ids = tokenizer.tokenize(tf.constant(AWKWARD))
+    assert ids.nrows() == len(AWKWARD)
+    assert ids[0].shape == (0,)
+    assert tokenizer.detokenize(ids.to_tensor()).shape == (len(AWKWARD),)
+    nothing = tokenizer.tokenize(tf.zeros((0,), tf.string))
+    assert nothing.nrows() == 0
+    assert tokenizer.detokenize(nothing.to_tensor()).shape == (0,)
+    assert texts(tokenizer.detokenize(tf.zeros((2, 0), tf.int32))) == ["", ""]
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
+def test_detokenize_stops_at_end_and_drops_special_ids(tokenizers, name):
+    tokenizer = tokenizers[name]
+    a, b = 7, 9
+    noisy = [[START_ID, a, UNK_ID, b, END_ID, a, b], [a, b] + [PAD_ID] * 5, [END_ID, *[a] * 6]]
+    plain = [[a, b], [a, b], [PAD_ID, PAD_ID]]
+    assert texts(tokenizer.detokenize(tf.constant(noisy))) == texts(
+        tokenizer.detokenize(tf.constant(plain))
+    )
+    assert texts(tokenizer.detokenize(tf.constant(plain)))[0]
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
+def test_tokens_keep_the_shape_and_are_empty_for_padding_start_and_end(tokenizers, name):
+    ids = tf.constant([[START_ID, 5, UNK_ID], [6, END_ID, PAD_ID]])
+    strings = tokenizers[name].tokens(ids).numpy().tolist()
+    assert [[bool(s) for s in row] for row in strings] == [
+        [False, True, True],
+        [True, False, False],
+    ]
+    assert strings[0][2] == b"<unk>"
+
+
+def test_words_are_split_at_spaces_elisions_punctuation_and_chinese_characters(tokenizers):
+    def split(text):
+        return " ".join(split_words(text))
+
+    assert split("L'homme qu’elle n'aime pas.") == "L' homme qu’ elle n' aime pas ."
+    assert split("He doesn't know the boss' name!") == "He doesn't know the boss ' name !"
+    assert split("Aujourd'hui, est-il là ?") == "Aujourd'hui , est - il là ?"
+    assert split("我有3个apple，好。") == "我 有 3 个 apple ， 好 。"
+    assert split("") == ""
+    assert token_strings(tokenizers["words"], "the green apple.") == [
+        "▁the",
+        "▁green",
+        "▁apple",
+        ".",
+    ]
+
+
+def test_a_small_vocabulary_keeps_the_most_frequent_tokens():
+    tokenizer = train_tokenizer("words", ["c b a", "b a", "a d"], 4 + 2)
+    assert tokenizer.vocab_size == 6
+    assert token_strings(tokenizer, "a b c d") == ["▁a", "▁b", "<unk>", "<unk>"]
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
+def test_a_saved_tokenizer_comes_back_the_same(tokenizers, name, tmp_path):
+    tokenizer = tokenizers[name]
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = load_tokenizer(tmp_path / "tokenizer.json")
+    lines = tf.constant(ENGLISH + FRENCH + CHINESE)
+    assert (loaded.kind, loaded.vocab_size) == (tokenizer.kind, tokenizer.vocab_size)
+    assert loaded.tokenize(lines).to_list() == tokenizer.tokenize(lines).to_list()
+
+
+TEXT_OPS_OF_TENSORFLOW_SERVING = {
+    "RegexSplitWithOffsets",
+    "SentencepieceDetokenizeOp",
+    "SentencepieceIdToStringOp",
+    "SentencepieceOp",
+    "SentencepieceTokenizeOp",
+}
+
+
+def graph_ops(path):
+    model = saved_model_pb2.SavedModel.FromString((path / "saved_model.pb").read_bytes())
+    graph = model.meta_graphs[0].graph_def
+    nodes = [*graph.node, *(node for f in graph.library.function for node in f.node_def)]
+    return {node.op for node in nodes} - {f.signature.name for f in graph.library.function}
+
+
+@pytest.mark.parametrize("name", [*TOKENIZERS])
+def test_a_saved_model_runs_in_a_session_as_in_python(tokenizers, name, tmp_path):
+    class Round(tf.Module):
+        def __init__(self, tokenizer):
+            super().__init__()
+            self.tokenizer = tokenizer
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+        def __call__(self, text):
+            ids = self.tokenizer.tokenize(text).to_tensor()
+            return {
+                "ids": ids,
+                "text": self.tokenizer.detokenize(ids),
+                "tokens": self.tokenizer.tokens(ids),
+            }
+
+    module = Round(tokenizers[name])
+    tf.saved_model.save(module, str(tmp_path), signatures=module.__call__)
+    own_ops = {op for op in graph_ops(tmp_path) if not hasattr(tf.raw_ops, op)}
+    assert own_ops <= TEXT_OPS_OF_TENSORFLOW_SERVING
+    lines = [line.encode() for line in ENGLISH + FRENCH + CHINESE] + AWKWARD
+    expected = module(tf.constant(lines))
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        meta = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
+        signature = meta.signature_def["serving_default"]
+        feed = {signature.inputs["text"].name: lines}
+        for key, value in expected.items():
+            received = session.run(signature.outputs[key].name, feed)
+            assert received.tolist() == value.numpy().tolist(), key
+
+
+def test_tokenize_works_in_tf_data(tokenizers):
+    tokenizer = tokenizers["sentencepiece"]
+    dataset = tf.data.Dataset.from_tensor_slices(ENGLISH).batch(3).map(tokenizer.tokenize)
+    ids = [row for batch in dataset for row in batch.to_list()]
+    assert ids == tokenizer.tokenize(tf.constant(ENGLISH)).to_list()
+
+
+def test_what_cannot_be_learnt_is_one_clear_line():
+    for arguments, message in [
+        (("sentencepiece", [" ", ""], 100), "needs text"),
+        (("sentencepiece", ENGLISH, 9), "vocab_size=9"),
+        (("words", ENGLISH, 4), "above 4; received 4"),
+        (("syllables", ENGLISH, 100), "sentencepiece, words, characters, symbols; received 'syll"),
+    ]:
+        with pytest.raises(ValueError, match=message) as error:
+            train_tokenizer(*arguments)
+        assert "\n" not in str(error.value)
+    with pytest.raises(ValueError, match="takes no options; received model_type"):
+        train_tokenizer("words", ENGLISH, 100, model_type="bpe")
+
+
+@pytest.mark.parametrize(
+    "content", ["not json", "{}", '{"kind": "sentencepiece", "model": "eA=="}']
+)
+def test_a_file_that_is_no_tokenizer_is_refused(content, tmp_path):
+    path = tmp_path / "tokenizer.json"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=r"tokenizer\.json"):
+        load_tokenizer(path)
+
+
+def brute_force_words(words, pieces):
+    """Word of the first character of each piece, counting characters."""
+    owner = [i for i, word in enumerate(words) for _ in re.sub(r"\s", "", word)]
+    result, position = [], 0
+    for piece in pieces:
+        size = len(piece.replace("▁", ""))
+        result.append(owner[position] if size else -1)
+        position += size
+    return result
+
+
+def test_pieces_belong_to_the_word_at_their_characters(tokenizers):
+    assert word_of_piece("", ["green", "apples"], ["▁gr", "een", "▁", "app", "les"]) == [
+        *[0, 0],
+        *[-1, 1, 1],
+    ]
+    rng = random.Random(5)
+    for line in ENGLISH + FRENCH + CHINESE:
+        words = split_words(line)
+        joined = "".join(words)
+        cuts = sorted(rng.sample(range(1, len(joined)), 3))
+        letters = [joined[i:j] for i, j in zip([0, *cuts], [*cuts, None], strict=True)]
+        for pieces in (letters, token_strings(tokenizers["identity"], line)):
+            one_word = [p for p in pieces if any(p.strip("▁") in word for word in words)]
+            if len(one_word) == len(pieces):
+                assert word_of_piece(line, None, pieces) == brute_force_words(words, pieces)
+
+
+def test_pieces_are_placed_despite_normalization_unknown_and_special_tokens():
+    words = ["我", "喜欢", "苹果", "，", "吗", "？"]
+    pieces = ["▁", "我", "喜", "<unk>", "苹果,", "吗", "?", ""]
+    assert word_of_piece("", words, pieces) == [-1, 0, 1, 1, 2, 4, 5, -1]
+    assert word_of_piece("", ["ﬁve", "½"], ["▁f", "ive", "▁1", "⁄2"]) == [0, 0, 1, 1]
+    assert word_of_piece("", ["does", "n't", "eat"], ["▁doesn", "'t", "▁ea"]) == [0, 1, 2]
+    assert word_of_piece("", [], ["▁a"]) == [-1]
+    assert word_of_piece("a b", ["a", "b"], []) == []
+
+
+def test_a_piece_across_words_belongs_to_the_word_with_most_of_it():
+    assert word_of_piece("", ["a", "bcd", "e"], ["▁ab", "cde"]) == [0, 1]

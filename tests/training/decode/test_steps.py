@@ -1,0 +1,99 @@
+"""Steps with constant weights against those that the layers compute."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import mechanisms
+from tests.keras_attention.helpers import array, assert_close, normal
+from training.config import Config
+from training.decode.search import search
+from training.decode.steps import FixedStep, PlainStep, fixed_steps
+from training.model import build_seq2seq
+
+SOURCES, TARGETS, BATCH = 23, 29, 3
+MODELS = {
+    "lstm": {"encoder": "lstm", "decoder": "lstm"},
+    "gru, tied": {"tie_embeddings": True},
+    "luong, feeding": {"order": "luong", "input_feeding": True, "attention": "general"},
+    "two layers": {"decoder": "lstm", "encoder": "lstm", "decoder_layers": 2},
+    "deep": {"readout": "deep"},
+    "deep, luong, feeding": {"readout": "deep", "order": "luong", "input_feeding": True},
+    "no attention": {"attention": "none"},
+    "unknown cell": {"decoder": "layer_norm_gru"},
+}
+
+
+def make_model(rng, **settings):
+    sizes = {"encoder_units": 7, "decoder_units": 13, "embedding_size": 11, "readout_units": 11}
+    model = build_seq2seq(Config(attention_units=17, **{**sizes, **settings}), SOURCES, TARGETS)
+    for weight in model.weights:
+        if weight.dtype == "float32":
+            weight.assign(0.5 * normal(rng, *weight.shape))
+    return model
+
+
+@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
+    model = make_model(rng, **MODELS[name])
+    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
+    source[1, 2:] = 0
+    plain, fixed = PlainStep(model, width), FixedStep(model, width, precision)
+    memory, state = plain.prepare(source)
+    made, own_state = fixed.prepare(source)
+    tolerance = 0.1 if precision == "bfloat16" and width == 1 else 1e-5
+    for x, y in zip(*map(keras.tree.flatten, (own_state, state)), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_allclose(array(x), array(y), atol=tolerance)
+    state = keras.tree.map_structure(lambda x: ops.repeat(x, width, 0), state)
+    assert {id(weight) for weight in fixed.taken} <= {id(weight) for weight in model.weights}
+    for _ in range(3):
+        tokens = rng.integers(4, TARGETS, BATCH * width).astype("int32")
+        expected, expected_weights, after = plain(tokens, memory, state)
+        found, weights, state = fixed(tokens, made, state)
+        if precision == "float32":
+            assert_close([found, weights], [array(expected), array(expected_weights)])
+        else:
+            listed = np.take_along_axis(array(expected), array(found.ids), -1)
+            np.testing.assert_allclose(array(found.log_probs), listed, atol=0.2)
+            np.testing.assert_allclose(array(weights), array(expected_weights), atol=0.1)
+            best = array(expected).max(-1)
+            assert (best - listed.max(-1) < 0.1).all()
+        state = after
+
+
+@pytest.mark.parametrize("name", mechanisms.BY_NAME)
+def test_every_mechanism_steps_with_constant_kernels(rng, name):
+    model = make_model(rng, attention=name, encoder_units=5, decoder_units=10, readout_units=7)
+    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
+    source[1, 2:] = 0
+    plain, fixed = PlainStep(model, 2), FixedStep(model, 2, "float32")
+    assert model.get_layer("decoder").cell.kernel in fixed.taken
+    memory, state = plain.prepare(source)
+    made, own_state = fixed.prepare(source)
+    state, own_state = (
+        keras.tree.map_structure(lambda x: ops.repeat(x, 2, 0), s) for s in (state, own_state)
+    )
+    for _ in range(3):
+        tokens = rng.integers(4, TARGETS, BATCH * 2).astype("int32")
+        expected, expected_weights, state = plain(tokens, memory, state)
+        found, weights, own_state = fixed(tokens, made, own_state)
+        assert_close([found, weights], [array(expected), array(expected_weights)], 1e-4)
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_an_ensemble_searches_with_constants_as_without(rng, width):
+    models = [make_model(rng) for _ in range(2)]
+    settings = {"beam_width": width, "num_results": min(width, 2), "max_length": 7}
+    steps = fixed_steps(models, width, "float32")
+    for batch in (BATCH, 1):
+        source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")
+        found = search(models, source, steps=steps, **settings)
+        expected = search(models, source, **settings)
+        np.testing.assert_array_equal(array(found.ids), array(expected.ids))
+        assert_close(found.scores, array(expected.scores))
+    with pytest.raises(ValueError, match="bfloat16 expected one model"):
+        fixed_steps(models, width, "bfloat16")

@@ -1,0 +1,72 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.testing import assert_allclose
+
+from training.fit.crossentropy import Perplexity, TokenCrossentropy, token_losses
+
+B, T, V = 3, 5, 11
+
+
+@pytest.fixture
+def batch():
+    rng = np.random.default_rng(0)
+    labels = rng.integers(1, V, (B, T))
+    labels[1, 3:] = 0
+    labels[2, 1:] = 0
+    return labels.astype("int32"), rng.normal(0, 3, (B, T, V)).astype("float32")
+
+
+def mean_loss(labels, logits, smoothing):
+    """The formula, token by token: cross-entropy with (1 - ε) one-hot + ε/V."""
+    losses = []
+    for b in range(B):
+        for t in range(T):
+            if labels[b, t]:
+                z = logits[b, t].astype("float64")
+                log_p = z - np.log(np.exp(z).sum())
+                q = np.full(V, smoothing / V)
+                q[labels[b, t]] += 1 - smoothing
+                losses.append(-(q * log_p).sum())
+    return np.mean(losses)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_the_mean_over_tokens_that_are_not_padding(batch, smoothing):
+    found = TokenCrossentropy(smoothing)(*batch)
+    assert_allclose(found, mean_loss(*batch, smoothing), rtol=1e-5)
+
+
+def test_perplexity_weighs_every_token_alike_across_batches(batch):
+    labels, logits = batch
+    metric = Perplexity()
+    for b in range(B):
+        metric.update_state(labels[b : b + 1], logits[b : b + 1])
+    assert_allclose(metric.result(), np.exp(mean_loss(labels, logits, 0.0)), rtol=1e-5)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_is_that_of_keras_own_cross_entropy(batch, smoothing):
+    labels, logits = batch[0], tf.constant(batch[1])
+    upstream = tf.constant(np.random.default_rng(1).normal(size=(B, T)).astype("float32"))
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(logits)
+        ours = token_losses(labels, logits, smoothing)
+        targets = tf.one_hot(labels, V) * (1 - smoothing) + smoothing / V
+        theirs = keras.ops.categorical_crossentropy(targets, logits, from_logits=True)
+    assert_allclose(
+        tape.gradient(ours, logits, upstream), tape.gradient(theirs, logits, upstream), atol=1e-5
+    )
+
+
+def test_large_logits_do_not_overflow():
+    logits = np.zeros((1, 1, V), "float32")
+    logits[0, 0, 3] = 1e4
+    assert_allclose(token_losses(np.array([[3]]), logits), [[0.0]], atol=1e-6)
+    assert_allclose(token_losses(np.array([[4]]), logits), [[1e4]])
+
+
+def test_a_batch_of_padding_alone_has_no_loss():
+    labels, logits = np.zeros((2, 3), "int32"), np.ones((2, 3, V), "float32")
+    assert float(TokenCrossentropy()(labels, logits)) == 0.0

@@ -1,0 +1,127 @@
+"""What a run directory keeps of training."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from training.errors import RunError
+from training.runs.checkpoints import restore_checkpoint, save_best, save_checkpoint
+from training.runs.files import RunFiles
+
+
+def make_model():
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Dropout(0.5)(inputs)))
+    model.compile("adam", "mse")
+    model.optimizer.build(model.trainable_variables)
+    return model
+
+
+def filled(model, value):
+    for weight in model.weights:
+        weight.assign(keras.ops.full(weight.shape, value))
+    return model
+
+
+def records(count):
+    return [{"epoch": epoch, "loss": 1.0} for epoch in range(1, count + 1)]
+
+
+@pytest.fixture
+def files(tmp_path):
+    """A run with checkpoints of epochs 1 to 3, whose weights are all 1, 2 and 3."""
+    files, model = RunFiles(tmp_path), make_model()
+    for epoch in (1, 2, 3):
+        save_checkpoint(files, filled(model, epoch), records(epoch))
+    return files
+
+
+def test_epochs_come_in_order_and_other_names_are_passed_over(tmp_path):
+    folder = RunFiles(tmp_path).checkpoints
+    folder.mkdir()
+    for name in ("epoch-010", "epoch-002", "epoch-1000", "epoch-old", "epoch-003-copy", "other"):
+        (folder / name).mkdir()
+    found = RunFiles(tmp_path).all_checkpoints()
+    assert list(found) == [2, 10, 1000]
+    assert found[10] == folder / "epoch-010"
+    assert RunFiles(tmp_path / "missing").all_checkpoints() == {}
+
+
+def test_recent_weights_come_by_their_epochs(tmp_path):
+    files = RunFiles(tmp_path)
+    files.recent.mkdir()
+    for epoch in (12, 3):
+        files.recent_weights(epoch).touch()
+    (files.recent / "epoch-004").mkdir()
+    assert list(files.all_recent_weights()) == [3, 12]
+
+
+def test_the_last_two_are_kept_and_the_last_is_restored(files):
+    assert list(files.all_checkpoints()) == [2, 3]
+    model = make_model()
+    assert restore_checkpoint(files, model) == records(3)
+    for weight in model.weights:
+        np.testing.assert_array_equal(weight, np.full(weight.shape, 3.0))
+
+
+@pytest.mark.parametrize("name", ["training.weights.h5", "seeds.npz", "progress.json"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "gone"])
+def test_where_the_last_is_damaged_the_one_before_is_restored(files, name, damage, capsys):
+    file = files.checkpoint(3) / name
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(content if damage == "changed" else content[: len(content) // 2])
+    model = make_model()
+    assert restore_checkpoint(files, model) == records(2)
+    for weight in model.weights:
+        np.testing.assert_array_equal(weight, np.full(weight.shape, 2.0))
+    warning = capsys.readouterr().err
+    assert warning.startswith(f"Warning: {files.checkpoint(3)} is damaged")
+    assert warning.count("\n") == 1
+
+
+def test_where_all_are_damaged_nothing_is_made_up(files, capsys):
+    for folder in files.all_checkpoints().values():
+        (folder / "training.weights.h5").write_bytes(b"")
+    with pytest.raises(RunError, match=r"no checkpoint in .* can be read"):
+        restore_checkpoint(files, make_model())
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_never_written(files, value):
+    model = filled(make_model(), 4)
+    save_best(files, model)
+    best = files.best.read_bytes()
+    kernel = model.weights[0]
+    kernel.assign(np.where(np.arange(6).reshape(3, 2) == 5, value, 1.0))
+    with pytest.raises(RunError, match="kernel has values that are not finite"):
+        save_checkpoint(files, model, records(4))
+    with pytest.raises(RunError, match="kernel has values that are not finite"):
+        save_best(files, model)
+    assert list(files.all_checkpoints()) == [2, 3]
+    assert files.best.read_bytes() == best
+
+
+def test_dropout_draws_on_where_it_had_got_to(tmp_path):
+    files, model = RunFiles(tmp_path), make_model()
+    ones = np.ones((5, 3), "float32")
+    model(ones, training=True)
+    save_checkpoint(files, model, records(1))
+    wanted = [keras.ops.convert_to_numpy(model(ones, training=True)) for _ in range(2)]
+    other = make_model()
+    restore_checkpoint(files, other)
+    found = [keras.ops.convert_to_numpy(other(ones, training=True)) for _ in range(2)]
+    np.testing.assert_array_equal(found, wanted)
+    assert not np.array_equal(*wanted)
+
+
+def test_a_checkpoint_of_an_older_version_has_neither_seeds_nor_digests(files):
+    folder = files.checkpoint(3)
+    (folder / "seeds.npz").unlink()
+    (folder / "progress.json").write_text(json.dumps({"epoch": 3, "history": records(3)}))
+    assert restore_checkpoint(files, make_model()) == records(3)

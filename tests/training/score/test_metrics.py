@@ -1,0 +1,228 @@
+import functools
+import random
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from training.score import links
+from training.score.metrics import (
+    alignment_error_rate,
+    alignment_errors,
+    bleu,
+    bleu_of,
+    bleu_statistics,
+    bootstrap_interval,
+    by_length,
+    chrf,
+    edit_distance,
+    phone_error_rate,
+    phone_errors,
+    ratio,
+    word_error_rate,
+    word_errors,
+)
+
+HYPOTHESES = ["Elle mange une pomme verte.", "il n'aime pas les pommes .", "Je sais", "Où est-il ?"]
+REFERENCES = [
+    ["Elle mange une pomme verte."],
+    ["Il n'aime pas les pommes.", "Il n'aime point les pommes."],
+    ["Je le sais.", "Je sais.", "Je suis au courant."],
+    ["Où est-il ?"],
+]
+STREAMS = [  # the same, as sacrebleu takes them
+    [texts[0] for texts in REFERENCES],
+    [None, REFERENCES[1][1], REFERENCES[2][1], None],
+    [None, None, REFERENCES[2][2], None],
+]
+
+
+def test_bleu_with_several_references_is_that_of_sacrebleu():
+    expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS)
+    received = bleu(HYPOTHESES, REFERENCES)
+    assert received["bleu"] == pytest.approx(expected.score)
+    assert received["bleu_signature"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|")
+    lower = bleu(HYPOTHESES, REFERENCES, lowercase=True)
+    assert lower["bleu"] > received["bleu"]
+    assert "|case:lc|" in lower["bleu_signature"]
+
+
+def test_chinese_is_scored_by_characters_on_request():
+    hypotheses, references = ["我喜欢吃绿苹果。"], [["我喜欢绿苹果。"]]
+    expected = sacrebleu.corpus_bleu(hypotheses, [references[0]], tokenize="zh")
+    received = bleu(hypotheses, references, tokenize="zh")
+    assert received["bleu"] == pytest.approx(expected.score)
+    assert received["bleu"] > bleu(hypotheses, references)["bleu"]
+    assert "|tok:zh|" in received["bleu_signature"]
+
+
+def test_chrf_with_several_references_is_that_of_sacrebleu():
+    # Repeating a reference gives every sentence as many, and changes no best match.
+    streams = [[texts[min(i, len(texts) - 1)] for texts in REFERENCES] for i in range(3)]
+    received = chrf(HYPOTHESES, REFERENCES)
+    assert received["chrf"] == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score)
+    assert "nc:6|nw:0" in received["chrf_signature"]
+    assert chrf(HYPOTHESES, REFERENCES, lowercase=True)["chrf"] > received["chrf"]
+
+
+@pytest.mark.parametrize("options", [{}, {"lowercase": True}, {"tokenize": "char"}])
+def test_summed_sentence_statistics_give_the_bleu_of_the_corpus(options):
+    statistics = bleu_statistics(HYPOTHESES, REFERENCES, **options)
+    assert statistics.shape == (4, 10)
+    expected = bleu(HYPOTHESES, REFERENCES, **options)["bleu"]
+    assert bleu_of(statistics.sum(axis=0)) == pytest.approx(expected)
+    expected = bleu(HYPOTHESES[1:3], REFERENCES[1:3], **options)["bleu"]
+    assert bleu_of(statistics[1:3].sum(axis=0)) == pytest.approx(expected)
+
+
+def test_statistics_without_matches_of_four_words_are_smoothed_as_the_corpus_is():
+    texts = ["one two three four five"], [["one two other three four"]]
+    expected = bleu(*texts)["bleu"]
+    assert expected > 1
+    assert bleu_of(bleu_statistics(*texts)[0]) == pytest.approx(expected)
+
+
+def test_bleu_by_length_scores_each_bucket_alone():
+    lengths = [5, 40, 31, 6]
+    rows = by_length(HYPOTHESES, REFERENCES, lengths)
+    assert [(row["words"], row["sentences"]) for row in rows] == [
+        ("1-5", 1),
+        ("6-10", 1),
+        ("31-40", 2),
+    ]
+    assert [row["references"] for row in rows] == [1, 1, 2.5]
+    for row, chosen in zip(rows, [[0], [3], [1, 2]], strict=True):
+        streams = [[stream[i] for i in chosen] for stream in STREAMS]
+        streams = [stream for stream in streams if any(stream)]
+        expected = sacrebleu.corpus_bleu([HYPOTHESES[i] for i in chosen], streams)
+        assert row["bleu"] == pytest.approx(expected.score)
+    assert by_length(["a"], [["a"]], [41]) == []
+    for row, sure in zip(
+        by_length(HYPOTHESES, REFERENCES, lengths, bootstrap=True), rows, strict=True
+    ):
+        low, high = row.pop("interval")
+        assert low <= sure["bleu"] + 1e-9
+        assert sure["bleu"] <= high + 1e-9
+        assert row == sure
+
+
+@functools.cache
+def recursive_distance(a, b):
+    if not a or not b:
+        return len(a) + len(b)
+    return min(
+        recursive_distance(a[1:], b) + 1,
+        recursive_distance(a, b[1:]) + 1,
+        recursive_distance(a[1:], b[1:]) + (a[0] != b[0]),
+    )
+
+
+def test_edit_distance_is_that_of_the_recursive_definition():
+    rng = random.Random(2)
+    for _ in range(50):
+        a, b = (tuple(rng.choices("xyz", k=rng.randint(0, 7))) for _ in range(2))
+        assert edit_distance(a, b) == recursive_distance(a, b)
+
+
+def test_pronunciations_count_against_the_closest_reference():
+    hypotheses = ["AH B", "K AE T", "D AO", ""]
+    references = [["EY B IY", "AH B"], ["K AA T S", "K AE T S"], ["D AO G"], ["T UW"]]
+    # 0 of 2 phones, 1 of 4, 1 of 3, 2 of 2; one word of four matches
+    assert phone_errors(hypotheses, references).tolist() == [[0, 2], [1, 4], [1, 3], [2, 2]]
+    assert phone_error_rate(hypotheses, references) == pytest.approx(100 * 4 / 11)
+    assert word_errors(hypotheses, references).tolist() == [[0, 1], [1, 1], [1, 1], [1, 1]]
+    assert word_error_rate(hypotheses, references) == pytest.approx(75)
+
+
+def test_alignment_error_rate_of_a_worked_example():
+    predicted = [{(0, 0), (1, 2), (2, 1), (3, 3)}, {(0, 1)}]
+    sure = [{(0, 0), (2, 1), (3, 2)}, set()]
+    possible = [{(0, 0), (2, 1), (3, 2), (1, 2)}, {(0, 0)}]
+    # A∩S: 2 and 0; A∩P: 3 and 0; |A| + |S|: 4 + 3 and 1 + 0
+    assert alignment_errors(predicted, sure, possible).tolist() == [[2, 7], [1, 1]]
+    assert alignment_error_rate(predicted, sure, possible) == pytest.approx(1 - 5 / 8)
+    assert alignment_error_rate(sure, sure, possible) == 0
+    assert alignment_error_rate([{(0, 0)}], [{(0, 0)}], [set()]) == 0  # sure links are possible
+    assert alignment_error_rate([set()], [{(0, 0)}], [{(0, 0)}]) == 1
+    assert alignment_error_rate([set()], [set()], [{(0, 0)}]) == 0
+
+
+def test_weights_of_pieces_are_joined_to_words():
+    weights = np.array(
+        [
+            [0.30, 0.30, 0.40, 0.00],
+            [0.10, 0.10, 0.75, 0.05],
+            [0.05, 0.05, 0.10, 0.80],
+            [0.00, 0.20, 0.25, 0.55],
+        ]
+    )
+    source, target = [0, 0, 1, -1], [0, 1, 1, -1]
+    # word 0: 0.6 0.4; word 1: the mean of 0.2 0.75 and 0.1 0.1, so 0.15 0.425
+    assert links.from_weights(weights, source, target) == {(0, 0), (1, 1)}
+    by_threshold = functools.partial(
+        links.from_weights, weights, source, target, method="threshold"
+    )
+    assert by_threshold(threshold=0.4) == {(0, 0), (1, 0), (1, 1)}
+    assert by_threshold(threshold=0.41) == {(0, 0), (1, 1)}
+    assert by_threshold(threshold=0.7) == set()
+    assert links.from_weights(weights, [5, 5, 3, 3], [2, 2, 2, 7]) == {(3, 2), (3, 7)}
+    assert links.from_weights(weights, [-1] * 4, target) == set()
+    assert links.from_weights(np.zeros((0, 4)), source, []) == set()
+
+
+def test_random_weights_are_joined_as_in_a_loop():
+    rng = np.random.default_rng(7)
+    weights = rng.dirichlet(np.ones(11), size=7)
+    source, target = rng.integers(-1, 4, 11), rng.integers(-1, 3, 7)
+    joined = np.full((3, 4), -1.0)
+    for word in set(target.tolist()) - {-1}:
+        for other in set(source.tolist()) - {-1}:
+            rows = [t for t in range(7) if target[t] == word]
+            columns = [s for s in range(11) if source[s] == other]
+            joined[word, other] = sum(weights[t, s] for t in rows for s in columns) / len(rows)
+    expected = {(s, t) for t in range(3) for s in range(4) if joined[t, s] >= 0.2}
+    assert 0 < len(expected) < 12
+    received = links.from_weights(weights, source, target, method="threshold", threshold=0.2)
+    assert received == expected
+    best = {(int(joined[t].argmax()), t) for t in range(3) if (joined[t] >= 0).any()}
+    assert links.from_weights(weights, source, target) == best
+
+
+def test_the_bootstrap_interval_is_that_of_the_normal_approximation():
+    rng = np.random.default_rng(3)
+    wrong = rng.random(2000) < 0.3
+    statistics = np.stack([wrong, np.ones(2000)], axis=1)
+    low, high = bootstrap_interval(statistics, ratio, seed=1)
+    half = 1.96 * np.sqrt(wrong.mean() * (1 - wrong.mean()) / 2000)
+    assert low == pytest.approx(wrong.mean() - half, abs=0.1 * half)
+    assert high == pytest.approx(wrong.mean() + half, abs=0.1 * half)
+    assert bootstrap_interval(statistics, ratio, seed=1) == (low, high)
+    assert bootstrap_interval(statistics, ratio, seed=2) != (low, high)
+
+
+def test_the_bootstrap_interval_of_bleu_is_around_it():
+    rng = random.Random(4)
+    references = [[" ".join(rng.choices("abcdef", k=12))] for _ in range(150)]
+    hypotheses = [" ".join(rng.choices(r[0].split(), k=6) + r[0].split()[6:]) for r in references]
+    statistics = bleu_statistics(hypotheses, references)
+    low, high = bootstrap_interval(statistics, bleu_of, samples=200)
+    assert low < bleu(hypotheses, references)["bleu"] < high
+    assert 0.5 < high - low < 10
+
+
+def test_unequal_or_no_sentences_are_refused():
+    for call in (
+        lambda: bleu(["a"], []),
+        lambda: chrf([], []),
+        lambda: phone_error_rate(["a"], [["a"], ["b"]]),
+        lambda: alignment_error_rate([set()], [], [set()]),
+        lambda: by_length(["a"], [["a"]], []),
+    ):
+        with pytest.raises(ValueError, match="as many predictions as sentences"):
+            call()
+    with pytest.raises(ValueError, match="at least one sentence"):
+        bootstrap_interval(np.zeros((0, 2)), ratio)
+    with pytest.raises(ValueError, match=r"shape \(1, 3\), received \(3, 1\)"):
+        links.from_weights(np.ones((3, 1)), [0, 0, 1], [0])
+    with pytest.raises(ValueError, match="argmax or threshold; received 'max'"):
+        links.from_weights(np.ones((1, 1)), [0], [0], method="max")

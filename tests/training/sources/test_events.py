@@ -1,0 +1,133 @@
+import math
+
+import numpy as np
+import pytest
+
+from training.config import Config, ConfigError, load_preset, override
+from training.data.events import Histories, Schema
+from training.model import build_model
+from training.score.label_baselines import last_known
+from training.sources.events import EventFeatures, Events, EventSource, Statistics
+
+NAN = math.nan
+
+
+def random_histories(count=7, inputs=3, seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 6, count)
+    total = int(lengths.sum())
+    values = np.exp(rng.normal(size=(total, inputs))).astype("float32")
+    values[rng.random(values.shape) < 0.4] = NAN
+    ends = np.cumsum(lengths)
+    times = np.concatenate([np.cumsum(rng.integers(0, 9, n)) for n in lengths]).astype(float)
+    schema = Schema({f"c{n}": None for n in range(inputs)}, ["c1"])
+    labels = (np.arange(count) % 2).astype("float32")
+    return Histories(
+        schema, times, values, ends - lengths, ends, labels, np.arange(count).astype(str)
+    )
+
+
+def plain_features(times, values, statistics):
+    """The features of one history, event by event."""
+    known, rows = [0.0] * values.shape[1], []
+    for step, (time, row) in enumerate(zip(times, values, strict=True)):
+        for column, value in enumerate(row):
+            if not np.isnan(value):
+                number = math.log(value) if statistics.log[column] else value
+                known[column] = (number - statistics.mean[column]) / statistics.deviation[column]
+        since = time - times[step - 1] if step else 0.0
+        of_time = [
+            (time - statistics.time_mean) / statistics.time_deviation,
+            math.log1p(since / statistics.gap),
+            math.log1p((times[-1] - time) / statistics.gap),
+        ]
+        rows.append([*known, *np.isnan(row).astype(float), *of_time])
+    return np.array(rows)
+
+
+def test_features_are_those_of_a_loop_over_events():
+    data = random_histories()
+    statistics = Statistics.of(data)
+    batch = Events(data, 16).pad(np.arange(7), Events(data, 16).lengths)
+    layer = EventFeatures()
+    layer.build(batch.shape)
+    layer.set_statistics(statistics)
+    found = layer(batch).numpy()
+    assert found.shape == layer.compute_output_shape(batch.shape)
+    for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
+        wanted = plain_features(data.times[start:end], data.values[start:end], statistics)
+        np.testing.assert_allclose(found[row, : end - start], wanted, atol=2e-5)
+        assert not found[row, end - start :].any()
+
+
+def test_statistics_are_those_of_known_numbers_in_the_examples():
+    data = random_histories()
+    part = data.select([1, 4])
+    rows = np.concatenate([np.arange(data.starts[i], data.ends[i]) for i in (1, 4)])
+    numbers = data.values[rows].astype("float64")
+    numbers[:, 1] = np.log(numbers[:, 1])
+    found = Statistics.of(part)
+    wanted = [np.nanmean(column) if (~np.isnan(column)).any() else 0 for column in numbers.T]
+    np.testing.assert_allclose(found.mean, wanted, atol=1e-6)
+    assert found.log == [0.0, 1.0, 0.0]
+    assert found.time_mean == pytest.approx(data.times[rows].mean())
+
+
+def test_of_a_long_history_the_last_events_are_read():
+    data = random_histories()
+    rows = Events(data, 2)
+    longest = int(np.argmax(data.ends - data.starts))
+    batch = rows.pad(np.array([longest, 0]), rows.lengths[[longest, 0]])
+    assert batch.shape == (2, 2, 4)
+    end = data.ends[longest]
+    np.testing.assert_allclose(batch[0, :, 0], data.times[end - 2 : end])
+
+
+@pytest.mark.parametrize("attention", ["additive", "none"])
+def test_padding_does_not_change_what_is_said(attention):
+    settings = {"encoder_units": 5, "attention_units": 3, "attention": attention}
+    config = Config(source="events", target="label", bidirectional=False, **settings)
+    data = random_histories()
+    model = build_model(config, 3)
+    EventSource.make(config, data).begin(model)
+    rows = Events(data, 16)
+    together = model({"source": rows.pad(np.arange(7), rows.lengths)}).numpy()
+    for row in range(7):
+        alone = model({"source": rows.pad(np.array([row]), rows.lengths[[row]])}).numpy()
+        np.testing.assert_allclose(alone[0], together[row], atol=1e-5)
+    assert np.ptp(together) > 0
+
+
+def test_a_source_reads_back_as_it_was_saved(tmp_path):
+    from training.runs.files import RunFiles
+
+    config = Config(source="events", target="label")
+    source = EventSource.make(config, random_histories())
+    source.save(RunFiles(tmp_path))
+    loaded = EventSource.load(config, RunFiles(tmp_path))
+    assert (loaded.schema, loaded.statistics) == (source.schema, source.statistics)
+    assert loaded.size == 3
+
+
+def test_last_known_values_are_those_of_a_loop():
+    data = random_histories()
+    found = last_known(data)
+    for row, (start, end) in enumerate(zip(data.starts, data.ends, strict=True)):
+        known = [NAN] * 3
+        for event in data.values[start:end]:
+            known = [k if np.isnan(v) else v for k, v in zip(known, event, strict=True)]
+        known[1] = math.log(known[1]) if not np.isnan(known[1]) else NAN
+        wanted = [*known, *np.isnan(data.values[end - 1]), data.times[end - 1]]
+        np.testing.assert_allclose(found[row, :-1], wanted, rtol=1e-5)
+        assert found[row, -1] == pytest.approx(math.log(end - start))
+
+
+def test_a_label_takes_no_keys_of_a_text():
+    config = load_preset("pbcseq")
+    for setting in ("decoder=lstm", "metric=bleu", "image_width=9", "source_tokenizer=words"):
+        with pytest.raises(ConfigError, match="is no key of source = events, target = label"):
+            override(config, [setting])
+    with pytest.raises(ConfigError, match="attention expected none or additive for target = label"):
+        override(config, ["attention=general"])
+    with pytest.raises(ConfigError, match="source = text expected target = text"):
+        override(Config(), ["target=label"])

@@ -1,0 +1,152 @@
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from training.config import Config, ConfigError
+from training.sources.image import (
+    GridPositions,
+    ImageError,
+    Images,
+    ImageSource,
+    grid_size,
+    parse_convolutions,
+)
+
+
+def image_config(**settings):
+    sizes = {"image_height": 13, "image_width": 29}
+    return Config(source="image", **{**sizes, **settings})
+
+
+def encode(pixels, form="png", **options):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, form, **options)
+    return file.getvalue()
+
+
+@pytest.fixture
+def pixels():
+    return np.random.default_rng(3).integers(0, 256, (13, 29, 3)).astype("uint8")
+
+
+def huge_png():
+    header = struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0)
+    body = struct.pack(">I", 13) + b"IHDR" + header
+    return b"\x89PNG\r\n\x1a\n" + body + struct.pack(">I", zlib.crc32(b"IHDR" + header))
+
+
+def test_pixels_are_read_as_they_are(pixels):
+    gray = pixels[..., 0]
+    source = ImageSource(image_config())
+    np.testing.assert_array_equal(source.read(tf.constant([encode(gray)]))[0, :, :, 0], gray)
+    source = ImageSource(image_config(image_channels=3))
+    np.testing.assert_array_equal(source.read(tf.constant([encode(pixels)]))[0], pixels)
+
+
+def test_jpeg_gray_and_resized_images_are_those_of_another_library():
+    smooth = np.add.outer(np.arange(40) * 3, np.arange(80)).astype("uint8")
+    color = np.stack([smooth, smooth[::-1], 255 - smooth], axis=-1)
+    source = ImageSource(image_config(image_channels=3))
+    files = [encode(color), encode(color, "jpeg", quality=95), encode(smooth)]
+    found = source.read(tf.constant(files)).numpy().astype(int)
+    for each, tolerance in zip(found[:2], (2, 12), strict=True):
+        wanted = np.asarray(Image.fromarray(color).resize((29, 13), Image.Resampling.BILINEAR))
+        assert np.abs(each - wanted).max() <= tolerance
+    wanted = np.asarray(Image.fromarray(smooth).resize((29, 13), Image.Resampling.BILINEAR))
+    assert np.abs(found[2] - wanted[..., None]).max() <= 2
+
+
+def test_no_image_is_an_empty_batch():
+    assert ImageSource(image_config()).read(tf.constant([], tf.string)).shape == (0, 13, 29, 1)
+
+
+BROKEN = {
+    "text": (lambda p: b"file called .png", "is neither PNG nor JPEG"),
+    "empty": (lambda p: b"", "is neither PNG nor JPEG"),
+    "huge": (lambda p: huge_png(), "has 20000 x 20000 pixels: expected at least 1 and at most 16,"),
+    "half a JPEG": (lambda p: encode(p, "jpeg")[:-100], "is cut off"),
+    "half a PNG": (lambda p: encode(p)[:-100], "is cut off"),
+    "a signature": (lambda p: b"\x89PNG\r\n\x1a\n", "has 0 x 0 pixels"),
+    "a JPEG without content": (lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90, "cannot be decoded"),
+    "a PNG with holes": (
+        lambda p: encode(p)[:60] + b"\0" * 40 + encode(p)[100:],
+        "cannot be decoded",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_is_no_image_is_one_clear_line(kind, pixels, tmp_path):
+    make, said = BROKEN[kind]
+    path = tmp_path / "broken.png"
+    path.write_bytes(make(pixels))
+    good = encode(pixels)
+    with pytest.raises(ImageError) as caught:
+        ImageSource(image_config()).rows([good, path, good])
+    assert str(caught.value).startswith(f"{path} {said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_all_broken_images_of_a_batch_are_named(pixels):
+    batch = tf.constant([b"x", encode(pixels), encode(pixels)[:-50], encode(pixels)])
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        ImageSource(image_config()).read(batch)
+    assert "image_bytes[0] is neither PNG nor JPEG; image_bytes[2] is cut off" in str(caught.value)
+
+
+def test_images_are_moved_in_training_alone():
+    values = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1)).astype("uint8")
+    rows = np.array([3, 0, 3, 4])
+    np.testing.assert_array_equal(Images(values).pad(rows, np.ones(4)), values[rows])
+    moved = Images(values, shift=2).pad(rows, np.ones(4))
+    places = set()
+    for image, row in zip(moved, rows, strict=True):
+        wide = np.pad(values[row], ((2, 2), (2, 2), (0, 0)), mode="edge")
+        places |= {
+            (y, x)
+            for y in range(5)
+            for x in range(5)
+            if (wide[y : y + 7, x : x + 11] == image).all()
+        }
+    assert len(places) > 1
+    assert moved.shape == (4, 7, 11, 1)
+
+
+def test_the_grid_is_as_large_as_the_pooling_leaves_it():
+    config = image_config(convolutions="3:2x2 5:1x3")
+    assert parse_convolutions(config) == [(3, 2, 2), (5, 1, 3)]
+    assert grid_size(config) == (6, 4)
+    encoder = ImageSource.build_encoder(config, 0)
+    grid, mask, *_ = encoder(np.zeros((2, 13, 29, 1), "uint8"))
+    assert grid.shape == (2, 6, 4, 5 + 16)
+    assert mask.shape == (2, 6, 4)
+    assert mask.numpy().all()
+
+
+@pytest.mark.parametrize(
+    ("convolutions", "said"),
+    [
+        ("32", "expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64:2x1. Received: 32"),
+        ("", "expected FILTERS:DOWNxACROSS"),
+        ("8:0x1", "expected FILTERS:DOWNxACROSS"),
+        ("8:4x4 8:4x4", "pool an image of 13 x 29 pixels to nothing"),
+    ],
+)
+def test_convolutions_that_cannot_be_are_one_clear_line(convolutions, said):
+    with pytest.raises(ConfigError, match=said):
+        parse_convolutions(image_config(convolutions=convolutions))
+
+
+def test_every_place_of_a_grid_has_positions_of_its_own():
+    grid = np.zeros((2, 5, 7, 3), "float32")
+    layer = GridPositions.from_config(GridPositions().get_config())
+    found = layer(grid).numpy()
+    assert found.shape == layer.compute_output_shape(grid.shape) == (2, 5, 7, 19)
+    places = found[0, :, :, 3:].reshape(35, 16)
+    assert len(np.unique(places.round(5), axis=0)) == 35
+    np.testing.assert_array_equal(found[0], found[1])

@@ -1,0 +1,174 @@
+"""Words that no vocabulary holds, from the source's text to the target's."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.check import check
+from serving.export import export
+from serving.translator import Translator
+from tests.serving.conftest import serving
+from training.config import Config, ConfigError
+from training.data.copying import shared_words, tokenize_to_copy
+from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
+from training.decode.search import force_decode, search
+from training.decode.texts import make_translator
+from training.fit.arrays import train_arrays
+from training.fit.texts import train
+from training.prepare import prepare
+from training.runs.run import load_run
+
+SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
+TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])
+SIZE = 8  # of both, special ids included
+
+
+def test_a_word_that_is_not_in_the_vocabulary_has_the_id_of_its_first_place():
+    texts = ["Zo sees Zo the Mi.", "", "Paris sees"]
+    ids = SOURCE.tokenize(tf.constant(texts)).to_list()
+    assert ids == [[SIZE, 5, SIZE, 4, SIZE + 4, 7], [], [6, 5]]
+    assert SOURCE.tokenize(tf.constant([""])).to_list() == [[]]
+    assert SOURCE.tokenize(tf.constant([], tf.string)).to_list() == []
+    words = SOURCE.split(tf.constant(texts)).to_tensor()
+    padded = SOURCE.tokenize(tf.constant(texts)).to_tensor()
+    assert SOURCE.tokens(padded, words).numpy()[0].tolist() == words.numpy()[0].tolist()
+    assert SOURCE.tokens(padded).numpy()[0, 0] == b"<unk>"
+
+
+def test_a_target_is_labelled_with_the_places_of_what_it_copies(tmp_path):
+    sources, targets = ["Zo sees Mi Zo", "the Mi"], ["Mi voit Zo la Ko.", "Mi Mi"]
+    labels = tokenize_to_copy(sources, targets, [SOURCE, TARGET], 9)
+    rows = np.arange(2)
+    assert labels.pad(rows, labels.lengths).tolist() == [
+        [SIZE + 2, 5, SIZE, 4, 1, 6],
+        [SIZE + 1, SIZE + 1, 0, 0, 0, 0],
+    ]
+    cut = tokenize_to_copy(sources, targets, [SOURCE, TARGET], 1)
+    assert cut.pad(rows, cut.lengths).tolist() == [[1, 5, SIZE, 4, 1, 6], [1, 1, 0, 0, 0, 0]]
+    words = SOURCE.split(tf.constant(sources)).to_tensor()
+    said = TARGET.detokenize(tf.constant(labels.pad(rows, labels.lengths)), words).numpy()
+    assert [text.decode() for text in said] == ["Mi voit Zo la.", "Mi Mi"]
+    SOURCE.save(tmp_path / "a.tokenizer")
+    assert load_tokenizer(tmp_path / "a.tokenizer").copies
+
+
+def test_words_of_both_vocabularies_are_found_in_both():
+    assert shared_words(SOURCE, TARGET).tolist() == [-1, -1, -1, -1, -1, -1, 7, 6]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({}, "copy expected source_tokenizer of whole words"),
+        ({"source_tokenizer": "words"}, "copy expected target_tokenizer of whole words"),
+        ({"label_smoothing": 0.1}, "copy expected label_smoothing = 0. Received: 0.1"),
+        ({"attention": "none"}, "copy expected attention. Received: attention = none"),
+    ],
+)
+def test_what_cannot_copy_is_refused(changes, said):
+    if len(changes) and "source_tokenizer" not in changes:
+        changes = {**changes, "source_tokenizer": "words", "target_tokenizer": "words"}
+    with pytest.raises(ConfigError, match=said):
+        Config(copy=True, **changes)
+
+
+def names_task(rng, count):
+    """Who gives how many to whom: names and numbers are never the same, their order changes."""
+
+    def name():
+        return "".join(rng.choice(list("BKLMNRTZ")) + rng.choice(list("aeiou")) for _ in range(3))
+
+    pairs = []
+    for _ in range(count):
+        giver, taker, number = name(), name(), rng.integers(1000, 10**6)
+        form = rng.integers(3)
+        source = [
+            f"{giver} gives {number} pears to {taker}.",
+            f"{taker} gets {number} pears from {giver}.",
+            f"the pears, {number}, go from {giver} to {taker}.",
+        ][form]
+        pairs.append((source, f"à {taker} {giver} donne {number} poires."))
+    return pairs
+
+
+SETTINGS = {
+    "source_tokenizer": "words",
+    "target_tokenizer": "words",
+    "source_vocab_size": 16,
+    "target_vocab_size": 9,  # à, donne, poires and the full stop
+    "encoder_units": 24,
+    "decoder_units": 32,
+    "embedding_size": 16,
+    "readout_units": 16,
+    "attention_units": 24,
+    "dropout": 0.0,
+    "order": "luong",
+    "batch_size": 50,
+    "learning_rate": 2e-2,
+    "warmup_steps": 20,
+    "epochs": 2,
+    "validation_limit": 50,
+    "copy": True,
+}
+
+
+@pytest.fixture(scope="module")
+def copying_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("copying")
+    pairs = names_task(np.random.default_rng(1), 2000)
+    data = folder / "names.tsv"
+    data.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    train(Config(data=f"tsv:{data}", **SETTINGS), folder / "run")
+    return load_run(folder / "run")
+
+
+def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
+    pairs = names_task(np.random.default_rng(2), 100)
+    translate = make_translator([copying_run], beam_width=3)
+    found = translate([source for source, _ in pairs])
+    right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
+    assert np.mean(right) > 0.9
+    assert translate([""]) == [""]
+
+
+def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_run):
+    (source, _), *_ = names_task(np.random.default_rng(3), 1)
+    model = copying_run.model
+    ids = copying_run.source_tokenizer.tokenize(tf.constant([source])).to_tensor().numpy()
+    found = search([model], ids, beam_width=1, length_penalty=0.0, return_attention_weights=True)
+    said = np.array(found.ids)[:, 0]
+    assert (said >= copying_run.target_tokenizer.vocab_size).sum() == 3
+    target = np.concatenate([[[2]], said[:, :-1]], axis=1).astype("int32")
+    log_probs = np.array(model({"source": ids, "target": target}, training=False))
+    assert log_probs.argmax(-1).tolist() == said.tolist()
+    np.testing.assert_allclose(log_probs.max(-1).sum(), float(found.scores[0, 0]), rtol=1e-4)
+    np.testing.assert_allclose(np.exp(log_probs).sum(-1), 1, rtol=1e-4)
+    assert force_decode([model], ids, target % 9).shape == (1, said.shape[1], ids.shape[1])
+
+
+def test_a_served_model_copies(copying_run, tmp_path):
+    version = export([copying_run], tmp_path / "names", beam_width=3, num_results=2)
+    assert check(version) == []
+    pairs = names_task(np.random.default_rng(4), 20)
+    sources = [source for source, _ in pairs]
+    expected = make_translator([copying_run], beam_width=3)(sources)
+    flags = ["--model_name=names", f"--model_base_path={tmp_path / 'names'}"]
+    with serving(*flags) as server, Translator(f"localhost:{server.port}", "names") as client:
+        assert [found.text for found in client.translate(sources)] == expected
+        found = client.align(sources[:1])[0]
+        assert set(found.target_tokens) - {"▁à", "▁donne", "▁poires", "."} <= set(
+            found.source_tokens
+        )
+
+
+def test_a_run_prepared_for_other_backends_copies_too(copying_run, tmp_path):
+    config = dataclasses.replace(copying_run.config, train_limit=200, epochs=1)
+    prepare(config, tmp_path / "run")
+    record = train_arrays(tmp_path / "run")
+    assert record["val_perplexity"] < 20
+    trained = load_run(tmp_path / "run")
+    words = shared_words(trained.source_tokenizer, trained.target_tokenizer)
+    assert np.array(trained.model.get_layer("source_words").words).tolist() == words.tolist()
+    assert (words >= 0).any()

@@ -1,0 +1,264 @@
+"""Token ids to padded batches, in NumPy alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, cast
+
+import numpy as np
+
+from training.config import Config
+from training.data.ids import END_ID, PAD_ID, START_ID
+from training.errors import UserError
+
+if TYPE_CHECKING:
+    from training.sources.source import Rows
+
+_WINDOW = 1000  # batches that are sorted by length together
+Batch = tuple[dict[str, np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Token ids of many sentences, one after another.
+
+    Attributes:
+        values: int32 `(tokens + 1,)`; the last one is never read as a token.
+        starts: int64 `(sentences,)`, where each begins.
+        lengths: int64 `(sentences,)`, tokens of each.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+
+    shape: ClassVar[tuple[int | None, ...]] = (None, None)
+    dtype: ClassVar[str] = "int32"
+
+    @classmethod
+    def of(cls, values: np.ndarray, lengths: np.ndarray) -> Sentences:
+        """Make them of the ids of all sentences, `(tokens,)`, and their lengths."""
+        lengths = np.asarray(lengths, np.int64)
+        padded = np.append(np.asarray(values, np.int32), np.int32(PAD_ID))
+        return cls(padded, np.cumsum(lengths) - lengths, lengths)
+
+    def joined(self, rows: np.ndarray, present: np.ndarray) -> Sentences:
+        """Make longer ones, each of those sentences of a row `(n, k)` that are `present` `(n, k)`.
+
+        Their ids follow one another as they would if the texts did, with a space between.
+        """
+        lengths = np.where(present, self.lengths[rows], 0)
+        each, total = lengths.ravel(), int(lengths.sum())
+        ends = np.cumsum(each)
+        positions = np.arange(total) + np.repeat(self.starts[rows].ravel() - (ends - each), each)
+        return Sentences.of(self.values[positions], lengths.sum(axis=1))
+
+    def pad(
+        self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1, end: bool = False
+    ) -> np.ndarray:
+        """First `lengths` ids of the rows, then END if wanted, padded: `(rows, width)`."""
+        width = max(1, int(lengths.max()) + end)
+        positions = np.arange(-(-width // multiple) * multiple)
+        within = positions < lengths[:, None]
+        ids = self.values[np.where(within, self.starts[rows, None] + positions, -1)]
+        ids = np.where(within, ids, np.int32(PAD_ID))
+        if end:
+            ids[np.arange(len(rows)), lengths] = END_ID
+        return ids
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What a dataset holds.
+
+    Attributes:
+        pairs: sentence pairs in an epoch.
+        dropped: pairs left out of training: too long, or empty on one side.
+        source_tokens: source tokens of all pairs.
+        target_tokens: labels of all pairs, END included.
+        steps_per_epoch: batches in an epoch.
+    """
+
+    pairs: int
+    dropped: int
+    source_tokens: int
+    target_tokens: int
+    steps_per_epoch: int
+
+
+class PairBatches:
+    """Batches for teacher forcing.
+
+    A batch is `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with PAD_ID:
+    `target` begins with START and `labels`, the same tokens one step earlier, end with END.
+
+    For training each epoch has another order, which depends on `seed` and the number of the epoch
+    alone. Batches hold sentences of similar length and are all of `batch_size` (what is left over,
+    less than a batch, differs in each epoch). Otherwise every pair comes once, in the order given,
+    and the last batch may be smaller.
+
+    Where pairs are joined, another share of the batches in each epoch holds longer ones: two or
+    more pairs one after another, source to source and target to target (Kondo et al. 2021, arXiv
+    2104.08478). Such a batch is made of `batch_size` pairs, too, and so has fewer rows. A model
+    that saw single sentences alone does not translate two of them.
+
+    Args:
+        source: rows of the sources, of texts their ids.
+        target: ids of the targets, as many.
+        batch_size: sentence pairs in a batch.
+        max_source_length: most tokens of a source; longer pairs are dropped in training and cut
+            otherwise.
+        max_target_length: most tokens of a target, START and END not counted; likewise.
+        training: whether to shuffle and drop.
+        seed: seed of the order.
+        length_multiple: S and T are padded to a multiple of it.
+        join: share of the batches in training that hold joined pairs, 0 to 1.
+        join_most: most pairs in one of them; fewer where the lengths would be exceeded.
+
+    Attributes:
+        source: as given.
+        training: as given.
+        statistics: what an epoch holds.
+
+    Raises:
+        ValueError: sources and targets differ in number.
+        UserError: no pair is left.
+    """
+
+    def __init__(
+        self,
+        source: Rows,
+        target: Sentences,
+        *,
+        batch_size: int,
+        max_source_length: int,
+        max_target_length: int,
+        training: bool,
+        seed: int = 0,
+        length_multiple: int = 1,
+        join: float = 0.0,
+        join_most: int = 2,
+    ) -> None:
+        count = len(source.lengths)
+        if count != len(target.lengths):
+            raise ValueError(f"Expected as many targets as sources, {count}: {len(target.lengths)}")
+        rows = np.arange(count)
+        if training:
+            rows = rows[
+                (source.lengths > 0)
+                & (target.lengths > 0)
+                & (source.lengths <= max_source_length)
+                & (target.lengths <= max_target_length)
+            ]
+        if not rows.size:
+            raise UserError(
+                f"None of {count} sentence pairs is usable: expected at most "
+                f"{max_source_length} source and {max_target_length} target tokens, and at least "
+                "one"
+            )
+        self.source, self._target, self._rows = source, target, rows
+        self._source_lengths = np.minimum(source.lengths, max_source_length)
+        self._target_lengths = np.minimum(target.lengths, max_target_length)
+        self._batch_size, self._multiple = batch_size, length_multiple
+        self.training, self._seed = training, seed
+        self._longest = np.array([max_source_length, max_target_length])
+        self._join, self._join_most = join, min(join_most, batch_size)
+        steps = max(1, rows.size // batch_size) if training else -(-rows.size // batch_size)
+        self.statistics = Statistics(
+            pairs=int(rows.size),
+            dropped=count - int(rows.size),
+            source_tokens=int(self._source_lengths[rows].sum()),
+            target_tokens=int(self._target_lengths[rows].sum() + rows.size),
+            steps_per_epoch=steps,
+        )
+
+    @classmethod
+    def of(cls, config: Config, source: Rows, target: Sentences, *, training: bool) -> PairBatches:
+        """Make those that a configuration asks for."""
+        return cls(
+            source,
+            target,
+            batch_size=config.batch_size,
+            max_source_length=config.max_source_length,
+            max_target_length=config.max_target_length,
+            training=training,
+            seed=config.seed,
+            length_multiple=config.length_multiple,
+            join=config.join,
+            join_most=config.join_most,
+        )
+
+    @property
+    def signature(self) -> tuple:
+        """Shapes and dtypes of a batch."""
+        ids = (None, None), "int32"
+        return {"source": (self.source.shape, self.source.dtype), "target": ids}, ids
+
+    def epoch(self, number: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch."""
+        if not self.training:
+            yield from map(self._single, self._in_order())
+            return
+        size, rng = self._batch_size, np.random.default_rng([self._seed, number])
+        steps = self.statistics.steps_per_epoch
+        rows = rng.permutation(self._rows)[: steps * size]
+        joined = min(round(self._join * steps), rows.size // size)
+        batches = [(self._single, batch) for batch in self._alike(rows[joined * size :], size)]
+        if joined:
+            groups = np.sort(rng.integers(2, self._join_most + 1, joined))
+            for group, first in zip(*np.unique(groups, return_index=True), strict=True):
+                count = int((groups == group).sum())
+                found = rows[first * size : (first + count) * size].reshape(count, size)
+                found = found[:, : size // group * group].reshape(-1, group)
+                batches += [
+                    (self._joined, batch) for batch in self._alike(found, size // int(group))
+                ]
+        for position in rng.permutation(len(batches)):
+            make, batch = batches[position]
+            yield make(batch)
+
+    def _single(self, rows: np.ndarray) -> Batch:
+        """Make the batch of some pairs."""
+        lengths = self._source_lengths[rows], self._target_lengths[rows]
+        return self._batch(self.source, self._target, rows, *lengths)
+
+    def _joined(self, rows: np.ndarray) -> Batch:
+        """Make the batch of rows of pairs `(n, k)`, of each as many as the lengths allow."""
+        lengths = np.stack([self._source_lengths[rows], self._target_lengths[rows]], -1)
+        present = np.all(np.cumsum(lengths, axis=1) <= self._longest, axis=-1)
+        sentences = cast(Sentences, self.source)  # nothing else has words to join
+        source, target = sentences.joined(rows, present), self._target.joined(rows, present)
+        return self._batch(source, target, np.arange(len(rows)), source.lengths, target.lengths)
+
+    def _batch(
+        self,
+        source: Rows,
+        target: Sentences,
+        rows: np.ndarray,
+        source_lengths: np.ndarray,
+        target_lengths: np.ndarray,
+    ) -> Batch:
+        labels = target.pad(rows, target_lengths, self._multiple, end=True)
+        inputs = np.roll(labels, 1, axis=1)
+        inputs[:, 0] = START_ID
+        inputs[inputs == END_ID] = PAD_ID
+        padded = source.pad(rows, source_lengths, self._multiple)
+        return {"source": padded, "target": inputs}, labels
+
+    def _in_order(self) -> list[np.ndarray]:
+        starts = range(0, self._rows.size, self._batch_size)
+        return [self._rows[start : start + self._batch_size] for start in starts]
+
+    def _alike(self, rows: np.ndarray, size: int) -> list[np.ndarray]:
+        """Cut shuffled rows, `(n,)` or of several pairs `(n, k)`, into batches of like length."""
+        lengths = [
+            side[rows].reshape(len(rows), -1).sum(axis=1)
+            for side in (self._source_lengths, self._target_lengths)
+        ]
+        batches = []
+        for start in range(0, len(rows), _WINDOW * size):
+            window = np.arange(start, min(start + _WINDOW * size, len(rows)))
+            order = window[np.lexsort([side[window] for side in lengths])]
+            batches += [rows[order[i : i + size]] for i in range(0, order.size, size)]
+        return batches

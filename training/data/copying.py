@@ -1,0 +1,70 @@
+"""Targets of which words that their vocabulary lacks are copied from the source."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training.data.batches import Sentences
+from training.data.ids import END_ID, UNK_ID
+from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
+from training.sources.source import Source
+
+_CHUNK = 512  # texts at a time: each word is compared with all words of the other side
+
+
+def tokenize_to_copy(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    tokenizers: Sequence[VocabularyTokenizer],
+    max_source_length: int,
+) -> Sentences:
+    """Return the token ids of all targets.
+
+    A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`
+    first and within its length; otherwise it is UNK_ID.
+    """
+    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    for start in range(0, len(targets), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
+        words = words[:, :max_source_length]
+        text = tf.constant(targets[chunk], tf.string)
+        ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
+        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
+        found = (dense == UNK_ID) & (places < tf.shape(words)[1])
+        dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
+        made = tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
+        values.append(made.values.numpy())
+        lengths.append(made.row_lengths().numpy())
+    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
+
+
+def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
+    """Tell a new model which words are in both vocabularies."""
+    model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
+
+
+def vocabularies(
+    source: Source, target: Tokenizer | None
+) -> tuple[VocabularyTokenizer, VocabularyTokenizer]:
+    """Return the tokenizers of two texts that words can be copied between."""
+    read = getattr(source, "tokenizer", None)
+    assert isinstance(read, VocabularyTokenizer)  # as the configuration makes sure
+    assert isinstance(target, VocabularyTokenizer)
+    return read, target
+
+
+def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
+    """Return for each id of the source's vocabulary that of the same word in the target's, or -1.
+
+    Returns:
+        int32 `(source.vocab_size,)`.
+    """
+    ids = tf.range(source.vocab_size)
+    found = target.ids(source.tokens(ids)).numpy()
+    found[(found == UNK_ID) | (ids.numpy() <= END_ID)] = -1
+    return found

@@ -1,0 +1,69 @@
+"""Images that are made, not found: what one is, and how they are written to a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+Box = tuple[float, float, float, float]
+LABELS = "labels.tsv"
+
+
+class Example(NamedTuple):
+    """An image and what stands in it.
+
+    Attributes:
+        image: PNG.
+        text: what it says.
+        boxes: of each character, left, top, right and bottom as fractions of the image's size.
+    """
+
+    image: bytes
+    text: str
+    boxes: list[Box]
+
+
+def kept(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
+    """Return the examples in a file, or make them and keep them there."""
+    try:
+        with np.load(file) as found:
+            files, ends = found["files"].tobytes(), found["ends"].tolist()
+            said = json.loads(found["said"].tobytes())
+        starts = [0, *ends[:-1]]
+        images = [files[start:end] for start, end in zip(starts, ends, strict=True)]
+        return [
+            Example(image, text, [tuple(box) for box in boxes])
+            for image, (text, boxes) in zip(images, said, strict=True)
+        ]
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
+        made = make()
+    aside = file.with_name(f"{file.stem}-{os.getpid()}.writing.npz")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(
+            aside,
+            files=np.frombuffer(b"".join(example.image for example in made), np.uint8),
+            ends=np.cumsum([len(example.image) for example in made]),
+            said=np.frombuffer(json.dumps([example[1:] for example in made]).encode(), np.uint8),
+        )
+        aside.replace(file)
+    except OSError:  # what cannot be kept is made again
+        aside.unlink(missing_ok=True)
+    return made
+
+
+def write_folder(examples: Iterable[Example], folder: Path) -> None:
+    """Write `0000.png` … and `labels.tsv`, file TAB text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for number, example in enumerate(examples):
+        name = f"{number:04d}.png"
+        (folder / name).write_bytes(example.image)
+        lines.append(f"{name}\t{example.text}\n")
+    (folder / LABELS).write_text("".join(lines), encoding="utf-8")

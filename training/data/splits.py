@@ -1,0 +1,134 @@
+"""Which sentences a run learns from, measures progress on, and is scored on.
+
+A named corpus has its splits. Files have none: of their sources a share is held out for dev, and
+for test if that is asked for, by a hash of each source's text, so that a sentence stays on its side
+whatever is added to the file. Either can be other files instead.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+
+from training.config import Config
+from training.data import corpus
+from training.data.corpus import CorpusError, Split
+
+DEV_SHARE = 0.02
+MOST_DEV = 1000  # sentences, where the share is not chosen
+
+
+def load_training(config: Config) -> tuple[Split, Split]:
+    """Read what to train on and what to measure progress on.
+
+    Raises:
+        CorpusError: as `load_split`, and if there is too little to hold anything out.
+    """
+    if config.test:
+        load_split(config, "test")  # finds out now whether it can be read
+    limit = config.train_limit or None
+    if not corpus.is_file(config.data):
+        train = corpus.load(config.data, "train", limit=limit, seed=config.seed)
+        return train, load_split(config, "dev")[0]
+    parts = _parts(config)
+    dev = parts["dev"] if "dev" in parts else load_split(config, "dev")[0]
+    return corpus.sample(parts["train"], limit, config.seed), dev
+
+
+def load_split(
+    config: Config, name: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
+) -> tuple[Split, dict[str, str]]:
+    """Read a split of what a run is about.
+
+    Args:
+        config: the run's.
+        name: "train", "dev", "test", or another that the corpus has.
+        limit: most sentences; a random sample is taken.
+        seed: seed of the sample, and of generated sentences.
+        merge: False keeps every line a sentence of its own, where it is read as it stands.
+
+    Returns:
+        The sentences, and what was really read: the SPEC, `data`, and its `split`, which is "all"
+        for files that were read whole.
+
+    Raises:
+        CorpusError: if there is no such split, or it cannot be read.
+    """
+    given = {"dev": config.dev, "test": config.test}.get(name, "")
+    if given and _share(config, name) is None:
+        return load_spec(given, name, limit=limit, seed=seed, merge=merge)
+    if not corpus.is_file(config.data):
+        return load_spec(config.data, name, limit=limit, seed=seed, merge=merge)
+    parts = _parts(config)
+    if name not in parts:
+        there = [key for key in ("train", "dev", "test") if key in parts or vars(config).get(key)]
+        raise CorpusError(
+            f"this run on {config.data} has no split {name!r}; it has {', '.join(there)}. Say what "
+            "to score with --data, or hold a test set out when a run begins, with --test"
+        )
+    return corpus.sample(parts[name], limit, seed), {"data": config.data, "split": name}
+
+
+def load_spec(
+    spec: str, name: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
+) -> tuple[Split, dict[str, str]]:
+    """Read what a SPEC names, and say what was read, as `load_split` does."""
+    read = corpus.load(spec, name, limit=limit, seed=seed, merge=merge)
+    return read, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
+
+
+def _parts(config: Config) -> dict[str, Split]:
+    """Read files, and hold out what is to be held out of them."""
+    share = {name: _share(config, name) for name in ("dev", "test")}
+    if share["dev"] is None and not config.dev:
+        share["dev"] = DEV_SHARE
+    dev, test = (value or 0.0 for value in share.values())
+    if dev + test >= 1:
+        raise CorpusError(
+            f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
+        )
+    everything = corpus.load(config.data, "train")
+    places = [_place(source) for source in everything.sources]
+    rows = {
+        "train": [i for i, place in enumerate(places) if dev <= place < 1 - test],
+        "dev": [i for i, place in enumerate(places) if place < dev],
+        "test": [i for i, place in enumerate(places) if place >= 1 - test],
+    }
+    if not config.dev:
+        rows["dev"] = rows["dev"][:MOST_DEV]
+    held = {"train": True, "dev": dev, "test": test}
+    for name, wanted in held.items():
+        if wanted and not rows[name]:
+            raise CorpusError(
+                f"{config.data} has too few sentences, {len(places)}, to hold out a dev set or a "
+                f"test set: {name} would be empty"
+            )
+    parts = {name: everything.select(rows[name]) for name, wanted in held.items() if wanted}
+    for name in parts.keys() - {"train"}:
+        parts[name] = dataclasses.replace(parts[name], unusable=0)  # they are counted once
+    return {
+        name: part if name == "train" else corpus.merge_sources(part)
+        for name, part in parts.items()
+    }
+
+
+def _share(config: Config, name: str) -> float | None:
+    """Return the share to hold out for dev or test; None where it is not a number."""
+    given = getattr(config, name)
+    try:
+        share = float(given)
+    except ValueError:
+        return None
+    if not corpus.is_file(config.data):
+        raise CorpusError(
+            f"{name} expected a SPEC, for {config.data} has splits. Received: {given}"
+        )
+    if not 0 < share < 1:
+        raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {given}")
+    return share
+
+
+def _place(source: str) -> float:
+    """Return a number from 0 to 1 that depends on the text alone."""
+    digest = int(hashlib.sha1(source.encode()).hexdigest(), 16)
+    return (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50

@@ -1,0 +1,380 @@
+"""Tokenizers: text to token ids and back, by the same TensorFlow ops in tf.data and SavedModel.
+
+Kinds: `sentencepiece` (subwords), `words`, `characters` and `symbols` (separated by spaces, as
+phones are). Every kind has the special ids PAD_ID, UNK_ID, START_ID and END_ID, and the mark "▁"
+stands for a space within a token.
+"""
+
+import base64
+import difflib
+import io
+import json
+import unicodedata
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_text as tf_text
+
+from training.config import TOKENIZERS
+from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from training.native_log import without_native_log
+
+UNK_TOKEN = "<unk>"
+_SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
+
+_CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
+_LETTERS = rf"(?:[^\P{{L}}{_CJK}]|[\p{{N}}\p{{M}}])+"
+_ELISION = r"(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
+_WORD = rf"▁?(?:[{_CJK}]|{_ELISION}|{_LETTERS}(?:['’]{_LETTERS})*|[^▁])"
+_SPACES = r"[▁\s\p{Z}\p{Cc}]+"
+
+
+class Tokenizer(tf.Module, ABC):
+    """Text to token ids and back; made by `train_tokenizer` or `load_tokenizer`.
+
+    The methods work eagerly, in tf.data and in a SavedModel whose root tracks the tokenizer.
+    Invalid UTF-8 is read as U+FFFD; empty texts and empty batches are allowed.
+
+    Attributes:
+        kind: the name given to `train_tokenizer`.
+        vocab_size: number of ids, special ids included (a Python int).
+        copies: whether a token that is not in the vocabulary has an id of its own in its text,
+            `vocab_size + i` where `i` is the first place that it stands at, so that it can be
+            copied; otherwise all have UNK_ID.
+    """
+
+    kind: str
+    vocab_size: int
+    copies: bool = False
+
+    def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Token ids of each text, without START and END.
+
+        Args:
+            text: string `(B,)`.
+
+        Returns:
+            int32 ragged `(B, None)`.
+        """
+        text = _valid(text)
+        ids = self._encode(text)
+        if not self.copies:
+            return ids
+        dense, strings = ids.to_tensor(), self._split(text).to_tensor()
+        places = self.vocab_size + first_places(strings, strings)
+        return tf.RaggedTensor.from_tensor(
+            tf.where(dense == UNK_ID, places, dense), lengths=ids.row_lengths()
+        )
+
+    def split(self, text: tf.Tensor) -> tf.RaggedTensor:
+        """Tokens of each text as they stand in it, string ragged `(B, None)`.
+
+        Raises:
+            ValueError: for SentencePiece, whose pieces spell what they do not know.
+        """
+        return self._split(_valid(text))
+
+    def detokenize(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
+        """Text of token ids; what follows END is dropped, and so are special ids.
+
+        Args:
+            ids: int32 `(B, T)`, each below `vocab_size`.
+            copied: string `(B, S)`, tokens of another text: then `vocab_size + i` is the one at
+                place `i`.
+
+        Returns:
+            string `(B,)`.
+        """
+        ended = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=1) > 0
+        said = (ids > END_ID) & ~ended
+        if copied is None:
+            return self._decode(tf.ragged.boolean_mask(ids, said))
+        return self._join(tf.ragged.boolean_mask(self.tokens(ids, copied), said))
+
+    def tokens(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
+        """String tokens of ids, of the same shape: "" for PAD, START and END.
+
+        Ids of tokens that are not in the vocabulary are those of `copied`, string `(B, S)`.
+        """
+        known = tf.where(ids < self.vocab_size, ids, UNK_ID)
+        strings = tf.where((ids > END_ID) | (ids == UNK_ID), self._strings(known), "")
+        if copied is None:
+            return strings
+        copied = tf.pad(copied, [[0, 0], [0, 1]])  # there is a place to look at
+        places = tf.maximum(ids - self.vocab_size, 0)
+        return tf.where(ids < self.vocab_size, strings, tf.gather(copied, places, batch_dims=1))
+
+    def save(self, path: str | Path) -> None:
+        """Write the tokenizer to one JSON file, which `load_tokenizer` reads."""
+        content = json.dumps({"kind": self.kind, **self._state()}, ensure_ascii=False, indent=0)
+        Path(path).write_text(content + "\n", encoding="utf-8")
+
+    @abstractmethod
+    def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
+
+    def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
+        raise ValueError(f"the tokenizer expected whole words to copy. Received: {self.kind}")
+
+    def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
+        raise ValueError(f"the tokenizer expected whole words to copy. Received: {self.kind}")
+
+    @abstractmethod
+    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor: ...
+
+    @abstractmethod
+    def _strings(self, ids: tf.Tensor) -> tf.Tensor: ...
+
+    @abstractmethod
+    def _state(self) -> dict: ...
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Subwords of a SentencePiece model (Kudo and Richardson 2018).
+
+    Args:
+        model: a serialised SentencePiece model with this module's special ids.
+    """
+
+    kind = "sentencepiece"
+
+    def __init__(self, model: bytes):
+        super().__init__(name="tokenizer")
+        self._model = model
+        with without_native_log():  # a line for each model that changes no character
+            self._pieces = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
+        self.vocab_size = int(self._pieces.vocab_size())
+
+    def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return self._pieces.tokenize(text)
+
+    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        return self._pieces.detokenize(ids)
+
+    def _strings(self, ids: tf.Tensor) -> tf.Tensor:
+        return self._pieces.id_to_string(ids)
+
+    def _state(self) -> dict:
+        return {"model": base64.b64encode(self._model).decode("ascii")}
+
+
+class VocabularyTokenizer(Tokenizer):
+    """Tokens split by a rule and looked up in a list.
+
+    `words` takes runs of letters and digits (with inner apostrophes), elisions such as "l'",
+    single Chinese or Japanese characters, and single other characters; a token that follows a
+    space begins with "▁", so that joining the tokens gives the text back. `characters` takes each
+    character, `symbols` what stands between spaces.
+
+    Args:
+        kind: `words`, `characters` or `symbols`.
+        tokens: the tokens from id END_ID + 1 on.
+        copies: see `Tokenizer`.
+    """
+
+    def __init__(self, kind: str, tokens: Sequence[str], copies: bool = False):
+        super().__init__(name="tokenizer")
+        self.kind, self.copies = kind, copies
+        self.vocab_size = len(_SPECIAL_TOKENS) + len(tokens)
+        self._tokens = list(tokens)
+        first = END_ID + 1
+        self._ids = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant(self._tokens, tf.string),
+                tf.range(first, first + len(tokens), dtype=tf.int32),
+            ),
+            default_value=UNK_ID,
+        )
+        self._table = tf.constant(_SPECIAL_TOKENS + self._tokens)
+
+    def ids(self, strings: tf.Tensor) -> tf.Tensor:
+        """Ids of string tokens, int32 of the same shape, UNK_ID for those it does not have."""
+        return self._ids.lookup(strings)
+
+    def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
+        split = self._split(text)
+        return split.with_flat_values(self.ids(split.flat_values))
+
+    def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
+        return self._join(ids.with_flat_values(self._strings(ids.flat_values)))
+
+    def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
+        return _split(self.kind, text)
+
+    def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
+        separator = " " if self.kind == "symbols" else ""
+        text = tf.strings.reduce_join(strings, axis=1, separator=separator)
+        if self.kind == "words":
+            text = tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
+        return text
+
+    def _strings(self, ids: tf.Tensor) -> tf.Tensor:
+        return tf.gather(self._table, ids)
+
+    def _state(self) -> dict:
+        return {"tokens": self._tokens, **({"copies": True} if self.copies else {})}
+
+
+def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options: Any) -> Tokenizer:
+    """Make a tokenizer from text.
+
+    Args:
+        kind: `sentencepiece`, `words`, `characters` or `symbols`.
+        lines: the texts to learn from.
+        vocab_size: the largest number of ids, special ids included; a text too small for it
+            gives a smaller vocabulary.
+        **options: for `sentencepiece` alone: `model_type` ("unigram" or "bpe"), `normalization`
+            (a SentencePiece rule: "identity" keeps every character, "nmt_nfkc", the default,
+            unifies them), `character_coverage` (1.0; 0.9995 for Chinese).
+
+    Raises:
+        ValueError: unknown kind, no text, or a vocabulary too small for the text.
+    """
+    lines = [line for line in lines if line.strip()]
+    if not lines:
+        raise ValueError("A tokenizer needs text to learn from, received none")
+    if kind == SentencePieceTokenizer.kind:
+        return SentencePieceTokenizer(_train_sentencepiece(lines, vocab_size, **options))
+    if kind not in TOKENIZERS:
+        raise ValueError(f"tokenizer must be one of {', '.join(TOKENIZERS)}; received {kind!r}")
+    if options:
+        raise ValueError(f"tokenizer {kind!r} takes no options; received {', '.join(options)}")
+    room = vocab_size - len(_SPECIAL_TOKENS)
+    if room < 1:
+        raise ValueError(f"vocab_size must be above {END_ID + 1}; received {vocab_size}")
+    counts: Counter[bytes] = Counter()
+    for start in range(0, len(lines), 4096):
+        split = _split(kind, tf.constant(lines[start : start + 4096]))
+        counts.update(split.flat_values.numpy().tolist())
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return VocabularyTokenizer(kind, [token.decode("utf-8") for token, _ in ranked[:room]])
+
+
+def load_tokenizer(path: str | Path) -> Tokenizer:
+    """Read what `Tokenizer.save` wrote.
+
+    Raises:
+        ValueError: the file is not a tokenizer.
+        OSError: the file cannot be read.
+    """
+    try:
+        state = json.loads(Path(path).read_text(encoding="utf-8"))
+        kind = state["kind"]
+        if kind == SentencePieceTokenizer.kind:
+            return SentencePieceTokenizer(base64.b64decode(state["model"]))
+        if kind in TOKENIZERS:
+            return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False))
+    except (ValueError, KeyError, TypeError, tf.errors.OpError) as error:
+        raise ValueError(f"{path} is not a saved tokenizer: {error}") from None
+    raise ValueError(f"{path}: tokenizer must be one of {', '.join(TOKENIZERS)}; received {kind!r}")
+
+
+def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
+    """Where each token stands first among others.
+
+    Args:
+        tokens: string `(B, T)`.
+        others: string `(B, S)`.
+
+    Returns:
+        int32 `(B, T)`, S where a token is not among them.
+    """
+    same = tf.equal(tokens[:, :, None], others[:, None, :])
+    after = tf.ones_like(tokens[:, :, None], tf.bool)  # found where nothing else is
+    return tf.argmax(tf.concat([same, after], 2), axis=2, output_type=tf.int32)
+
+
+def split_words(text: str) -> list[str]:
+    """Words of a text as the `words` tokenizer splits it, without the marks."""
+    tokens = _split("words", tf.constant([text])).flat_values.numpy()
+    return [token.decode("utf-8").removeprefix("▁") for token in tokens]
+
+
+def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:
+    """Index of the word that each piece belongs to.
+
+    Words and pieces are laid side by side by their characters; spaces and "▁" do not count, and
+    compatibility forms ("，" and ",") are the same character. A piece that touches several words
+    belongs to the one with most of its characters.
+
+    Args:
+        text: the text, which is split into words where `words` is None.
+        words: the words of the text.
+        pieces: the tokens of the text; "<unk>" stands for any characters.
+
+    Returns:
+        One index for each piece: -1 for a piece without characters of a word.
+    """
+    words = split_words(text) if words is None else words
+    word_letters, word_index = _letters(words)
+    piece_letters, piece_index = _letters("\ufffc" if p == UNK_TOKEN else p for p in pieces)
+    votes: list[Counter[int]] = [Counter() for _ in pieces]
+    matcher = difflib.SequenceMatcher(None, word_letters, piece_letters, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag in ("equal", "replace"):
+            for j in range(j1, j2):
+                i = i1 + (j - j1) * (i2 - i1) // (j2 - j1)
+                votes[piece_index[j]][word_index[i]] += 1
+    return [max(vote, key=lambda w: (vote[w], -w)) if vote else -1 for vote in votes]
+
+
+def _letters(strings: Iterable[str]) -> tuple[str, list[int]]:
+    """Characters of all strings in one, and the index of the string that each comes from."""
+    letters, index = [], []
+    for i, string in enumerate(strings):
+        normal = "".join(unicodedata.normalize("NFKC", string.replace("▁", " ")).split())
+        letters.append(normal)
+        index.extend([i] * len(normal))
+    return "".join(letters), index
+
+
+def _valid(text: tf.Tensor) -> tf.Tensor:
+    return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
+
+
+def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
+    """Token strings, ragged `(B, None)`, of valid UTF-8 text `(B,)`."""
+    if kind == "characters":
+        return tf.strings.unicode_split(text, "UTF-8")
+    if kind == "symbols":
+        return tf.strings.split(text)
+    text = tf.strings.strip(tf.strings.regex_replace(text, _SPACES, " "))
+    text = tf.strings.regex_replace(text, "^(.)", r" \1")  # the first word like the others
+    return tf_text.regex_split(tf.strings.regex_replace(text, " ", "▁"), _WORD, _WORD)
+
+
+def _train_sentencepiece(
+    lines: list[str],
+    vocab_size: int,
+    *,
+    model_type: str = "unigram",
+    normalization: str = "nmt_nfkc",
+    character_coverage: float = 1.0,
+) -> bytes:
+    """A serialised SentencePiece model."""
+    import sentencepiece
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            vocab_size=vocab_size,
+            hard_vocab_limit=False,
+            model_type=model_type,
+            normalization_rule_name=normalization,
+            character_coverage=character_coverage,
+            pad_id=PAD_ID,
+            unk_id=UNK_ID,
+            bos_id=START_ID,
+            eos_id=END_ID,
+            max_sentence_length=100_000,
+            minloglevel=2,
+        )
+    except (RuntimeError, OSError) as error:
+        reason = str(error).splitlines()[-1]
+        raise ValueError(f"sentencepiece with vocab_size={vocab_size}: {reason}") from None
+    return model.getvalue()

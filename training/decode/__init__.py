@@ -1,0 +1,1 @@
+"""Translating with trained models: steps, searches, many texts."""

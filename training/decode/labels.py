@@ -1,0 +1,78 @@
+"""Histories in, probabilities out, with runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from training.runs.run import Run
+
+Tensor = Any
+
+
+class Prediction(NamedTuple):
+    """What runs say of examples.
+
+    Attributes:
+        probabilities: float32 `(N,)`, of the outcome.
+        weights: for each example float32 `(T,)`, the attention weight of each event; None where the
+            runs do not attend.
+    """
+
+    probabilities: np.ndarray
+    weights: list[np.ndarray] | None
+
+
+def attends(model: keras.Model) -> bool:
+    """Whether a model for a label pools by attention."""
+    return "pooling" in {layer.name for layer in model.layers}
+
+
+def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the mean of the models' probabilities `(B,)` and of their attention weights `(B, T)`.
+
+    Args:
+        models: of `training.model.build_classifier`.
+        source: a batch of the source.
+    """
+    probabilities, weights = [], []
+    for model in models:
+        memory, mask, pooled = model.get_layer("encoder")(source, training=False)
+        if attends(model):
+            pooling = model.get_layer("pooling")
+            pooled, weight = pooling(memory, mask=mask, return_attention_scores=True)
+        else:
+            weight = tf.zeros_like(source[:, :, 0])
+        weights.append(tf.cast(weight, tf.float32))
+        logits = model.get_layer("output")(pooled)
+        probabilities.append(tf.sigmoid(tf.cast(logits[:, 0], tf.float32)))
+    return tf.add_n(probabilities) / len(models), tf.add_n(weights) / len(models)
+
+
+def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any], Prediction]:
+    """Return a function from examples to what the runs say of them, compiled once for all calls."""
+    models = [run.model for run in runs]
+    encoder = models[0].get_layer("encoder")
+    spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
+    compiled = tf.function(
+        lambda source: predict(models, source), input_signature=[spec], autograph=False
+    )
+
+    def run(examples: Any) -> Prediction:
+        rows = runs[0].source.rows(examples)
+        lengths = rows.lengths
+        probabilities = np.zeros(len(lengths), np.float32)
+        weights: list[np.ndarray] = [np.zeros(0, np.float32)] * len(lengths)
+        for start in range(0, len(lengths), batch_size):
+            chosen = np.arange(start, min(start + batch_size, len(lengths)))
+            said, looked = compiled(rows.pad(chosen, lengths[chosen]))
+            probabilities[chosen] = said.numpy()
+            for i, row in zip(chosen, looked.numpy(), strict=True):
+                weights[i] = row[: lengths[i]]
+        return Prediction(probabilities, weights if all(map(attends, models)) else None)
+
+    return run

@@ -1,0 +1,162 @@
+"""Search and forced decoding with trained models, one or an ensemble."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import SearchResult, Shortlist, beam_search, greedy_search
+from keras_attention.fast import backend
+from training.data.ids import END_ID, PAD_ID, START_ID
+from training.decode.steps import FixedStep, PlainStep, prepare
+from training.model import mean_of_heads
+
+Tensor = Any
+
+
+def search(
+    models: Sequence[keras.Model],
+    source: Tensor,
+    *,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+    coverage_penalty: float = 0.0,
+    num_results: int = 1,
+    max_length: int | None = None,
+    return_attention_weights: bool = False,
+    steps: Sequence[PlainStep] | Sequence[FixedStep] | None = None,
+) -> SearchResult:
+    """Translate source ids; an ensemble averages the probabilities of its models.
+
+    Args:
+        models: models of `training.model.build_seq2seq`, of the same vocabularies.
+        source: int32 `(B, S)`, padded with 0, S at least 1.
+        beam_width: hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: see `keras_attention.beam_search`.
+        coverage_penalty: see there; of models that attend to a text, and with beams alone.
+        num_results: translations returned for each sentence.
+        max_length: most target tokens; by default, of each sentence, twice its source tokens and
+            10 more.
+        return_attention_weights: whether to return the weights, averaged over the models.
+        steps: for each model one step of its decoder, see `training.decode.steps`; plain ones if
+            not given.
+
+    Returns:
+        A `SearchResult` with ids `(B, num_results, T)`.
+    """
+    if max_length is None:
+        max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
+    steps = steps or [PlainStep(model, beam_width) for model in models]
+    memories, states = map(list, zip(*(one.prepare(source) for one in steps), strict=True))
+
+    def step(tokens, states, memories):
+        taken = [
+            one(tokens, memory, state)
+            for one, memory, state in zip(steps, memories, states, strict=True)
+        ]
+        log_probs, weights, states = zip(*taken, strict=True)
+        log_probs = _mean_log_probs(log_probs)
+        if steps[0].copying:  # of how many words differs from source to source
+            log_probs = _shortlist(log_probs, beam_width)
+        return log_probs, sum(weights) / len(models), list(states)
+
+    settings = {
+        "batch_size": ops.shape(source)[0],
+        "start_id": START_ID,
+        "end_id": END_ID,
+        "max_length": max_length,
+        "length_penalty": length_penalty,
+        "return_attention_weights": return_attention_weights,
+        "memory": memories,
+    }
+    if beam_width > 1:
+        if coverage_penalty:
+            settings["coverage_penalty"] = coverage_penalty
+            settings["memory_mask"] = ops.not_equal(source, PAD_ID)
+        return beam_search(step, states, beam_width=beam_width, num_results=num_results, **settings)
+    ids, lengths, scores, weights = greedy_search(step, states, **settings)
+    if weights is not None:
+        weights = ops.expand_dims(weights, 1)
+    return SearchResult(
+        ops.expand_dims(ids, 1), ops.expand_dims(lengths, 1), ops.expand_dims(scores, 1), weights
+    )
+
+
+def score_targets(
+    models: Sequence[keras.Model],
+    source: Tensor,
+    target: Tensor,
+    steps: Sequence[FixedStep] | None = None,
+) -> Tensor:
+    """Log-probabilities of given targets; an ensemble averages the probabilities of its models.
+
+    Args:
+        models: models of `training.model.build_seq2seq`, of the same vocabularies.
+        source: int32 `(B, S)`, padded with 0, S at least 1.
+        target: int32 `(B, T)`, T at least 1, padded with 0; END is a token like the others.
+        steps: as for `search`, in float32; plain ones if not given.
+
+    Returns:
+        float32 `(B, T)`, the log-probability of each target token after those before it.
+    """
+    alone: list[Any] = [one.without_beams() for one in steps or ()]
+    alone = alone or [PlainStep(model, 1) for model in models]
+    memories, states = map(list, zip(*(one.prepare(source) for one in alone), strict=True))
+
+    def step(now, states):
+        read, wanted = now
+        taken = [
+            one(read, memory, state)
+            for one, memory, state in zip(alone, memories, states, strict=True)
+        ]
+        log_probs, _, states = zip(*taken, strict=True)
+        found = backend.gather_in_rows(_mean_log_probs(log_probs), ops.expand_dims(wanted, 1))
+        return ops.cast(ops.squeeze(found, 1), "float32"), list(states)
+
+    wanted = ops.transpose(target)
+    start = ops.full_like(wanted[:1], START_ID)
+    found, _ = backend.scan(
+        step, states, (ops.concatenate([start, wanted[:-1]], axis=0), wanted), "float32"
+    )
+    return ops.transpose(found)
+
+
+def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) -> Tensor:
+    """Attention weights while the decoder is made to say the target, averaged over the models.
+
+    Args:
+        models: models of `training.model.build_seq2seq`.
+        source: int32 `(B, S)`, padded with 0.
+        target: int32 `(B, T)`, beginning with START.
+
+    Returns:
+        float32 `(B, T, S)`: row `t` is where the decoder looked to say what follows `target[:, t]`.
+    """
+    total = 0.0
+    for model in models:
+        memory, state = prepare(model, source)
+        inputs = model.get_layer("target_embedding")(target)
+        decoder = model.get_layer("decoder")
+
+        def step(x, state, decoder=decoder, memory=memory):
+            _, weights, state = decoder.step(x, memory, state)
+            return mean_of_heads(weights, 2), state
+
+        inputs = ops.transpose(inputs, (1, 0, 2))
+        weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)
+        total += ops.cast(ops.transpose(weights, (1, 0, 2)), "float32")
+    return total / len(models)
+
+
+def _shortlist(log_probs: Tensor, count: int) -> Shortlist:
+    values, ids = ops.top_k(log_probs, count)
+    return Shortlist(values, ops.cast(ids, "int32"))
+
+
+def _mean_log_probs(log_probs: Sequence[Any]) -> Any:
+    if len(log_probs) == 1:
+        return log_probs[0]
+    return ops.logsumexp(ops.stack(log_probs), axis=0) - ops.log(float(len(log_probs)))

@@ -1,0 +1,224 @@
+"""One step of a model's decoder in a search: as the layers compute it, or with constant weights."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import Shortlist
+from keras_attention.fast import choice
+from keras_attention.fast.constant_step import ConstantStep
+from keras_attention.fast.tensorflow_constant import product, shortlist
+from training.model import encoder_cells, mean_of_heads, output_layer
+from training.sources.text import known_tokens
+
+Tensor = Any
+SPARE = 1  # tokens beyond the beam width whose logits bfloat16 may have put in the wrong order
+
+
+def prepare(
+    model: keras.Model, source: Tensor, prepare_memory: Callable[..., Any] | None = None
+) -> tuple[Any, Any]:
+    """Encode a source.
+
+    Args:
+        model: of `training.model.build_seq2seq`.
+        source: int32 `(B, S)`, padded with 0.
+        prepare_memory: what stands in for the decoder's `prepare`.
+
+    Returns:
+        The prepared memory and the decoder's first state.
+    """
+    memory, mask, *states = model.get_layer("encoder")(source, training=False)
+    decoder = model.get_layer("decoder")
+    prepared = (prepare_memory or decoder.prepare)(memory, mask=mask)
+    return prepared, decoder.initial_state(prepared, states)
+
+
+class Copying:
+    """What a step of a model that copies does beside the decoder's, see `PointerGenerator`.
+
+    Args:
+        model: of `training.model.build_seq2seq`.
+        beams: how many rows share a source, next to one another.
+    """
+
+    def __init__(self, model: keras.Model, beams: int) -> None:
+        self._words, self._mix = model.get_layer("source_words"), model.get_layer("copy")
+        self._beams = beams
+
+    def prepare(self, source: Tensor, memory: Any) -> dict[str, Any]:
+        """Return the memory with the words that can be copied, `(B, S)`."""
+        return {"memory": memory, "words": self._words(source)}
+
+    def known(self, tokens: Tensor) -> Tensor:
+        """Return tokens that have an embedding."""
+        return known_tokens(tokens, self._words.target_size)
+
+    def mix(self, vector: Tensor, log_probs: Tensor, weights: Tensor, words: Tensor) -> Tensor:
+        """Return the log-probabilities of the extended vocabulary, `(rows, V + S)`."""
+        batch = ops.shape(words)[0]
+        steps = (
+            ops.reshape(x, (batch, -1, ops.shape(x)[-1])) for x in (vector, log_probs, weights)
+        )
+        mixed = self._mix(*steps, words)
+        return ops.reshape(mixed, (-1, ops.shape(mixed)[-1]))
+
+
+def _copying(model: keras.Model, beams: int) -> Copying | None:
+    return Copying(model, beams) if "copy" in {layer.name for layer in model.layers} else None
+
+
+class PlainStep:
+    """A step as the layers compute it, to be used where it is made.
+
+    Args:
+        model: of `training.model.build_seq2seq`.
+        beam_width: of the search.
+    """
+
+    def __init__(self, model: keras.Model, beam_width: int) -> None:
+        self._model = model
+        self._embedding, self._decoder = _layers(model)
+        self._output = output_layer(model, beam_width)
+        self.copying = _copying(model, beam_width)
+
+    def prepare(self, source: Tensor) -> tuple[Any, Any]:
+        """Return the memory for the steps and the state before the first: see `prepare`."""
+        memory, state = prepare(self._model, source)
+        return self.copying.prepare(source, memory) if self.copying else memory, state
+
+    def __call__(self, tokens: Tensor, memory: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """From tokens `(rows,)`, a prepared memory and a state to the next log-probabilities.
+
+        Returns:
+            Log-probabilities `(rows, V)`, of a model that copies `(rows, V + S)`, weights
+            `(rows, S)`, of several heads their mean, and the next state.
+        """
+        return _take_step(self, tokens, memory, state)
+
+    def advance(self, tokens: Tensor, memory: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
+        """Take the decoder's step: its output, weights and state."""
+        return self._decoder.step(self._embedding(tokens), memory, state)
+
+    def log_probs(self, vector: Tensor) -> Tensor:
+        """Return the vocabulary's log-probabilities after a decoder's output."""
+        return ops.log_softmax(ops.cast(self._output(vector), "float32"), axis=-1)
+
+
+class FixedStep:
+    """A step with a model's weights as they are now, which a SavedModel runs faster.
+
+    In bfloat16, log-probabilities are those of the best tokens alone, with their logits in float32,
+    and with beams, what recurrent cells multiply is multiplied in float32.
+    Cells and attention layers that `keras_attention.fast.constant_step` does not know compute as
+    they do; the product with the vocabulary then is the only one that differs. On TensorFlow alone.
+
+    Args:
+        model: of `training.model.build_seq2seq`.
+        beam_width: of the search.
+        precision: of the products, "float32" or "bfloat16".
+
+    Attributes:
+        taken: the weights that the step holds as constants, and that it needs no more.
+    """
+
+    def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
+        self._model, self._prepare, self.taken = model, None, []
+        self.copying = _copying(model, beam_width)
+        self._embedding, decoder = _layers(model)
+        # With beams it is the vocabulary that takes the time, and what is rounded in a recurrence
+        # comes back at every later step.
+        self._recurrent_dtype = precision if beam_width == 1 else "float32"
+        if choice.fixes_step(decoder):
+            embeddings = self._embedding.embeddings
+            dtypes = precision, self._recurrent_dtype
+            advance = ConstantStep(decoder, embeddings, beam_width, *dtypes)
+            self.advance: Callable[..., Any] = advance
+            self._prepare = advance.prepare
+            self.taken += advance.taken
+        else:
+            embed, step = self._embedding, decoder.step
+            self.advance = lambda tokens, *rest: step(embed(tokens), *rest)
+        if "output" in {layer.name for layer in model.layers}:
+            output = model.get_layer("output")
+            kernel, bias = output.kernel.value, output.bias.value
+            self.taken += output.weights
+        else:  # tied: the embeddings are looked up, too
+            kernel, bias = ops.transpose(self._embedding.embeddings.value), None
+        if precision == "bfloat16" and not self.copying:
+            count = min(beam_width + SPARE, kernel.shape[1])
+            # Batches are worth more than single sentences where a sentence is one row.
+            listed = shortlist(kernel, bias, count, softmax=beam_width == 1)
+            self.log_probs = lambda vector: Shortlist(*listed(vector))
+        else:
+            times_kernel = product(kernel, bias, precision, single=beam_width == 1)
+            self.log_probs = lambda vector: ops.log_softmax(times_kernel(vector), axis=-1)
+
+    def prepare(self, source: Tensor) -> tuple[Any, Any]:
+        """Return the memory for the steps and the state before the first: see `prepare`."""
+        with _multiplying_in(self._recurrent_dtype, encoder_cells(self._model)):
+            memory, state = prepare(self._model, source, self._prepare)
+        return self.copying.prepare(source, memory) if self.copying else memory, state
+
+    def __call__(
+        self, tokens: Tensor, memory: Any, state: Any
+    ) -> tuple[Tensor | Shortlist, Tensor, Any]:
+        """Take one step: see `PlainStep`."""
+        return _take_step(self, tokens, memory, state)
+
+    def without_beams(self) -> FixedStep:
+        """Return the step, with the same constants, for one row of each sentence."""
+        step = copy.copy(self)
+        if isinstance(self.advance, ConstantStep):
+            step.advance = self.advance.without_beams()
+        return step
+
+
+def _take_step(
+    step: PlainStep | FixedStep, tokens: Tensor, memory: Any, state: Any
+) -> tuple[Tensor | Shortlist, Tensor, Any]:
+    """Take a step, and mix what its vocabulary says with what can be copied."""
+    words, copying = None, step.copying
+    if copying:
+        words, memory = memory["words"], memory["memory"]
+        tokens = copying.known(tokens)
+    vector, weights, state = step.advance(tokens, memory, state)
+    log_probs, weights = step.log_probs(vector), mean_of_heads(weights, 2)
+    if copying:
+        log_probs = copying.mix(vector, log_probs, weights, words)
+    return log_probs, weights, state
+
+
+def fixed_steps(models: Sequence[keras.Model], beam_width: int, precision: str) -> list[FixedStep]:
+    """Return the `steps` of a search that are the fastest.
+
+    Raises:
+        ValueError: if there are several models in bfloat16: their shortlists cannot be averaged.
+    """
+    if precision == "bfloat16" and len(models) > 1:
+        raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")
+    return [FixedStep(model, beam_width, precision) for model in models]
+
+
+@contextlib.contextmanager
+def _multiplying_in(dtype: str, cells: Iterable[Any]) -> Iterator[None]:
+    """Within this, the products of cells that have a fast loop are computed in the dtype."""
+    policies = [(cell, cell.dtype_policy) for cell in cells if choice.hoists(cell)]
+    policy = keras.DTypePolicy("float32" if dtype == "float32" else f"mixed_{dtype}")
+    try:
+        for cell, _ in policies:
+            cell.dtype_policy = policy
+        yield
+    finally:
+        for cell, was in policies:
+            cell.dtype_policy = was
+
+
+def _layers(model: keras.Model) -> tuple[keras.layers.Layer, keras.layers.Layer]:
+    return model.get_layer("target_embedding"), model.get_layer("decoder")

@@ -1,0 +1,206 @@
+"""Texts in, texts out, with runs in this process: what evaluate, translate and train share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.data.ids import PAD_ID, START_ID
+from training.data.pipeline import source_batches
+from training.decode.search import force_decode, search
+from training.decode.steps import fixed_steps
+from training.errors import UserError
+from training.runs.run import Run
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+def check_precision(precision: str, runs: Sequence[Any]) -> None:
+    """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
+    if precision != "float32" and len(runs) > 1:
+        raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translation and its score, see `keras_attention.beam_search`."""
+
+    text: str
+    score: float
+
+
+def make_translator(runs: Sequence[Run], **settings: Any) -> Callable[..., list[str]]:
+    """Return a function from texts to translations, compiled once for all calls.
+
+    Args:
+        runs: a run, or several that are used as an ensemble.
+        **settings: as for `make_nbest`, without `num_results`.
+
+    Returns:
+        `translate(texts, progress=None)`; `progress` is called with the number of texts done.
+    """
+    nbest = make_nbest(runs, **settings)
+
+    def translate(texts: Sequence[str], progress: Callable[[int], None] | None = None) -> list[str]:
+        return [found[0].text for found in nbest(texts, progress)]
+
+    return translate
+
+
+def make_nbest(
+    runs: Sequence[Run],
+    *,
+    num_results: int = 1,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+    batch_size: int = 64,
+    max_source_length: int = 256,
+    precision: str = "float32",
+) -> Callable[..., list[list[Translation]]]:
+    """Return a function from texts to the best translations of each, compiled once for all calls.
+
+    A text without a token, as an empty line is, has empty translations of score 0.
+
+    Args:
+        runs: a run, or several that are used as an ensemble.
+        num_results: translations of each text, at most `beam_width`.
+        beam_width: hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: see `keras_attention.beam_search`.
+        batch_size: texts translated together; they are sorted by length for it.
+        max_source_length: tokens after which a text is cut.
+        precision: of the products, "float32" or, for one run alone, "bfloat16".
+
+    Returns:
+        `translate(texts, progress=None)`; `progress` is called with the number of texts done.
+    """
+    models = [run.model for run in runs]
+    source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
+    steps = fixed_steps(models, beam_width, precision) if precision == "bfloat16" else None
+    settings = {
+        "beam_width": beam_width,
+        "length_penalty": length_penalty,
+        "num_results": num_results,
+        "steps": steps,
+        "max_length": source.longest_target(runs[0].config),
+    }
+    encoder = models[0].get_layer("encoder")
+    spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
+
+    @tf.function(input_signature=[spec, tf.TensorSpec([None], tf.string)], autograph=False)
+    def translate_ids(ids, copied_from):
+        found = search(models, ids, **settings)
+        flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
+        copied = tokens_to_copy(runs[0], copied_from, num_results)
+        found_texts = target_tokenizer.detokenize(flat, copied)
+        return tf.reshape(found_texts, [-1, num_results]), found.scores
+
+    def translate(
+        texts: Sequence[str], progress: Callable[[int], None] | None = None
+    ) -> list[list[Translation]]:
+        result = [[Translation("", 0.0)] * num_results for _ in texts]
+        batches = source_batches(source.rows(texts), batch_size, max_source_length)
+        done = 0
+        for indices, ids in batches:
+            read = [texts[index] for index in indices] if runs[0].config.copy else []
+            found = map(np.array, translate_ids(ids, tf.constant(read, tf.string)))
+            for index, found_texts, scores in zip(indices, *found, strict=True):
+                result[index] = [
+                    Translation(text.decode("utf-8", errors="replace"), float(score))
+                    for text, score in zip(found_texts, scores, strict=True)
+                ]
+            done += len(indices)
+            if progress:
+                progress(len(indices))
+        if progress and done < len(texts):
+            progress(len(texts) - done)
+        return result
+
+    return translate
+
+
+def tokens_to_copy(run: Run, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
+    """Return the tokens `(B · results, S)` of texts `(B,)`, None for a run that does not copy."""
+    if not run.config.copy:
+        return None
+    return tf.repeat(run.source_tokenizer.split(text).to_tensor(), results, axis=0)
+
+
+def dense_ids(ids: tf.RaggedTensor) -> tf.Tensor:
+    """Pad ids `(B, None)` to `(B, S)` with S at least 1, so that an empty text is all padding."""
+    dense = ids.to_tensor(PAD_ID)
+    missing = tf.cast(tf.equal(tf.shape(dense)[1], 0), tf.int32)
+    return tf.pad(dense, [[0, 0], [0, missing]], constant_values=PAD_ID)
+
+
+@dataclass(frozen=True)
+class Attended:
+    """One pair, and where the decoder looked to say its target.
+
+    Attributes:
+        source_tokens: the S source tokens.
+        target_tokens: the T target tokens, without the end token.
+        weights: float32 `(T, S)`.
+        end_weights: float32 `(S,)`, while it said the end token.
+    """
+
+    source_tokens: list[str]
+    target_tokens: list[str]
+    weights: np.ndarray
+    end_weights: np.ndarray
+
+
+def forced_attention(
+    runs: Sequence[Run], sources: Sequence[str], targets: Sequence[str], batch_size: int = 64
+) -> list[Attended]:
+    """Attention weights while the decoder is made to say each target.
+
+    Args:
+        runs: a run, or several whose weights are averaged.
+        sources: source texts.
+        targets: target texts, as many.
+        batch_size: pairs decoded together.
+    """
+    return make_attender(runs, batch_size)(sources, targets)
+
+
+def make_attender(
+    runs: Sequence[Run], batch_size: int = 64
+) -> Callable[[Sequence[str], Sequence[str]], list[Attended]]:
+    """Return `forced_attention` of these runs, compiled once for all calls."""
+    models = [run.model for run in runs]
+    source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    def attend_batch(sources, targets):
+        source = source_tokenizer.tokenize(sources)
+        target = target_tokenizer.tokenize(targets)
+        source_ids, target_ids = dense_ids(source), target.to_tensor()
+        start = tf.fill([tf.shape(target_ids)[0], 1], START_ID)
+        weights = force_decode(models, source_ids, tf.concat([start, target_ids], axis=1))
+        return (
+            source_tokenizer.tokens(source_ids),
+            source.row_lengths(),
+            target_tokenizer.tokens(target_ids),
+            target.row_lengths(),
+            weights,
+        )
+
+    def attend(sources: Sequence[str], targets: Sequence[str]) -> list[Attended]:
+        result = []
+        for first in range(0, len(sources), batch_size):
+            batch = slice(first, first + batch_size)
+            found = attend_batch(tf.constant(sources[batch]), tf.constant(targets[batch]))
+            for source, s, target, t, weights in zip(*(x.numpy() for x in found), strict=True):
+                words = _decoded(source[:s]), _decoded(target[:t])
+                result.append(Attended(*words, weights[:t, :s], weights[t, :s]))
+        return result
+
+    return attend
+
+
+def _decoded(tokens: Iterable[bytes]) -> list[str]:
+    return [token.decode("utf-8", errors="replace") for token in tokens]

@@ -1,0 +1,69 @@
+"""What Keras calls while it fits: the epoch's record, and a bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import keras
+
+from training.fit.recorder import Recorder
+from training.fit.schedule import Plateau
+from training.progress import progress
+from training.sampling import set_rate
+
+
+class EpochEnd(keras.callbacks.Callback):
+    """Tells a recorder the end of each epoch, and stops when it is out of patience.
+
+    Args:
+        recorder: what is told.
+        rate: the optimizer's learning rate; a `Plateau` is told the history before each epoch.
+        gradient_norm: a metric that the optimizer updates at each step.
+    """
+
+    def __init__(self, recorder: Recorder, rate: Any, gradient_norm: keras.metrics.Metric) -> None:
+        super().__init__()
+        self.recorder, self.rate, self.gradient_norm = recorder, rate, gradient_norm
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Set learning rate and sampling, start the clock and the mean of the gradient's norm."""
+        if isinstance(self.rate, Plateau):
+            self.rate.follow(self.recorder.history)
+        set_rate(self.model, self.recorder.config, epoch)
+        self.gradient_norm.reset_state()
+        self.started = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Record; other callbacks, such as TensorBoard's, get the numbers too."""
+        seconds = time.perf_counter() - self.started
+        assert logs is not None
+        norm = float(self.gradient_norm.result())
+        record = self.recorder.finish(logs["loss"], seconds, gradient_norm=norm)
+        logs.update({key: value for key, value in record.items() if key != "epoch"})
+        if self.recorder.is_out_of_patience():
+            self.model.stop_training = True
+
+
+class Bar(keras.callbacks.Callback):
+    """A bar for the steps of each epoch on standard error, where that is a terminal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown = ExitStack()
+        self.advance: Callable[[int], None] = lambda count: None
+
+    def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
+        """Begin a new bar."""
+        unit = f"steps of epoch {epoch + 1}"
+        self.advance = self.shown.enter_context(progress(self.params["steps"], unit))
+
+    def on_train_batch_end(self, batch: int, logs: dict | None = None) -> None:
+        """Move it on."""
+        self.advance(1)
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Take it away."""
+        self.shown.close()

@@ -1,0 +1,123 @@
+"""Loss and perplexity over target tokens, padding left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention.fast import choice
+from training.data.ids import PAD_ID
+
+Tensor = Any
+
+
+def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of each token, with label smoothing (Szegedy et al. 2015, arXiv 1512.00567).
+
+    Args:
+        labels: int32 `(B, T)`.
+        logits: `(B, T, V)`; the loss is computed in float32.
+        label_smoothing: probability spread evenly over the vocabulary.
+
+    Returns:
+        float32 `(B, T)`, in nats.
+    """
+    if not choice.enabled():
+        return _plain_cross_entropy(labels, logits, label_smoothing)
+    smooth = _cross_entropy(label_smoothing)
+    # As floats, which all backends take as the argument of a function with its own gradient.
+    return smooth(ops.cast(logits, "float32"), ops.cast(labels, "float32"))
+
+
+def _plain_cross_entropy(labels: Tensor, logits: Tensor, smoothing: float) -> Tensor:
+    log_probs = ops.log_softmax(ops.cast(logits, "float32"), axis=-1)
+    labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+    chosen = ops.squeeze(ops.take_along_axis(log_probs, labels, axis=-1), -1)
+    return -(1 - smoothing) * chosen - smoothing * ops.mean(log_probs, axis=-1)
+
+
+def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return `(logits, labels) -> losses` with a gradient that uses the exponentials again.
+
+    Differentiated automatically, the output layer and its loss took 174 ms for 1,408 tokens and
+    5,000 words; with this gradient 96 ms, of which the matrix products are 76 (2 cores).
+    """
+
+    @ops.custom_gradient
+    def cross_entropy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Callable]:
+        labels = ops.expand_dims(ops.cast(labels, "int32"), -1)
+        highest = ops.max(logits, axis=-1, keepdims=True)
+        exponentials = ops.exp(logits - highest)
+        total = ops.sum(exponentials, axis=-1, keepdims=True)
+        losses = ops.log(total) + highest
+        losses = losses - (1 - smoothing) * ops.take_along_axis(logits, labels, axis=-1)
+        if smoothing:
+            losses = losses - smoothing * ops.mean(logits, axis=-1, keepdims=True)
+
+        def gradient(*args: Tensor, upstream: Tensor | None = None) -> tuple[Tensor, Tensor]:
+            upstream = args[0] if upstream is None else upstream
+            slope = ops.expand_dims(upstream, -1)
+            vocabulary = ops.shape(logits)[-1]
+            slopes = exponentials * (slope / total)
+            if smoothing:
+                slopes = slopes - slope * (smoothing / vocabulary)
+            chosen = ops.take_along_axis(slopes, labels, axis=-1) - (1 - smoothing) * slope
+            # One element a row, in place: a one-hot tensor would be as large as the logits.
+            rows = ops.reshape(slopes, (-1, vocabulary))
+            indices = ops.stack(
+                [ops.arange(ops.shape(rows)[0], dtype="int32"), ops.reshape(labels, (-1,))], -1
+            )
+            rows = ops.scatter_update(rows, indices, ops.reshape(chosen, (-1,)))
+            return ops.reshape(rows, ops.shape(logits)), ops.zeros_like(upstream)
+
+        return ops.squeeze(losses, -1), gradient
+
+    return cross_entropy
+
+
+@keras.saving.register_keras_serializable("training")
+class TokenCrossentropy(keras.losses.Loss):
+    """Mean cross-entropy over the tokens of a batch that are not padding.
+
+    Args:
+        label_smoothing: see `token_losses`.
+    """
+
+    def __init__(self, label_smoothing: float = 0.0, name: str = "token_crossentropy") -> None:
+        super().__init__(name=name, reduction=None)
+        self.label_smoothing = label_smoothing
+
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
+        """Return the mean loss, a scalar."""
+        labels = ops.cast(y_true, "int32")
+        valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
+        losses = token_losses(labels, y_pred, self.label_smoothing)
+        return ops.sum(losses * valid) / ops.maximum(ops.sum(valid), 1.0)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {"label_smoothing": self.label_smoothing, "name": self.name}
+
+
+@keras.saving.register_keras_serializable("training")
+class Perplexity(keras.metrics.Metric):
+    """`exp` of the mean cross-entropy over all tokens that are not padding."""
+
+    def __init__(self, name: str = "perplexity", **kwargs: Any) -> None:
+        super().__init__(name=name, **kwargs)
+        self.total = self.add_weight(initializer="zeros", name="total")
+        self.tokens = self.add_weight(initializer="zeros", name="tokens")
+
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Any = None) -> None:
+        """Add a batch of labels `(B, T)` and logits `(B, T, V)`."""
+        labels = ops.cast(y_true, "int32")
+        valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
+        self.total.assign_add(ops.sum(token_losses(labels, y_pred) * valid))
+        self.tokens.assign_add(ops.sum(valid))
+
+    def result(self) -> Tensor:
+        """Return the perplexity so far."""
+        return ops.exp(self.total / ops.maximum(self.tokens, 1.0))

@@ -1,0 +1,75 @@
+"""The dev set, scored by the model that is being trained."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.data import corpus
+from training.data.events import Histories
+from training.decode.labels import make_predictor
+from training.decode.texts import make_translator
+from training.fit.crossentropy import Perplexity
+from training.runs.run import Run
+from training.score import labels as label_scores
+from training.score import metrics
+
+
+class LabelledDevSet:
+    """Scores of the dev set of a label, which the weights of the moment get.
+
+    Args:
+        run: what to predict with.
+        dev: the dev set.
+
+    Attributes:
+        split: the examples.
+    """
+
+    def __init__(self, run: Run, dev: Histories) -> None:
+        self.split, self.predict = dev, make_predictor([run])
+
+    def score(self) -> dict[str, float]:
+        """Return `val_loss`, the mean cross-entropy, and `auc`."""
+        probabilities = self.predict(self.split).probabilities
+        return {
+            "val_loss": label_scores.cross_entropy(self.split.labels, probabilities),
+            "auc": label_scores.auc(self.split.labels, probabilities),
+        }
+
+
+class DevSet:
+    """Scores of the dev set, which the weights of the moment get.
+
+    Args:
+        run: what to translate with.
+        dev: the dev set; `validation_limit` of its sentences are translated.
+        batches: its batches, for the perplexity.
+
+    Attributes:
+        split: the sentences that are translated.
+    """
+
+    def __init__(self, run: Run, dev: corpus.Split, batches: Any) -> None:
+        self.run, self.batches = run, batches
+        limit = run.config.validation_limit or len(dev.sources)
+        chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
+        self.split = dev.select(sorted(chosen))
+        self.translate = make_translator([run], beam_width=1)
+        self.perplexity = Perplexity()
+
+    def score(self) -> dict[str, float]:
+        """Return `val_perplexity`, and what `metrics.score` gives."""
+        self.perplexity.reset_state()
+        for inputs, labels in self.batches:
+            self._add_to_perplexity(inputs, labels)
+        hypotheses = self.translate(self.split.sources)
+        scores = metrics.score(self.run.config.metric, hypotheses, self.split.references)
+        numbers = {key: value for key, value in scores.items() if isinstance(value, float)}
+        return {"val_perplexity": float(self.perplexity.result()), **numbers}
+
+    @tf.function(reduce_retracing=True, autograph=False)
+    def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:
+        self.perplexity.update_state(labels, self.run.model(inputs, training=False))

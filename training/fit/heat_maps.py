@@ -1,0 +1,50 @@
+"""Heat-maps in TensorBoard: where the decoder looks, after each epoch."""
+
+from __future__ import annotations
+
+import io
+
+import keras
+import tensorflow as tf
+
+from keras_attention import plot_attention
+from training.data import corpus
+from training.decode.texts import make_attender
+from training.runs.run import Run
+
+COUNT = 3
+LONGEST = 60  # characters: what is still read on a screen
+
+
+class HeatMaps(keras.callbacks.Callback):
+    """After each epoch, draw the weights of the same dev sentences.
+
+    The pictures are `alignment/0` … in `tensorboard/alignments`; TensorBoard reads one file of
+    events a folder, and Keras writes to the others.
+
+    Args:
+        run: a run that attends.
+        dev: where the sentences come from: the first that are short enough to be read.
+    """
+
+    def __init__(self, run: Run, dev: corpus.Split) -> None:
+        super().__init__()
+        pairs = [(s, texts[0]) for s, texts in zip(dev.sources, dev.references, strict=True)]
+        short = [pair for pair in pairs if max(map(len, pair)) <= LONGEST] or pairs
+        self.sources, self.targets = zip(*short[:COUNT], strict=True)
+        self.attend = make_attender([run])
+        self.writer = tf.summary.create_file_writer(str(run.files.tensorboard / "alignments"))
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Draw and write the pictures."""
+        with self.writer.as_default(epoch):
+            for number, found in enumerate(self.attend(self.sources, self.targets)):
+                file = io.BytesIO()
+                plot_attention(found.source_tokens, found.target_tokens, found.weights, file)
+                picture = tf.io.decode_png(file.getvalue(), channels=3)
+                tf.summary.image(f"alignment/{number}", picture[None])
+        self.writer.flush()
+
+    def on_train_end(self, logs: dict | None = None) -> None:
+        """Close the file."""
+        self.writer.close()

@@ -1,0 +1,121 @@
+"""What is done after each epoch of training, and after the last, on any backend."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import keras
+
+from training.config import Config
+from training.data.batches import Statistics
+from training.errors import RunError
+from training.runs.card import FIGURES, write_card
+from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
+from training.runs.files import RunFiles
+from training.runs.history import Record, best, dev_score, out_of_patience
+from training.writing import read_json, write_json
+
+
+class Recorder:
+    """Records each epoch, keeps its checkpoint, and the weights if they are the best so far.
+
+    Args:
+        files: of the run.
+        config: the run's.
+        model: the compiled model.
+        statistics: of the training set.
+        history: the records of the epochs done before; new ones are added to it.
+        score: scores the dev set with the model's weights as they are.
+    """
+
+    def __init__(
+        self,
+        files: RunFiles,
+        config: Config,
+        model: keras.Model,
+        statistics: Statistics,
+        history: list[Record],
+        score: Callable[[], Mapping[str, float]],
+    ) -> None:
+        self.files, self.config, self.model = files, config, model
+        self.statistics, self.history, self.score = statistics, history, score
+
+    def finish(self, loss: float, seconds: float, **more: float) -> Record:
+        """Score, record and save after an epoch.
+
+        Args:
+            loss: mean loss of the epoch.
+            seconds: that its training took.
+            **more: further numbers for the record.
+
+        Raises:
+            RunError: if the loss, a score or a weight is not finite; nothing is saved then.
+        """
+        epoch = len(self.history) + 1
+        record: Record = {"epoch": epoch, "loss": float(loss)}
+        self._check(record)
+        record |= {
+            **self.score(),
+            **more,
+            "learning_rate": float(self.model.optimizer.learning_rate),
+            "seconds": round(seconds, 1),
+            "target_tokens_per_second": round(self.statistics.target_tokens / seconds),
+        }
+        self._check(record)
+        self.history.append(record)
+        is_best = best(self.history, self.config.keep_by) is record
+        if is_best:
+            save_best(self.files, self.model)
+        if self.config.average_epochs:
+            save_recent(self.files, epoch, self.model, self.config.average_epochs)
+        save_checkpoint(self.files, self.model, self.history)
+        write_json(self.files.history, self.history)
+        write_card(self.files, self.config, self.model)
+        print(f"{epoch_line(record, self.config.epochs)}{'  best' if is_best else ''}", flush=True)
+        return record
+
+    def is_out_of_patience(self) -> bool:
+        """Whether training should stop, which is said."""
+        if not out_of_patience(self.history, self.config.patience, self.config.keep_by):
+            return False
+        print(f"No better score for {self.config.patience} epochs: training stops.")
+        return True
+
+    def try_average(self) -> None:
+        """Score the mean of the last epochs' weights; the best of the run are the better ones.
+
+        The model is left with the mean. Nothing is done for a history whose mean is known.
+        """
+        file, by = self.files.average, self.config.keep_by
+        known = read_json(file)["epochs"] if file.is_file() else [0]
+        if known[-1] == self.history[-1]["epoch"]:
+            return
+        epochs = load_average(self.files, self.model)
+        scores = dict(self.score())
+        kept = dev_score(scores, by) > dev_score(best(self.history, by), by)
+        if kept:
+            save_best(self.files, self.model)
+        write_json(file, {"epochs": epochs, **scores, "kept": kept})
+        print(f"mean of epochs {epochs[0]} to {epochs[-1]}  {numbers_line(scores)}")
+        write_card(self.files, self.config, self.model)
+
+    def _check(self, record: Record) -> None:
+        """Refuse numbers that are not finite."""
+        for key, value in record.items():
+            if not math.isfinite(value):
+                kept = f"epoch {len(self.history)} is kept" if self.history else "nothing is kept"
+                raise RunError(
+                    f"{key} is {value} in epoch {record['epoch']}: training stops, and {kept}; "
+                    "a lower learning_rate or clip_norm may help"
+                )
+
+
+def epoch_line(record: Record, epochs: int) -> str:
+    """Say an epoch in a line."""
+    return f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {numbers_line(record)}"
+
+
+def numbers_line(record: Mapping[str, float]) -> str:
+    """Say the numbers of a record that people follow."""
+    return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)

@@ -1,0 +1,34 @@
+"""Lines that native code writes to standard error whatever the log level."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def without_native_log() -> Iterator[None]:
+    """Drop what is written to file descriptor 2; show it where something is raised.
+
+    `TF_CPP_MIN_LOG_LEVEL=0` shows it all.
+    """
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
+        yield
+        return
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield
+        except BaseException:
+            os.dup2(kept, 2)
+            said.seek(0)
+            os.write(2, said.read())
+            raise
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)

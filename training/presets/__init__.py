@@ -1,0 +1,1 @@
+"""Presets: a file for each run that the results come from, and for own data by its amount."""

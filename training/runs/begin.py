@@ -1,0 +1,128 @@
+"""How a run begins: in a directory of its own, with tokenizers, and whole or not at all."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+
+from training.config import Config, ConfigError, load_config
+from training.data.tokenizers import Tokenizer, train_tokenizer
+from training.errors import RunError
+from training.runs.files import RunFiles
+from training.runs.origin import Origin, write_origin
+from training.runs.run import load_best, load_sides
+from training.sources import Source, source_class
+from training.writing import write_json
+
+
+def check_free(files: RunFiles) -> None:
+    """Refuse a directory that holds anything trained or prepared.
+
+    Raises:
+        RunError: if there is a run, unless no epoch of it was ever finished.
+    """
+    trained = files.best.exists() or any(files.all_checkpoints())  # epoch 0 is not trained
+    if trained or files.tokens.exists():
+        raise RunError(
+            f"{files.path} holds a run already: go on with it by training.train --resume, or "
+            "choose another --output"
+        )
+
+
+def saved_config(files: RunFiles) -> Config:
+    """Return the configuration of the run that is to go on.
+
+    Raises:
+        RunError: if there is no run.
+    """
+    if not files.config.is_file():
+        raise RunError(f"nothing to resume: {files.config} does not exist")
+    return load_config(files.config)
+
+
+def begin(files: RunFiles, source: Source, target: Tokenizer | None, origin: Origin) -> None:
+    """Write what a run begins with. `files.config` is not written yet, and makes it a run.
+
+    Raises:
+        RunError: if that fails.
+    """
+    try:
+        files.config.unlink(missing_ok=True)  # of a run without a finished epoch
+        shutil.rmtree(files.checkpoints, ignore_errors=True)
+        source.save(files)
+        if target is not None:
+            target.save(files.tokenizers[1])
+        write_origin(files, origin)
+        write_json(files.history, [])
+    except OSError as error:
+        raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
+
+
+def make_sides(
+    config: Config, data: Any, init: Path | None = None
+) -> tuple[Source, Tokenizer | None]:
+    """Return what reads the source, and the tokenizer of a text as target, of `init` or new ones.
+
+    Args:
+        config: of the run.
+        data: the training split.
+        init: the run whose sides are taken.
+
+    Raises:
+        RunError: if those of `init` cannot be read.
+        ConfigError: if none can be made with these settings.
+    """
+    if init is not None:
+        source, target = load_sides(config, RunFiles(init))
+        tokenizer = getattr(source, "tokenizer", None)
+        if isinstance(tokenizer, Tokenizer) and tokenizer.copies != config.copy:
+            raise ConfigError(f"copy expected {tokenizer.copies}, as {init} has it")
+        return source, target
+    source = source_class(config).make(config, data)
+    if config.target == "label":
+        return source, None
+    lines = [text for references in data.references for text in references]
+    return source, make_tokenizer(config, "target", lines)
+
+
+def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer:
+    """Train the tokenizer of a side.
+
+    Raises:
+        ConfigError: if it cannot be trained with these settings.
+    """
+    kind, size = getattr(config, f"{side}_tokenizer"), getattr(config, f"{side}_vocab_size")
+    try:
+        made = train_tokenizer(kind, lines, size, **_normalization(kind, side))
+    except ValueError as error:
+        raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
+    if made.vocab_size < size:
+        print(
+            f"The {side} side has {made.vocab_size:,} tokens, not {size:,}: there are no more in "
+            "the text."
+        )
+    made.copies = side == "source" and config.copy
+    return made
+
+
+def start_from(init: Path, model: keras.Model) -> None:
+    """Load the best weights of a run to start from.
+
+    Raises:
+        RunError: if they do not fit the model, or cannot be read.
+    """
+    try:
+        load_best(RunFiles(init), model)
+    except RunError as error:
+        raise RunError(f"cannot start from {init}: {error}") from error
+
+
+def _normalization(kind: str, side: str) -> dict[str, str]:
+    if kind != "sentencepiece":
+        return {}
+    # Whatever way a source is typed, it is read alike; a target keeps its own characters.
+    return {"normalization": "nmt_nfkc" if side == "source" else "identity"}

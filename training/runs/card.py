@@ -1,0 +1,183 @@
+"""A run says what it is: `README.md` and `curves.png`, brought up to date each epoch."""
+
+from __future__ import annotations
+
+import importlib.util
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import keras
+
+from training.config import Config
+from training.runs.files import RunFiles
+from training.runs.history import Record, best
+from training.runs.origin import Origin, read_origin, versions
+from training.runs.summary import kept
+from training.writing import read_json, write_text
+
+FIGURES = {
+    "loss": "loss",
+    "val_perplexity": "dev perplexity",
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "per": "PER",
+    "wer": "WER",
+    "exact": "exact",
+    "cer": "CER",
+    "val_loss": "dev loss",
+    "auc": "AUC",
+    "learning_rate": "learning rate",
+    "seconds": "seconds",
+}
+DEV_LOSSES = ("val_perplexity", "val_loss")
+SCORES = ("bleu", "chrf", "per", "wer", "exact", "cer", "auc")
+MODEL_KEYS = (
+    *("convolutions", "encoder", "bidirectional", "encoder_layers", "encoder_units", "decoder"),
+    *("decoder_layers", "decoder_units", "attention", "attention_units", "attention_heads"),
+    *("distribution", "order", "source_tokenizer", "target_tokenizer", "precision"),
+)
+
+
+def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
+    """Write what the run is and how far it has got, in words and as curves.
+
+    The curves need Matplotlib; where it is not installed there are none.
+    """
+    history = read_json(files.history)
+    write_text(files.card, card(files, config, model.count_params(), history))
+    if importlib.util.find_spec("matplotlib"):
+        aside = files.aside(files.curves)
+        draw_curves(history, config, aside)
+        aside.replace(files.curves)
+
+
+def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Record]) -> str:
+    """Return the card as Markdown."""
+    origin = read_origin(files)
+    chosen = kept(files)
+    which = (
+        f"the mean weights of epochs {chosen['epochs'][0]} to {chosen['epochs'][-1]}"
+        if "epochs" in chosen
+        else f"epoch {chosen['epoch']}"
+    )
+    sections = [
+        f"# {files.path.absolute().name}\n\n{_sentence(config)}",
+        f"{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, "
+        f"chosen by {_chosen_by(config, chosen)}.",
+        "## Figures\n\nOf the dev set"
+        f"{_dev_note(config)}.\n\n{_table(chosen, history)}\n\n![Curves]({files.curves.name})",
+        f"## Data\n\n{_rows(_data(config, origin))}",
+        f"## Model\n\n{_rows(_model(config, origin, parameters))}",
+        f"## Commands\n\n```\n{_commands(files, config, origin)}\n```",
+        f"## Versions\n\n{_rows({'Keras backend': keras.backend.backend(), **versions()})}",
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
+    """Draw losses and scores over the epochs; a line marks the best epoch."""
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
+
+    scores = [key for key in SCORES if key in history[-1]]
+    panels: list[Sequence[str]] = [["loss"], *([k] for k in DEV_LOSSES if k in history[-1])]
+    if scores:
+        panels.append(scores)
+    figure = Figure(figsize=(4 * len(panels), 3.2), layout="constrained")
+    epochs = [record["epoch"] for record in history]
+    marked = best(history, config.keep_by)["epoch"]
+    for axes, keys in zip(figure.subplots(1, len(panels)), panels, strict=True):
+        for key in keys:
+            axes.plot(
+                epochs, [record.get(key) for record in history], marker=".", label=FIGURES[key]
+            )
+        axes.axvline(marked, color="0.7", linestyle=":", zorder=0)
+        axes.set_xlabel("epoch")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+        if "val_perplexity" in keys:
+            axes.set_yscale("log")
+    figure.savefig(path, format="png", dpi=100)
+
+
+def _sentence(config: Config) -> str:
+    attention = "no attention" if config.attention == "none" else f"{config.attention} attention"
+    said = "text" if config.target == "text" else "an outcome's probability"
+    return f"From {config.source} to {said}, with {attention}, trained on `{config.data}`."
+
+
+def _chosen_by(config: Config, chosen: Mapping[str, object]) -> str:
+    scores = () if config.keep_by == "perplexity" else ("bleu", "wer", "cer", "val_loss")
+    return FIGURES[next((key for key in scores if key in chosen), "val_perplexity")]
+
+
+def _dev_note(config: Config) -> str:
+    if config.target != "text":
+        return ""
+    most = f" for at most {config.validation_limit:,} of them" if config.validation_limit else ""
+    return f"; texts are those of greedy search{most}"
+
+
+def _table(chosen: Mapping[str, object], history: Sequence[Record]) -> str:
+    keys = [key for key in FIGURES if any(key in record for record in history)]
+    rows = [["epoch", *(FIGURES[key] for key in keys)], ["---"] * (len(keys) + 1)]
+    for record in history:
+        mark = "**" if record["epoch"] == chosen.get("epoch") else ""
+        cells = [f"{record['epoch']}", *(f"{record[k]:.4g}" if k in record else "" for k in keys)]
+        rows.append([f"{mark}{cell}{mark}" for cell in cells])
+    if "epochs" in chosen:
+        cells = [f"{chosen[k]:.4g}" if k in chosen else "" for k in keys]
+        rows.append([f"**{cell}**" if cell else "" for cell in ["mean", *cells]])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _data(config: Config, origin: Origin | None) -> dict[str, object]:
+    found: dict[str, object] = {"corpus": f"`{config.data}`"}
+    for name in ("dev", "test"):
+        if getattr(config, name):
+            found[name] = f"`{getattr(config, name)}`"
+    if origin is not None:
+        found |= {
+            "pairs learned from": f"{origin.train:,}",
+            "left out as too long or empty": f"{origin.dropped:,}",
+            "lines without a pair": f"{origin.unusable:,}",
+            "dev sentences": f"{origin.dev:,}",
+            "target tokens an epoch": f"{origin.target_tokens:,}",
+            "SHA-256 of train and dev": f"`{origin.corpus}`",
+        }
+    return found
+
+
+def _model(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
+    values = config.values()
+    found: dict[str, object] = {
+        "parameters": f"{parameters:,}",
+        **{key: values[key] for key in MODEL_KEYS if key in values},
+        "all settings": "`config.toml`",
+    }
+    if origin is not None:
+        found["vocabulary"] = " and ".join(f"{size:,}" for size in origin.vocabulary)
+        if origin.init:
+            found["started from"] = f"`{origin.init}`"
+    return found
+
+
+def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
+    run, name = shlex.quote(str(files.path)), shlex.quote(files.path.absolute().name)
+    again = shlex.quote(str(files.config))
+    lines = [f"python -m training.evaluate --run {run} --split dev"]
+    if (config.source, config.target) == ("text", "text"):
+        lines.append(f"python -m training.translate --run {run} < source.txt > target.txt")
+    lines += [
+        f"python -m serving.export --run {run} --output models/{name}",
+        f"python -m training.train --resume --output {run}    # goes on where it stopped",
+        f"python -m training.train --preset {again} --output ANOTHER    # trains it anew",
+    ]
+    if origin is not None and origin.command:
+        lines.append(f"python {shlex.join(origin.command)}    # how it was begun")
+    return "\n".join(lines)
+
+
+def _rows(values: Mapping[str, object]) -> str:
+    return "\n".join(["| | |", "|---|---|", *(f"| {k} | {v} |" for k, v in values.items())])

@@ -1,0 +1,145 @@
+"""What a run directory keeps of training: checkpoints, best and recent weights, their mean."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from training.errors import RunError
+from training.runs.files import RunFiles
+from training.runs.history import Record
+from training.writing import read_json, write_json
+
+KEPT = 2  # checkpoints: where the newer is damaged, the older is there
+_WEIGHTS, _SEEDS, _PROGRESS = "training.weights.h5", "seeds.npz", "progress.json"
+
+
+def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) -> None:
+    """Keep all that training needs to go on after the epochs of the history.
+
+    These are the weights, the optimizer's state, the states of the random generators of dropout,
+    and the history. It is written aside and renamed, so that a crash leaves a whole checkpoint or
+    none, and never none at all.
+
+    Raises:
+        RunError: if a weight is not finite; nothing is written then.
+    """
+    check_finite(model)
+    final = files.checkpoint(len(history))
+    aside = files.aside(final)
+    shutil.rmtree(aside, ignore_errors=True)
+    aside.mkdir(parents=True)
+    model.save_weights(aside / _WEIGHTS)
+    np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in _seeds(model)))
+    digests = {name: _digest(aside / name) for name in (_WEIGHTS, _SEEDS)}
+    progress = {"epoch": len(history), "history": history, "sha256": digests}
+    write_json(aside / _PROGRESS, progress)
+    shutil.rmtree(final, ignore_errors=True)
+    aside.rename(final)
+    for old in [*files.all_checkpoints().values()][:-KEPT]:
+        shutil.rmtree(old)
+
+
+def restore_checkpoint(files: RunFiles, model: keras.Model) -> list[Record]:
+    """Load the last checkpoint into the compiled model; return the history up to it.
+
+    Where it is damaged the one before is loaded, with a warning on standard error. The history is
+    empty if there is no checkpoint, too.
+
+    Raises:
+        RunError: if there are checkpoints and none can be read.
+    """
+    found = [*files.all_checkpoints().values()]
+    if not found:
+        return []
+    model.optimizer.build(model.trainable_variables)
+    for folder in reversed(found):
+        try:
+            history = _restore(folder, model)
+        except (OSError, ValueError, KeyError) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            print(f"Warning: {folder} is damaged: {reason}", file=sys.stderr)
+        else:
+            write_json(files.history, history)  # a crash may have come before it was brought up
+            return history
+    raise RunError(f"no checkpoint in {files.checkpoints} can be read")
+
+
+def check_finite(model: keras.Model) -> None:
+    """Raise a RunError where one of the model's weights is not finite."""
+    for weight in model.weights:
+        if not bool(ops.all(ops.isfinite(weight))):
+            raise RunError(f"{weight.path} has values that are not finite: it is not saved")
+
+
+def save_best(files: RunFiles, model: keras.Model) -> None:
+    """Keep the model's weights as the best of the run."""
+    _save_weights(files, model, files.best)
+
+
+def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> None:
+    """Keep the model's weights after `epoch`, and those of `count` epochs in all."""
+    files.recent.mkdir(exist_ok=True)
+    _save_weights(files, model, files.recent_weights(epoch))
+    for old in [*files.all_recent_weights().values()][:-count]:
+        old.unlink()
+
+
+def load_average(files: RunFiles, model: keras.Model) -> list[int]:
+    """Load the mean of the weights that `save_recent` has kept; return their epochs."""
+    recent, bare = files.all_recent_weights(), _bare(model)
+    mean: list[Any] = [0.0 for _ in model.weights]
+    for file in recent.values():
+        bare.load_weights(file)
+        mean = [
+            m + ops.convert_to_numpy(w) / len(recent)
+            for m, w in zip(mean, model.weights, strict=True)
+        ]
+    for weight, m in zip(model.weights, mean, strict=True):
+        if "int" not in weight.dtype:  # a table has no mean, and is the same in all
+            weight.assign(m)
+    return list(recent)
+
+
+def _restore(folder: Path, model: keras.Model) -> list[Record]:
+    progress = read_json(folder / _PROGRESS)
+    for name, digest in progress.get("sha256", {}).items():
+        if _digest(folder / name) != digest:
+            raise ValueError(f"{name} is not what was written")
+    model.load_weights(folder / _WEIGHTS)
+    if (folder / _SEEDS).is_file():  # checkpoints of older versions have none
+        with np.load(folder / _SEEDS) as kept:
+            for seed, value in zip(_seeds(model), kept.values(), strict=True):
+                seed.assign(value)
+    return progress["history"]
+
+
+def _seeds(model: keras.Model) -> list[keras.Variable]:
+    """States of the model's random generators, which are variables but not weights."""
+    others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
+    return [variable for variable in model.variables if id(variable) not in others]
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
+
+
+def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
+    """Write the model's weights, without the optimizer's, whole or not at all."""
+    check_finite(model)
+    aside = files.aside(file)
+    _bare(model).save_weights(aside)
+    aside.replace(file)
+
+
+def _bare(model: keras.Model) -> keras.Model:
+    """Return the same model without its optimizer."""
+    return keras.Model(model.input, model.output, name=model.name)

@@ -1,0 +1,83 @@
+"""The names of a run's files, which no other module knows."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+SIDES = ("source", "target")
+
+
+class RunFiles:
+    """Where everything of a run is.
+
+    Attributes:
+        path: the run directory.
+        config: the configuration, `config.toml`. A directory with it is a run: it is written last.
+        origin: what the run began with, `origin.json`, see `training.runs.origin`.
+        tokenizers: `source.tokenizer` and `target.tokenizer`, of the sides that are text.
+        events: `source.events`, columns and statistics of histories, where they are the source.
+        tokens: token ids for `training.train_arrays`, `tokens.npz`, where they were prepared.
+        checkpoints: `checkpoints/epoch-003/`: what training needs to go on, the last two; epoch 0
+            is what it starts from.
+        recent: `recent/epoch-003.weights.h5`: weights that are to be averaged.
+        best: `best.weights.h5`, the weights of the epoch with the best dev score, or of a better
+            average.
+        history: `history.json`, one record an epoch.
+        average: `average.json`, the score of the average.
+        card: `README.md`, what the run is, for people.
+        curves: `curves.png`, the history as a picture.
+        tensorboard: what TensorBoard reads.
+        lock: held while a process writes to the run.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = path = Path(path)
+        self.config = path / "config.toml"
+        self.origin = path / "origin.json"
+        self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
+        self.events = path / "source.events"
+        self.tokens = path / "tokens.npz"
+        self.checkpoints = path / "checkpoints"
+        self.recent = path / "recent"
+        self.best = path / "best.weights.h5"
+        self.history = path / "history.json"
+        self.average = path / "average.json"
+        self.card = path / "README.md"
+        self.curves = path / "curves.png"
+        self.tensorboard = path / "tensorboard"
+        self.lock = path / ".lock"
+
+    def checkpoint(self, epoch: int) -> Path:
+        """Return the folder of the checkpoint after `epoch`."""
+        return self.checkpoints / f"epoch-{epoch:03d}"
+
+    def recent_weights(self, epoch: int) -> Path:
+        """Return the file of the weights after `epoch`, for the average."""
+        return self.recent / f"epoch-{epoch:03d}.weights.h5"
+
+    def all_checkpoints(self) -> dict[int, Path]:
+        """Return the checkpoints that are there by their epochs, in order."""
+        return _by_epoch(self.checkpoints)
+
+    def all_recent_weights(self) -> dict[int, Path]:
+        """Return the recent weights that are there by their epochs, in order."""
+        return _by_epoch(self.recent, ".weights.h5")
+
+    def aside(self, what: Path) -> Path:
+        """Return where a file or folder is written before it is renamed; Keras asks for the end."""
+        return what.with_name(f"writing-{what.name}")
+
+    def clean(self) -> None:
+        """Remove what a process that was killed had begun to write; the lock must be held."""
+        for folder in (self.path, self.checkpoints, self.recent):
+            for left in [*folder.glob("writing[-.]*"), *folder.glob("*.writing")]:
+                shutil.rmtree(left) if left.is_dir() else left.unlink()
+
+
+def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:
+    """What is named by an epoch, by its number and in order; other names are passed over."""
+    pattern = re.compile(rf"epoch-(\d+){re.escape(ending)}")
+    found = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
+    return dict(sorted((int(match[1]), file) for match, file in found if match))

@@ -1,0 +1,62 @@
+"""What a run's history says: pure functions of its records, one an epoch.
+
+A run that was stopped and resumed has the same history, and so decides the same. `by` is `keep_by`
+of the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Record = dict[str, float]
+
+
+def dev_score(record: Record, by: str = "auto") -> float:
+    """How good an epoch is, higher is better.
+
+    Args:
+        record: of the epoch.
+        by: what decides, as `keep_by` of the configuration: "perplexity", or BLEU, or WER for
+            pronunciations, CER for images, cross-entropy for a label; and perplexity all the same
+            where nothing was translated.
+    """
+    if by == "perplexity":
+        return -record["val_perplexity"]
+    if "bleu" in record:
+        return record["bleu"]
+    return -next(
+        record[key] for key in ("wer", "cer", "val_loss", "val_perplexity") if key in record
+    )
+
+
+def best(history: Sequence[Record], by: str = "auto") -> Record:
+    """Return the record with the best score, the first of several."""
+    return max(history, key=lambda record: dev_score(record, by))
+
+
+def out_of_patience(history: Sequence[Record], patience: int, by: str = "auto") -> bool:
+    """Whether the best epoch lies `patience` epochs back; never for 0."""
+    if not patience or not history:
+        return False
+    return history[-1]["epoch"] - best(history, by)["epoch"] >= patience
+
+
+def is_complete(history: Sequence[Record], epochs: int, patience: int, by: str = "auto") -> bool:
+    """Whether all epochs are done, or patience is at its end."""
+    return len(history) >= epochs or out_of_patience(history, patience, by)
+
+
+def rate_cuts(history: Sequence[Record], patience: int, by: str = "auto") -> int:
+    """How often the learning rate has been cut: each time `patience` epochs bring no better score.
+
+    After a cut as many epochs are waited for again.
+    """
+    highest, waited, cuts = float("-inf"), 0, 0
+    for record in history:
+        waited += 1
+        score = dev_score(record, by)
+        if score > highest:
+            highest, waited = score, 0
+        elif waited == patience:
+            waited, cuts = 0, cuts + 1
+    return cuts

@@ -1,0 +1,139 @@
+"""What a run began with: its data, counted and hashed, its start, and the versions."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from training.data.batches import Statistics
+from training.errors import RunError
+from training.runs.files import RunFiles
+from training.writing import read_json, write_json
+
+PACKAGES = ("keras-attention", "keras", "tensorflow", "tensorflow-text", "jax", "torch", "numpy")
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a run began with.
+
+    Attributes:
+        data: SPEC of the corpus.
+        corpus: SHA-256 of all training and dev sentences, see `fingerprint`.
+        train: sentence pairs learned from.
+        dropped: pairs left out of training: too long, or empty on one side.
+        unusable: lines of the files that hold no pair.
+        dev: sentences that progress is measured on.
+        target_tokens: of an epoch.
+        vocabulary: token ids of the source and of the target.
+        init: the run whose weights it started from.
+        command: what was typed.
+        begun: when, UTC.
+        versions: of the packages that matter, where they are installed.
+    """
+
+    data: str
+    corpus: str
+    train: int
+    dropped: int
+    unusable: int
+    dev: int
+    target_tokens: int
+    vocabulary: tuple[int, int]
+    init: str | None
+    command: list[str]
+    begun: str
+    versions: dict[str, str]
+
+    @classmethod
+    def now(
+        cls,
+        data: str,
+        corpus: str,
+        statistics: Statistics,
+        dev: int,
+        vocabulary: tuple[int, int],
+        *,
+        unusable: int = 0,
+        init: Path | None = None,
+    ) -> Origin:
+        """Describe a run that begins now in this process."""
+        return cls(
+            data=data,
+            corpus=corpus,
+            train=statistics.pairs,
+            dropped=statistics.dropped,
+            unusable=unusable,
+            dev=dev,
+            target_tokens=statistics.target_tokens,
+            vocabulary=vocabulary,
+            init=None if init is None else str(init.absolute()),
+            command=sys.orig_argv[1:],
+            begun=datetime.now(UTC).isoformat(timespec="seconds"),
+            versions=versions(),
+        )
+
+
+def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 of sentence pairs, in their order."""
+    digest = hashlib.sha256()
+    for pairs in splits:
+        for source, target in pairs:
+            digest.update(f"{source}\t{target}\n".encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def write_origin(files: RunFiles, origin: Origin) -> None:
+    """Write it into the run."""
+    write_json(files.origin, asdict(origin))
+
+
+def read_origin(files: RunFiles) -> Origin | None:
+    """Read it; None for a run of a version that did not write any."""
+    if not files.origin.is_file():
+        return None
+    try:
+        return Origin(**read_json(files.origin))
+    except TypeError as error:
+        raise RunError(f"cannot read {files.origin}: {error}") from None
+
+
+def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
+    """Refuse to go on with other sentences than the run began with.
+
+    Args:
+        files: the run.
+        spec: the corpus as it is named.
+        corpus: its `fingerprint` now.
+        force: take them from now on.
+
+    Raises:
+        RunError: if they are others, unless `force`.
+    """
+    origin = read_origin(files)
+    if origin is None or origin.corpus in ("", corpus):
+        return
+    if not force:
+        raise RunError(
+            f"{spec} no longer has the sentences that {files.path} began with: --force goes on "
+            "with what it has now"
+        )
+    write_origin(files, replace(origin, corpus=corpus))

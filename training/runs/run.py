@@ -1,0 +1,133 @@
+"""A run: what a run directory holds, made and read; the names are in `training.runs.files`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import keras
+
+from training.config import Config, load_config
+from training.data.tokenizers import Tokenizer, load_tokenizer
+from training.errors import RunError
+from training.model import build_model
+from training.runs.files import RunFiles
+from training.sources import Source, TextSource, source_class
+
+__all__ = ["Run", "RunError", "load_ensemble", "load_run", "load_sides", "load_translators"]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with all that is needed to use it."""
+
+    path: Path
+    config: Config
+    source: Source
+    target: Tokenizer | None  # None for a label
+    model: keras.Model
+
+    @property
+    def files(self) -> RunFiles:
+        """Where its files are."""
+        return RunFiles(self.path)
+
+    @property
+    def source_tokenizer(self) -> Tokenizer:
+        """The tokenizer of a text as source; a RunError for other sources."""
+        if not isinstance(self.source, TextSource):
+            raise RunError(f"{self.path} expected texts to read. It reads: {self.config.source}")
+        return self.source.tokenizer
+
+    @property
+    def target_tokenizer(self) -> Tokenizer:
+        """The tokenizer of a text as target; a RunError for a label."""
+        if self.target is None:
+            raise RunError(f"{self.path} expected texts to say. It says: {self.config.target}")
+        return self.target
+
+
+def load_run(path: str | Path) -> Run:
+    """Load a run with its best weights.
+
+    Raises:
+        RunError: if the directory is not a run, has no finished epoch yet, or is damaged.
+        ConfigError: if its configuration cannot be read.
+    """
+    files = RunFiles(path)
+    if not files.config.is_file():
+        raise RunError(f"{files.path} is not a run: it has no {files.config.name}")
+    if not files.best.is_file():
+        raise RunError(f"{files.path} has no trained weights yet: {files.best.name} is missing")
+    config = load_config(files.config)
+    source, target = load_sides(config, files)
+    # Cells without dropout run faster, and draw nothing at random in an export.
+    to_use = dataclasses.replace(config, variational_dropout=0.0, scheduled_sampling=0.0)
+    model = build_model(to_use, source.size, target.vocab_size if target else 0)
+    load_best(files, model)
+    return Run(files.path, config, source, target, model)
+
+
+def load_best(files: RunFiles, model: keras.Model) -> None:
+    """Load a run's best weights into a model.
+
+    Raises:
+        RunError: if they cannot be read, or are those of another model.
+    """
+    try:
+        model.load_weights(files.best)
+    except (OSError, ValueError, KeyError) as error:
+        reason = (str(error).strip().splitlines() or ["it is damaged"])[0]
+        raise RunError(f"cannot read {files.best}: {reason}") from error
+
+
+def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
+    """Load runs that are to be used together.
+
+    Raises:
+        RunError: as `load_run`, and if their tokenizers differ.
+    """
+    runs = [load_run(path) for path in paths]
+    first = runs[0]
+    for run in runs[1:]:
+        shapes = [each.model.get_layer("encoder").input.shape for each in (run, first)]
+        if run.config.source != first.config.source or shapes[0] != shapes[1]:
+            raise RunError(f"{run.path} and {first.path} do not read the same sources")
+        for side, *files in (
+            ("source tokenizers", run.files.tokenizers[0], first.files.tokenizers[0]),
+            ("target tokenizers", run.files.tokenizers[1], first.files.tokenizers[1]),
+            ("columns", run.files.events, first.files.events),
+        ):
+            contents = {file.read_bytes() if file.is_file() else b"" for file in files}
+            if len(contents) > 1:
+                raise RunError(f"{run.path} and {first.path} have different {side}")
+    return runs
+
+
+def load_translators(paths: Sequence[str | Path]) -> list[Run]:
+    """Load runs that are to be used together, from text to text.
+
+    Raises:
+        RunError: as `load_ensemble`, and if they read or say anything else.
+    """
+    runs = load_ensemble(paths)
+    for run in runs:
+        _ = run.source_tokenizer, run.target_tokenizer  # which other runs do not have
+    return runs
+
+
+def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | None]:
+    """Load what reads the source of a run, and the tokenizer of its target if that is text.
+
+    Raises:
+        RunError: if one cannot be read.
+    """
+    try:
+        source = source_class(config).load(config, files)
+        target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        what = "tokenizers" if config.source == "text" else "source"
+        raise RunError(f"cannot read the {what} of {files.path}: {error}") from error
+    return source, target

@@ -1,0 +1,27 @@
+"""What came of a run: the epoch that is kept, and its figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from training.config import load_config
+from training.runs.files import RunFiles
+from training.runs.history import best
+from training.writing import read_json
+
+
+def kept(files: RunFiles) -> dict[str, Any]:
+    """Return the record of the weights that are kept.
+
+    That is the best epoch's, or, with `epochs` in place of `epoch`, that of the mean of several.
+    """
+    if files.average.is_file():
+        average = read_json(files.average)
+        if average.pop("kept"):
+            return average
+    return dict(best(read_json(files.history), load_config(files.config).keep_by))
+
+
+def summary(files: RunFiles) -> dict[str, Any]:
+    """Return what is printed when training is done: the run, its epochs, and what is kept."""
+    return {"run": str(files.path), "epochs_done": len(read_json(files.history)), **kept(files)}

@@ -1,0 +1,1 @@
+"""How good a model is: metrics, links between words, baselines."""

@@ -1,0 +1,172 @@
+"""Runs scored on a split: translations against references, links against gold links."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from training.data import corpus
+from training.decode.texts import make_translator
+from training.errors import UserError
+from training.progress import progress
+from training.runs.run import Run
+from training.score import links, metrics
+from training.score.links import Reading
+from training.score.pointing import pointing
+
+# Of metrics that are rates: what each counts.
+_RATES = {
+    "phones": {"per": metrics.phone_errors, "wer": metrics.word_errors},
+    "characters": {"exact": metrics.exact_matches, "cer": metrics.character_errors},
+}
+
+
+def evaluate(
+    runs: Sequence[Run],
+    split: corpus.Split,
+    *,
+    beam_width: int = 5,
+    length_penalty: float = 1.0,
+    batch_size: int = 64,
+    precision: str = "float32",
+    lowercase: bool = False,
+    hypotheses_file: Path | None = None,
+    bootstrap: bool = False,
+    by_length: bool = False,
+    reading: Reading | None = None,
+) -> dict:
+    """Translate a split and score it.
+
+    Args:
+        runs: a run, or several of the same data that are used as an ensemble.
+        split: sources with their references, and gold links where there are.
+        beam_width: hypotheses kept for each sentence; 1 is greedy search.
+        length_penalty: see `keras_attention.beam_search`.
+        batch_size: sentences translated together.
+        precision: of the products, "float32" or, for one run alone, "bfloat16".
+        lowercase: whether hypotheses and references are lower-cased before they are compared.
+        hypotheses_file: where the translations are written, one a line.
+        bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
+        by_length: whether to add BLEU by number of source words.
+        reading: how links are read from the weights, `Reading()` by default.
+
+    Returns:
+        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`; or `per` and `wer`, or of images `exact`
+        and `cer`, and `pointing` where boxes are known, in percent; `aer`
+        (0 to 1) with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are
+        gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
+        `beam_width`.
+    """
+    config = runs[0].config
+    translate = make_translator(
+        runs,
+        beam_width=beam_width,
+        length_penalty=length_penalty,
+        batch_size=batch_size,
+        precision=precision,
+    )
+    started = time.perf_counter()
+    with progress(len(split.sources), "sentences") as advance:
+        hypotheses = translate(split.sources, advance)
+    seconds = time.perf_counter() - started
+    if hypotheses_file is not None:
+        hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
+
+    result: dict[str, Any] = metrics.score(
+        config.metric, hypotheses, split.references, lowercase=lowercase
+    )
+    rates = _RATES.get(config.metric)
+    if rates is None:
+        options: dict[str, Any] = {
+            "lowercase": lowercase,
+            "tokenize": metrics.bleu_tokenization(config.metric),
+        }
+        if bootstrap:
+            statistics = metrics.bleu_statistics(hypotheses, split.references, **options)
+            result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
+        if by_length:
+            lengths = [len(source.split()) for source in split.sources]
+            result["bleu_by_length"] = metrics.by_length(
+                hypotheses, split.references, lengths, bootstrap=bootstrap, **options
+            )
+    elif bootstrap:
+        for key, errors in rates.items():
+            statistics = errors(hypotheses, split.references) * (100, 1)  # percent
+            result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
+    if split.sure is not None and all(run.config.attention != "none" for run in runs):
+        result |= aer(runs, split, reading or Reading(), bootstrap)
+    if split.boxes is not None and all(run.config.attention != "none" for run in runs):
+        hits = pointing(runs, split) * (100, 1)
+        result["pointing"] = metrics.ratio(hits.sum(axis=0))
+        if bootstrap:
+            result["pointing_interval"] = metrics.bootstrap_interval(hits, metrics.ratio)
+    return {
+        **result,
+        "beam_width": beam_width,
+        "sentences": len(split.sources),
+        "seconds": round(seconds, 1),
+        "sentences_per_second": round(len(split.sources) / seconds, 1),
+    }
+
+
+def aer(
+    runs: Sequence[Run], split: corpus.Split, reading: Reading, bootstrap: bool = False
+) -> dict:
+    """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
+    gold = split.gold()
+    errors = metrics.alignment_errors(links.read(links.attend(runs, split), reading), *gold)
+    result = {
+        "aer": metrics.ratio(errors.sum(axis=0)),
+        "aer_method": reading.describe(),
+        "aer_diagonal": metrics.alignment_error_rate(links.diagonal(split), *gold),
+    }
+    if bootstrap:
+        result["aer_interval"] = metrics.bootstrap_interval(errors, metrics.ratio)
+    return result
+
+
+def with_gold_links(split: corpus.Split, path: Path) -> corpus.Split:
+    """Add gold links between the words (what stands between spaces) of sources and references.
+
+    Args:
+        split: the sentences.
+        path: a file with one line a sentence: `i-j` for a sure link of source word i and target
+            word j, `ipj` for a possible one, counted from 0.
+
+    Raises:
+        UserError: if the file is not like that, has another number of lines, or links words that
+            are not there.
+    """
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if len(lines) != len(split.sources):
+        raise UserError(f"{path} expected {len(split.sources)} lines. Received: {len(lines)}")
+    source_words = [source.split() for source in split.sources]
+    target_words = [references[0].split() for references in split.references]
+    sure, possible = [], []
+    for number, line in enumerate(lines, 1):
+        sizes = len(source_words[number - 1]), len(target_words[number - 1])
+        found: dict[str, set[tuple[int, int]]] = {"-": set(), "p": set()}
+        for link in line.split():
+            match = re.fullmatch(r"(\d+)([-p])(\d+)", link)
+            if not match:
+                raise UserError(f"{path}, line {number}: expected i-j or ipj. Received: {link}")
+            pair = int(match[1]), int(match[3])
+            if pair[0] >= sizes[0] or pair[1] >= sizes[1]:
+                raise UserError(
+                    f"{path}, line {number}: expected links between {sizes[0]} source and "
+                    f"{sizes[1]} target words. Received: {link}"
+                )
+            found[match[2]].add(pair)
+        sure.append(frozenset(found["-"]))
+        possible.append(frozenset(found["-"] | found["p"]))
+    return dataclasses.replace(
+        split,
+        source_words=source_words,
+        target_words=target_words,
+        sure=sure,
+        possible=possible,
+    )

@@ -1,0 +1,106 @@
+"""What a model of histories has to beat: models of the last known values, by scikit-learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from sklearn.model_selection import GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_limits
+
+from training.data.events import Histories
+
+Fitted = Callable[[np.ndarray], np.ndarray]
+INNER_FOLDS = 3
+PENALTIES = (0.01, 0.03, 0.1, 0.3, 1.0)  # scikit-learn's C
+ROUNDS = (30, 60, 120)
+
+
+def last_known(data: Histories) -> np.ndarray:
+    """Return what is known of each example at its last event, for models without memory.
+
+    Returns:
+        float64 `(examples, 2 * inputs + 2)`: the last known number of each input, or its logarithm,
+        NaN where none is known; whether it is missing at the last event; the time of the last
+        event and the logarithm of the number of events.
+    """
+    log = data.schema.logged()
+    rows = []
+    for start, end in zip(data.starts, data.ends, strict=True):
+        values = data.values[start:end].astype("float64")
+        seen = ~np.isnan(values)
+        last = np.where(
+            seen.any(axis=0),
+            np.take_along_axis(values, (len(values) - 1 - seen[::-1].argmax(axis=0))[None], axis=0)[
+                0
+            ],
+            np.nan,
+        )
+        with np.errstate(invalid="ignore", divide="ignore"):
+            last = np.where(log, np.log(np.maximum(last, 1e-6)), last)
+        rows.append([*last, *(~seen[-1]), data.times[end - 1], np.log(len(values))])
+    return np.array(rows, np.float64)
+
+
+def logistic_regression(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -> Fitted:
+    """Fit a logistic regression, its penalty chosen by inner validation grouped by people.
+
+    Args:
+        x: from `last_known`, `(N, ·)`; missing numbers get the mean.
+        labels: `(N,)`, 0 or 1.
+        people: whose each example is.
+
+    Returns:
+        A function from such numbers to probabilities.
+    """
+
+    def make(penalty: float) -> object:
+        return make_pipeline(
+            SimpleImputer(keep_empty_features=True),
+            StandardScaler(),
+            LogisticRegression(C=penalty, max_iter=2000),
+        )
+
+    return _chosen(make, PENALTIES, x, labels, people)
+
+
+def boosted_trees(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -> Fitted:
+    """Fit boosted trees, their number chosen likewise; see `logistic_regression`."""
+
+    def make(rounds: int) -> object:
+        return HistGradientBoostingClassifier(
+            max_iter=rounds, learning_rate=0.05, max_leaf_nodes=8, min_samples_leaf=20
+        )
+
+    return _chosen(make, ROUNDS, x, labels, people)
+
+
+def _chosen(
+    make: Callable, choices: tuple, x: np.ndarray, labels: np.ndarray, people: np.ndarray
+) -> Fitted:
+    losses = dict.fromkeys(choices, 0.0)
+    for train, test in GroupKFold(INNER_FOLDS).split(x, labels, people):
+        for choice in choices:
+            said = _fitted(make(choice), x[train], labels[train])(x[test])
+            losses[choice] += float(log_loss(labels[test], said, labels=[0, 1]))
+    return _fitted(make(min(choices, key=lambda choice: losses[choice])), x, labels)
+
+
+def _fitted(model: Any, x: np.ndarray, labels: np.ndarray) -> Fitted:
+    """Fit a model; numbers that are never known in training are left out."""
+    unknown = np.isnan(x).all(axis=0)
+    with threadpool_limits(1):  # threads that wait for each other cost more than so few rows
+        model.fit(np.where(unknown, 0.0, x), labels)
+    return lambda numbers: np.asarray(
+        model.predict_proba(np.where(unknown, 0.0, numbers))[:, 1], np.float64
+    )
+
+
+BASELINES = {"logistic_regression": logistic_regression, "boosted_trees": boosted_trees}

@@ -1,0 +1,96 @@
+"""Scores of probabilities of an outcome, and intervals by bootstrap over people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from sklearn import metrics
+
+Score = Callable[[np.ndarray, np.ndarray], float]
+
+
+def auc(labels: np.ndarray, scores: np.ndarray) -> float:
+    """Return the area under the receiver operating characteristic; 0.5 where all are alike."""
+    if len(np.unique(labels)) < 2:
+        return 0.5
+    return float(metrics.roc_auc_score(labels, scores))
+
+
+def auprc(labels: np.ndarray, scores: np.ndarray) -> float:
+    """Return the average precision, the area under precision over recall."""
+    return float(metrics.average_precision_score(labels, scores))
+
+
+def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    """Return the mean cross-entropy, in nats."""
+    clipped = np.clip(np.asarray(probabilities, np.float64), 1e-7, 1 - 1e-7)
+    return float(-np.mean(labels * np.log(clipped) + (1 - labels) * np.log(1 - clipped)))
+
+
+def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = 10) -> float:
+    """Return the mean gap between what is said and what came true, over bins of equal counts."""
+    order = np.argsort(probabilities, kind="stable")
+    gaps = [
+        abs(labels[part].mean() - probabilities[part].mean()) * len(part)
+        for part in np.array_split(order, bins)
+        if len(part)
+    ]
+    return float(np.sum(gaps) / len(labels))
+
+
+def calibration_curve(
+    labels: np.ndarray, probabilities: np.ndarray, bins: int = 10
+) -> list[tuple[float, float]]:
+    """Return the mean probability said and the share that came true, of bins of equal counts."""
+    order = np.argsort(probabilities, kind="stable")
+    return [
+        (float(probabilities[part].mean()), float(labels[part].mean()))
+        for part in np.array_split(order, bins)
+        if len(part)
+    ]
+
+
+def bootstrap_people(
+    people: Sequence | np.ndarray,
+    labels: np.ndarray,
+    predictions: dict[str, np.ndarray],
+    score: Score,
+    *,
+    samples: int = 300,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Score resampled people, each with all their examples (a cluster bootstrap).
+
+    Every sample is scored for all predictions, so that differences of two are paired.
+
+    Args:
+        people: whose each example is, `(N,)`.
+        labels: `(N,)`, 0 or 1.
+        predictions: scores of the examples, `(N,)`, by name.
+        score: from labels and scores to a number.
+        samples: number of resampled sets.
+        seed: seed of the samples.
+
+    Returns:
+        The scores of the samples that have both labels, by name.
+    """
+    _, index = np.unique(np.asarray(people), return_inverse=True)
+    order = np.argsort(index, kind="stable")
+    groups = np.split(order, np.cumsum(np.bincount(index))[:-1])
+    rng = np.random.default_rng(seed)
+    found: dict[str, list[float]] = {name: [] for name in predictions}
+    for _ in range(samples):
+        chosen = rng.integers(0, len(groups), len(groups))
+        rows = np.concatenate([groups[i] for i in chosen])
+        if len(np.unique(labels[rows])) < 2:
+            continue
+        for name, values in predictions.items():
+            found[name].append(score(labels[rows], values[rows]))
+    return {name: np.array(values) for name, values in found.items()}
+
+
+def interval(samples: np.ndarray) -> tuple[float, float]:
+    """Return the 2.5th and the 97.5th percentile."""
+    low, high = np.percentile(samples, [2.5, 97.5])
+    return float(low), float(high)

@@ -1,0 +1,152 @@
+"""What every source gives to training, search, export and evaluation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+import keras
+import numpy as np
+from keras import ops
+
+from training.config import Config
+from training.sources.recurrent import states_of
+
+if TYPE_CHECKING:
+    from training.runs.files import RunFiles
+
+Tensor = Any
+
+
+class Rows(Protocol):
+    """Many examples of one side, read and ready to be made batches of."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """The length of each example, int64 `(N,)`: tokens, events, 1 for an image."""
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape of a batch, None for what differs from batch to batch."""
+
+    @property
+    def dtype(self) -> str:
+        """The dtype of a batch."""
+
+    def pad(self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1) -> np.ndarray:
+        """Return the first `lengths` of these rows as a batch, padded to a multiple."""
+
+
+class Source(ABC):
+    """What is attended to: how it is read, and how it is encoded.
+
+    TensorFlow is imported where something is read, not before: an encoder is built, and a prepared
+    run is trained, on any backend.
+
+    Attributes:
+        kind: its name, the configuration's key `source`.
+        size: what the encoder has to know of the data: entries of the vocabulary, columns of a
+            table; 0 where there is nothing to know.
+    """
+
+    kind: ClassVar[str]
+    size: int = 0
+
+    @classmethod
+    @abstractmethod
+    def load_training(cls, config: Config) -> tuple[Any, Any]:
+        """Read what a run trains on and what it measures progress on.
+
+        Returns:
+            Two `corpus.Split`; for a label two `events.Histories`.
+
+        Raises:
+            UserError: if the data cannot be read.
+        """
+
+    @abstractmethod
+    def load_split(
+        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
+    ) -> Any:
+        """Read one split of a corpus, or at most `limit` of its examples, in the same form.
+
+        Raises:
+            UserError: if the data cannot be read.
+        """
+
+    @classmethod
+    @abstractmethod
+    def make(cls, config: Config, data: Any) -> Source:
+        """Make the source of a new run; `data` is its training split."""
+
+    @classmethod
+    @abstractmethod
+    def load(cls, config: Config, files: RunFiles) -> Source:
+        """Load the source of a run.
+
+        Raises:
+            OSError, ValueError, KeyError, TypeError: if its file cannot be read.
+        """
+
+    def save(self, files: RunFiles) -> None:  # noqa: B027
+        """Write what reading needs beyond the configuration, if anything."""
+
+    @classmethod
+    @abstractmethod
+    def fingerprint(cls, train: Any, dev: Any) -> str:
+        """Hash what a run learns from and is measured on."""
+
+    def begin(self, model: keras.Model) -> None:  # noqa: B027
+        """Give a new model what it has to know of the training data, if anything."""
+
+    @abstractmethod
+    def rows(self, raw: Sequence[Any], training: bool = False) -> Rows:
+        """Read many examples; in training they may come slightly changed, each time otherwise."""
+
+    def longest_target(self, config: Config) -> int | None:
+        """Return the most tokens that a search may say, None where that depends on each source."""
+        return config.max_target_length
+
+    @staticmethod
+    @abstractmethod
+    def build_encoder(config: Config, size: int) -> keras.Model:
+        """Build the encoder.
+
+        Args:
+            config: sizes and mechanisms.
+            size: the source's.
+
+        Returns:
+            A Functional model called `"encoder"` from a batch of `Rows` to what `encoded` returns.
+        """
+
+
+def encoded(config: Config, memory: Tensor, mask: Tensor, summary: Tensor) -> list[Tensor]:
+    """Return what every encoder returns.
+
+    Args:
+        config: of the run.
+        memory: what is attended to, `(B, S, dim)` or a grid `(B, H, W, dim)`.
+        mask: boolean, of the memory without its last axis; True where there is something.
+        summary: the whole source in one vector, `(B, ·)`.
+
+    Returns:
+        The memory, its mask, and the decoder's first states, each `(B, decoder_units)`; for a label
+        in their place the summary. Where there is no attention the memory is the summary alone,
+        `(B, 1, ·)`.
+    """
+    if config.attention == "none":
+        memory = ops.expand_dims(summary, 1)
+        mask = ops.ones_like(memory[:, :, 0], dtype="bool")
+    memory = keras.layers.Dropout(config.dropout)(memory)
+    if config.target == "label":
+        return [memory, mask, summary]
+    # The bridge: s_0 = tanh(W_s h), Bahdanau et al. 2014, appendix A.2.2, for each decoder state.
+    states = [
+        keras.layers.Dense(config.decoder_units, activation="tanh", name=f"bridge_{number}")(
+            summary
+        )
+        for number in range(config.decoder_layers * states_of(config.decoder))
+    ]
+    return [memory, mask, *states]

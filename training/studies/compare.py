@@ -1,0 +1,216 @@
+"""Whether one recipe is better than another, or chance explains the difference.
+
+Two sides of one or more runs each, the seeds of a recipe, say the same sentences. What differs is
+held against chance in two ways, which look at the same sentences for both sides: the paired
+bootstrap (Koehn 2004), whose samples are drawn from the sentences and from the seeds of each side,
+gives an interval of the difference; approximate randomisation (Riezler and Maxwell 2005), which
+changes sentences between the sides, gives the probability of such a difference where there is none.
+The last line before the JSON is the verdict: a side is better where both say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.cli import positive_int
+from training.data import corpus
+from training.decode.texts import make_translator
+from training.errors import UserError
+from training.runs.run import Run, load_run
+from training.score import metrics
+from training.studies import shared
+
+LEVEL = 0.05  # of the verdict
+SIDES = ("run", "against")
+Score = Callable[[np.ndarray], float]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much one side is above the other, and what chance makes of it.
+
+    Attributes:
+        scores: of each run of both sides.
+        difference: of the sides' mean scores, above 0 where the first has more.
+        low: of an interval of 95 % around it.
+        high: of the same.
+        p: probability of as large a difference, up or down, where none is.
+    """
+
+    scores: tuple[list[float], list[float]]
+    difference: float
+    low: float
+    high: float
+    p: float
+
+    @property
+    def is_chance(self) -> bool:
+        """Whether chance may explain it."""
+        return self.low <= 0 <= self.high or self.p >= LEVEL
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    for side, about in zip(SIDES, ("the runs of one side", "those of the other"), strict=True):
+        parser.add_argument(
+            f"--{side}", nargs="+", required=True, type=Path, metavar="DIR", help=about
+        )
+    parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
+    parser.add_argument("--split", default="dev", help="default: dev")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
+    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
+    parser.add_argument("--samples", type=positive_int, default=2000, metavar="N")
+    parser.add_argument("--seed", type=int, default=0, help="of the samples; default: 0")
+
+
+def run(options: argparse.Namespace) -> dict:
+    """Do the study; return what its last line says."""
+    paths = {side: getattr(options, side) for side in SIDES}
+    first = load_run(paths["run"][0]).config
+    split = corpus.load(options.data or first.data, options.split, limit=options.limit)
+    split = corpus.written_like(first.data, split)
+    found = {
+        side: [
+            _statistics(load_run(path), first.metric, split, options, f"{side}-{number}")
+            for number, path in enumerate(paths[side], 1)
+        ]
+        for side in SIDES
+    }
+    result, rows = {}, []
+    for name, score, higher_is_better in _scores(first.metric):
+        sides = [np.stack([statistics[name] for statistics in found[side]]) for side in SIDES]
+        ours, theirs = sides
+        difference = compare(ours, theirs, score, options.samples, options.seed)
+        result[name] = _summary(name, difference, higher_is_better, len(split.sources))
+        rows += [
+            {"score": name, "side": side, "run": str(path), "value": value}
+            for side, values in zip(SIDES, difference.scores, strict=True)
+            for path, value in zip(paths[side], values, strict=True)
+        ]
+    shared.write_table(options.output / "compare.csv", rows)
+    for summary in result.values():
+        print(summary["verdict"])
+    return result
+
+
+def compare(
+    ours: np.ndarray, theirs: np.ndarray, score: Score, samples: int, seed: int
+) -> Difference:
+    """Hold the difference of two sides against chance.
+
+    Args:
+        ours: statistics of the sentences, `(runs, N, k)`.
+        theirs: those of the other side, `(other runs, N, k)`.
+        score: of summed statistics `(k,)`.
+        samples: drawn for the bootstrap, and as many for the randomisation.
+        seed: of the samples.
+
+    Raises:
+        ValueError: if the sides do not have the same sentences.
+    """
+    if ours.shape[1:] != theirs.shape[1:]:
+        raise ValueError(f"Expected the same sentences. Received: {ours.shape} and {theirs.shape}")
+    rng = np.random.default_rng(seed)
+    sides = ours, theirs
+    count = ours.shape[1]
+
+    def mean(side: np.ndarray) -> float:
+        return float(np.mean([score(statistics) for statistics in side.sum(axis=1)]))
+
+    difference = mean(ours) - mean(theirs)
+    drawn = []
+    for _ in range(samples):
+        sentences = rng.integers(count, size=count)
+        seeds = [rng.integers(len(side), size=len(side)) for side in sides]
+        weight = np.bincount(sentences, minlength=count)
+        a, b = (
+            np.mean([score(weight @ side[one]) for one in chosen])
+            for side, chosen in zip(sides, seeds, strict=True)
+        )
+        drawn.append(a - b)
+    low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
+    # Runs are paired in turn; where a side has fewer, its runs come again.
+    pairs = max(map(len, sides))
+    ours, theirs = (np.stack([side[i % len(side)] for i in range(pairs)]) for side in sides)
+    as_large = 0
+    for _ in range(samples):
+        kept = rng.integers(2, size=count).astype(bool)[:, None]
+        shuffled = mean(np.where(kept, ours, theirs)) - mean(np.where(kept, theirs, ours))
+        as_large += abs(shuffled) > abs(difference)
+    return Difference(
+        (_each(score, sides[0]), _each(score, sides[1])),
+        difference,
+        float(low),
+        float(high),
+        (as_large + 1) / (samples + 1),
+    )
+
+
+def _scores(metric: str) -> list[tuple[str, Score, bool]]:
+    """Return name, function and direction of what a metric compares."""
+    if metric == "phones":
+        return [(name, metrics.ratio, False) for name in ("per", "wer")]
+    return [("bleu", metrics.bleu_of, True)]
+
+
+def _statistics(
+    found: Run, metric: str, split: corpus.Split, options: argparse.Namespace, name: str
+) -> dict[str, np.ndarray]:
+    """Translate with one run; return the statistics of its sentences."""
+    if found.config.metric != metric:
+        raise UserError(f"{found.path} expected a run scored by {metric}: it has another metric")
+
+    def translate() -> list[str]:
+        print(f"{found.path}: translating {len(split.sources):,} sentences", flush=True)
+        return make_translator([found], beam_width=options.beam_width)(split.sources)
+
+    what = {"sources": split.sources, "beam_width": options.beam_width}
+    file = options.output / "translations" / f"{name}.json"
+    hypotheses = shared.kept(file, found, what, translate)
+    if metric == "phones":
+        errors = {"per": metrics.phone_errors, "wer": metrics.word_errors}
+        return {key: of(hypotheses, split.references) * (100, 1) for key, of in errors.items()}
+    tokenize = metrics.bleu_tokenization(metric)
+    lowercase = options.lowercase
+    statistics = metrics.bleu_statistics(
+        hypotheses, split.references, lowercase=lowercase, tokenize=tokenize
+    )
+    return {"bleu": statistics}
+
+
+def _summary(
+    name: str, found: Difference, higher_is_better: bool, sentences: int
+) -> dict[str, Any]:
+    ours, theirs = (float(np.mean(scores)) for scores in found.scores)
+    seeds = " and ".join(str(len(scores)) for scores in found.scores)
+    figures = (
+        f"{name.upper()} {ours:.2f} against {theirs:.2f}, {found.difference:+.2f} "
+        f"(95 %: {found.low:+.2f} to {found.high:+.2f}; p = {found.p:.3f}; {seeds} runs, "
+        f"{sentences:,} sentences)"
+    )
+    if found.is_chance:
+        verdict = f"Chance may explain the difference: {figures}"
+    else:
+        better = (found.difference > 0) == higher_is_better
+        verdict = f"--run is {'better' if better else 'worse'} than --against: {figures}"
+    if min(map(len, found.scores)) < 2:
+        verdict += ". With one run a side, how seeds differ is not in it"
+    return {
+        "verdict": verdict,
+        "run": found.scores[0],
+        "against": found.scores[1],
+        "difference": found.difference,
+        "interval": [found.low, found.high],
+        "p": found.p,
+    }
+
+
+def _each(score: Callable[[np.ndarray], float], side: np.ndarray) -> list[float]:
+    return [score(statistics) for statistics in side.sum(axis=1)]

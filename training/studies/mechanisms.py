@@ -1,0 +1,120 @@
+"""All attention mechanisms at equal size and training.
+
+Each of docs/mechanisms.md; several heads; sparsemax (Martins and Astudillo 2016, arXiv 1602.02068)
+and entmax (Peters et al. 2019, arXiv 1905.05702) in softmax's place; coverage with its loss (See et
+al. 2017, arXiv 1704.04368); monotonic attention that decodes by hard choices (Raffel et al. 2017,
+arXiv 1704.00784). Where sounds follow letters, as in pronunciations, monotonic alignments are true;
+where words change places, as in sentences, they are not: `--preset cmudict` and
+`--preset phrasebook-en-fr` show both. For dot and scaled dot the decoder has to be as wide as the
+memory, which is twice `encoder_units` where the encoder reads both ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import keras_attention.mechanisms
+from training.cli import positive_int
+from training.data.splits import load_split
+from training.errors import UserError
+from training.runs.history import best
+from training.runs.run import Run
+from training.studies import shared
+from training.studies.score_functions import score
+from training.writing import read_json
+
+MODELS = {
+    **{name: [f"attention={name}"] for name in keras_attention.mechanisms.BY_NAME},
+    "heads": ["attention=additive", "attention_heads=4"],
+    "sparsemax": ["attention=additive", "distribution=sparsemax"],
+    "entmax15": ["attention=additive", "distribution=entmax15"],
+    "coverage_loss": ["attention=coverage", "coverage_loss=1"],
+    "monotonic_hard": ["attention=monotonic", "attention_options=mode=hard"],
+    "chunkwise_hard": ["attention=chunkwise", "attention_options=mode=hard"],
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_model_arguments(parser, "phrasebook-en-fr")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=MODELS,
+        metavar="NAME",
+        help=f"some of {', '.join(MODELS)}; may be given several times; default: all",
+    )
+    parser.add_argument("--split", default="dev", help="default: dev")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences scored")
+    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.set_defaults(lowercase=False)
+
+
+def run(options: argparse.Namespace) -> dict:
+    """Do the study; return what its last line says."""
+    names = options.only or list(MODELS)
+    runs = shared.collect(options, {name: MODELS[name] for name in names})
+    data = {run.config.data for run in runs.values()}
+    if len(data) > 1:
+        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(data))}")
+    split, read = load_split(next(iter(runs.values())).config, options.split, limit=options.limit)
+    rows = []
+    for name, found in runs.items():
+        history = read_json(found.files.history)
+        rows.append(table_row(name, found, history, score(options, name, found, split)))
+    shared.write_table(options.output / "mechanisms.csv", rows)
+    draw(rows, options.output / "mechanisms.png")
+    return {**read, "mechanisms": rows}
+
+
+def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dict:
+    """The table's row of a model."""
+    metric = "wer" if "wer" in result else "bleu"
+    low, high = result[f"{metric}_interval"]
+    seconds = [record["seconds"] for record in history]
+    return {
+        "mechanism": name,
+        "weights": run.model.count_params(),
+        metric: result[metric],
+        "low": low,
+        "high": high,
+        **({"per": result["per"]} if metric == "wer" else {}),
+        "aer": result.get("aer"),
+        "val_perplexity": best(history, run.config.keep_by)["val_perplexity"],
+        "epochs": len(history),
+        "seconds_per_epoch": round(sum(seconds) / len(seconds), 1),
+        "sentences_per_second": result["sentences_per_second"],
+    }
+
+
+def draw(rows: Sequence[dict], path: Path) -> None:
+    """Draw scores with their intervals, alignment errors where there are, and times."""
+    metric = "wer" if "wer" in rows[0] else "bleu"
+    second = "aer" if rows[0]["aer"] is not None else "val_perplexity"
+    titles = {
+        metric: f"{metric.upper()}, 95 % interval",
+        "aer": "alignment error rate",
+        "val_perplexity": "perplexity on dev",
+        "seconds_per_epoch": "seconds an epoch",
+        "sentences_per_second": "sentences translated a second",
+    }
+    columns = [metric, second, "seconds_per_epoch", "sentences_per_second"]
+    figure, (panels,) = shared.new_figure(1, len(columns), width=3.5, height=0.3 * len(rows) + 1.2)
+    places = range(len(rows))
+    for number, (axes, column) in enumerate(zip(panels, columns, strict=True)):
+        values = [row[column] for row in rows]
+        if column == metric:
+            ends = [
+                [abs(row[metric] - row["low"]) for row in rows],
+                [abs(row["high"] - row[metric]) for row in rows],
+            ]
+            axes.errorbar(values, places, xerr=ends, fmt="o", capsize=3)
+        else:
+            axes.barh(places, values)
+        axes.set_yticks(places, [row["mechanism"] for row in rows] if not number else [])
+        axes.invert_yaxis()
+        axes.set_xlabel(titles[column])
+        axes.grid(axis="x", alpha=0.3)
+    figure.savefig(path, dpi=120)

@@ -1,0 +1,264 @@
+"""Does the order of events matter, and does attention, in a history?
+
+Recurrent models of histories in cross-validation grouped by people: with attention pooling and
+with the last state alone; trained and tested on events in a random order; trained in order and
+tested in a random one. Beside them, in the same folds, logistic regression and boosted trees of the
+last known values, and published scores. The number of epochs is chosen by inner validation, of each
+model by itself, in the first fold. Intervals are by bootstrap over people, of the first repeat.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
+
+from training.cli import add_settings, positive_int
+from training.config import Config, load_preset, override
+from training.data import events
+from training.data.events import Histories
+from training.errors import UserError
+from training.fit.clipping import ClippedAdam
+from training.model import build_model
+from training.progress import progress
+from training.score import labels as scores
+from training.score.label_baselines import BASELINES, last_known
+from training.score.label_evaluation import SCORES, draw_calibration
+from training.sources.events import Events, Statistics
+from training.studies import shared
+from training.writing import read_json, write_json
+
+# Of each: whether it attends, and whether events are shuffled in training and in testing.
+VARIANTS = {
+    "attention": ("additive", False, False),
+    "last_state": ("none", False, False),
+    "attention_shuffled": ("additive", True, True),
+    "last_state_shuffled": ("none", True, True),
+    "attention_read_shuffled": ("additive", False, True),
+    "last_state_read_shuffled": ("none", False, True),
+}
+EPOCHS = (8, 16, 32)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    parser.add_argument("--preset", default="pbcseq", metavar="NAME", help="default: pbcseq")
+    parser.add_argument("--data", metavar="SPEC", help="default: the preset's")
+    parser.add_argument("--repeats", type=positive_int, default=5, metavar="N")
+    parser.add_argument("--folds", type=positive_int, default=5, metavar="N")
+    parser.add_argument("--samples", type=positive_int, default=300, help="of the bootstrap")
+    add_settings(parser)
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Do the study; return what its last line says."""
+    config = override(load_preset(options.preset), options.settings)
+    if config.target != "label":
+        raise UserError(f"--preset expected target = label. Received: {config.target}")
+    data = events.load(options.data or config.data, "all")
+    learners = {
+        attention: Learner(override(config, [f"attention={attention}"]), data)
+        for attention in ("additive", "none")
+    }
+    x = last_known(data)
+    key = [config.values(), options.data, options.folds]
+    said: dict[str, list[np.ndarray]] = {}
+    chosen: dict[str, int] = {}
+    with progress(options.repeats * options.folds, "folds") as advance:
+        for repeat in range(options.repeats):
+            folds = StratifiedGroupKFold(options.folds, shuffle=True, random_state=repeat)
+            for fold, (train, test) in enumerate(folds.split(x, data.labels, data.people)):
+                if not chosen:
+                    file = options.output / "folds" / "epochs.json"
+                    chosen = _kept(file, key, partial(_choose, learners, train))
+                seed = options.folds * repeat + fold
+                predict = partial(_predict, learners, chosen, data, x, train, test, seed)
+                file = options.output / "folds" / f"{repeat}-{fold}.json"
+                values = _kept(file, [*key, chosen], predict)
+                for name, one in values.items():
+                    rows = said.setdefault(name, [])
+                    if len(rows) <= repeat:
+                        rows.append(np.full(len(x), np.nan))
+                    rows[repeat][test] = one
+                shown = [
+                    f"{n} {scores.auc(data.labels[test], np.array(v)):.3f}"
+                    for n, v in values.items()
+                ]
+                print(f"repeat {repeat + 1}, fold {fold + 1}: {', '.join(shown)}", flush=True)
+                advance(1)
+    said |= {name: [published] for name, published in data.scores.items()}
+    table = _table(data, said, options.samples)
+    shared.write_table(options.output / "order.csv", table)
+    drawn = {name: values[0] for name, values in said.items() if name in _SHOWN}
+    draw_calibration(data.labels, drawn, options.output / "calibration.png")
+    return {
+        "data": options.data or config.data,
+        "examples": len(data.labels),
+        "people": len(np.unique(data.people)),
+        "positive": int(data.labels.sum()),
+        "repeats": options.repeats,
+        "folds": options.folds,
+        "epochs": chosen,
+        "scores": table,
+    }
+
+
+_SHOWN = ("attention", "last_state", "logistic_regression")
+
+
+def _kept(file: Path, key: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what an earlier try has kept in a file, or make it and keep it."""
+    if file.is_file():
+        found = read_json(file)
+        if found["key"] == json.loads(json.dumps(key)):
+            return dict(found["value"])
+    value = make()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, {"key": key, "value": value})
+    return value
+
+
+def _trained_as(attention: str, shuffled: bool) -> str:
+    return f"{attention}, shuffled" if shuffled else attention
+
+
+def _choose(learners: dict[str, Learner], train: np.ndarray) -> dict[str, int]:
+    """Return the number of epochs of each model, by how it is trained."""
+    ways = {(attention, shuffled) for attention, shuffled, _ in VARIANTS.values()}
+    return {
+        _trained_as(attention, shuffled): learners[attention].choose_epochs(train, shuffled)
+        for attention, shuffled in sorted(ways)
+    }
+
+
+def _predict(
+    learners: dict[str, Learner],
+    chosen: dict[str, int],
+    data: Histories,
+    x: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    seed: int,
+) -> dict[str, list[float]]:
+    """Return what each model says of the test examples of a fold."""
+    said: dict[str, list[float]] = {}
+    fitted = ""
+    # Variants that share their training stand one after another.
+    for name, (attention, shuffled, read) in sorted(VARIANTS.items(), key=lambda v: v[1][:2]):
+        learner, way = learners[attention], _trained_as(attention, shuffled)
+        if fitted != way:
+            learner.fit(train, chosen[way], seed, shuffled)
+            fitted = way
+        said[name] = learner.predict(test, read).tolist()
+    for name, fit in BASELINES.items():
+        said[name] = fit(x[train], data.labels[train], data.people[train])(x[test]).tolist()
+    return said
+
+
+class Learner:
+    """A model that is trained anew again and again, compiled once.
+
+    Args:
+        config: of the model.
+        data: all examples.
+    """
+
+    def __init__(self, config: Config, data: Histories) -> None:
+        self.config, self.data = config, data
+        rows = Events(data, config.max_events)
+        self.batch = rows.pad(np.arange(len(data.labels)), rows.lengths)
+        self.shuffled = _shuffled(self.batch, rows.lengths, seed=0)
+        self.size = data.values.shape[1]
+        self.model = build_model(config, self.size)
+        self.model.compile(
+            ClippedAdam(1e-3, config.clip_norm),
+            keras.losses.BinaryCrossentropy(from_logits=True),
+            jit_compile=True,
+        )
+        self.model.optimizer.build(self.model.trainable_variables)
+        self.fresh = [variable.numpy() for variable in self.model.optimizer.variables]
+
+    def fit(self, train: np.ndarray, epochs: int, seed: int, shuffled: bool = False) -> None:
+        """Train from the start on some examples, with a learning rate that falls on a cosine."""
+        keras.utils.set_random_seed(seed)
+        self.model.set_weights(build_model(self.config, self.size).get_weights())
+        for variable, value in zip(self.model.optimizer.variables, self.fresh, strict=True):
+            variable.assign(value)
+        statistics = Statistics.of(self.data.select(train))
+        self.model.get_layer("encoder").get_layer("features").set_statistics(statistics)
+        batch, labels = (self.shuffled if shuffled else self.batch), self.data.labels
+        rng, size = np.random.default_rng(seed), self.config.batch_size
+        steps = max(1, len(train) // size)
+        for epoch in range(epochs):
+            order = rng.permutation(train)
+            for step in range(steps):
+                done = (epoch * steps + step) / (epochs * steps)
+                rate = self.config.learning_rate * 0.5 * (1 + np.cos(np.pi * done))
+                self.model.optimizer.learning_rate = rate
+                rows = order[step * size : (step + 1) * size]
+                self.model.train_on_batch({"source": batch[rows]}, labels[rows])
+
+    def predict(self, test: np.ndarray, shuffled: bool = False, chunk: int = 512) -> np.ndarray:
+        """Return the probabilities of some examples."""
+        batch = self.shuffled if shuffled else self.batch
+        logits = []
+        for first in range(0, len(test), chunk):
+            rows = test[first : first + chunk]
+            filled = np.concatenate([rows, np.repeat(rows[-1:], chunk - len(rows))])
+            found = self.model.predict_on_batch({"source": batch[filled]})
+            logits.append(np.asarray(found)[: len(rows)])
+        return 1 / (1 + np.exp(-np.concatenate(logits).astype("float64")))
+
+    def choose_epochs(self, train: np.ndarray, shuffled: bool) -> int:
+        """Return how many epochs are best for a fifth of the people in training, held out."""
+        split = GroupShuffleSplit(1, test_size=0.2, random_state=0)
+        kept, held = next(split.split(train, groups=self.data.people[train]))
+        losses = {}
+        for epochs in EPOCHS:
+            self.fit(train[kept], epochs, seed=0, shuffled=shuffled)
+            probabilities = self.predict(train[held], shuffled)
+            losses[epochs] = scores.cross_entropy(self.data.labels[train[held]], probabilities)
+        return min(losses, key=lambda epochs: losses[epochs])
+
+
+def _shuffled(batch: np.ndarray, lengths: np.ndarray, seed: int) -> np.ndarray:
+    """Return histories whose events, with their times, stand in a random order."""
+    rng, found = np.random.default_rng(seed), batch.copy()
+    for row, length in enumerate(lengths):
+        found[row, :length] = batch[row, rng.permutation(length)]
+    return found
+
+
+def _table(
+    data: Histories, said: dict[str, list[np.ndarray]], samples: int
+) -> list[dict[str, Any]]:
+    """Return a row for each model: means over repeats, and intervals."""
+    first = {name: values[0] for name, values in said.items()}
+    drawn = {
+        key: scores.bootstrap_people(data.people, data.labels, first, score, samples=samples)
+        for key, score in SCORES.items()
+    }
+    rows = []
+    for name, repeats in said.items():
+        row: dict[str, Any] = {"model": name}
+        for key, score in SCORES.items():
+            found = [score(data.labels, values) for values in repeats]
+            low, high = scores.interval(drawn[key][name])
+            row |= {
+                key: float(np.mean(found)),
+                f"{key}_sd": float(np.std(found)),
+                f"{key}_low": low,
+                f"{key}_high": high,
+            }
+        for other in ("logistic_regression", "last_state"):
+            low, high = scores.interval(drawn["auc"][name] - drawn["auc"][other])
+            row |= {f"minus_{other}_low": low, f"minus_{other}_high": high}
+        rows.append(row)
+    return rows

@@ -1,0 +1,197 @@
+"""How a model of images looks: score functions, no attention, and a head without a decoder.
+
+Additive, general and dot attention, the mean of the grid in place of attention, and connectionist
+temporal classification (CTC) over the columns of the same convolutions, at the same size, steps and
+learning rate, for each seed. Scores are of the test split; the figure lays weights over images. Dot
+attention wants a decoder as wide as the grid's places: the width of the last convolution and 16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from training.cli import positive_int
+from training.config import Config, load_preset, override
+from training.data.corpus import Split
+from training.data.ids import END_ID
+from training.data.pipeline import make_batches
+from training.data.tokenizers import Tokenizer
+from training.errors import UserError
+from training.fit import ctc
+from training.fit.clipping import ClippedAdam
+from training.fit.schedule import make_schedule
+from training.runs.begin import make_sides
+from training.runs.history import best
+from training.runs.run import Run
+from training.score import metrics
+from training.score.evaluation import evaluate
+from training.score.pointing import region_weights
+from training.sources import Source, source_class
+from training.studies import shared
+from training.writing import read_json, write_json
+
+SHOWN = 3  # images in the figure
+ATTENTIONS = ("additive", "general", "dot", "none")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_model_arguments(parser, "captcha")
+    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N")
+    parser.add_argument("--limit", type=positive_int, metavar="N", help="test images; default: all")
+    parser.add_argument(
+        "--only", action="append", choices=(*ATTENTIONS, "ctc"), help="these models alone"
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, Any]:
+    """Do the study; return what its last line says."""
+    base = override(load_preset(options.preset), options.settings)
+    if base.source != "image":
+        raise UserError(f"--preset expected source = image. Received: {base.source}")
+    chosen = options.only or [*ATTENTIONS, "ctc"]
+    seeds = range(base.seed, base.seed + options.seeds)
+    models = {
+        f"{name}-{seed}": [f"attention={name}", f"seed={seed}"]
+        for name in chosen
+        if name != "ctc"
+        for seed in seeds
+    }
+    runs = shared.collect(options, models)
+    rows = []
+    for name, found in runs.items():
+        split = _test(found.source, found.config, options.limit)
+        result = shared.kept(
+            options.output / "evaluations" / f"{name}.json",
+            found,
+            [options.limit],
+            partial(evaluate, [found], split, beam_width=1),
+        )
+        history = read_json(found.files.history)
+        rows.append(
+            {
+                "model": name.rpartition("-")[0],
+                "seed": found.config.seed,
+                "weights": found.model.count_params(),
+                "exact": result["exact"],
+                "cer": result["cer"],
+                "pointing": result.get("pointing"),
+                "epoch": best(history)["epoch"],
+                "minutes": round(sum(record["seconds"] for record in history) / 60, 1),
+            }
+        )
+    if "ctc" in chosen:
+        for seed in seeds:
+            config = override(base, [f"seed={seed}"])
+            rows.append(_ctc_row(config, options.output / "runs" / f"ctc-{seed}", options.limit))
+    shared.write_table(options.output / "regions.csv", rows)
+    shown = {
+        name: found for name, found in runs.items() if name in (f"{a}-{seeds[0]}" for a in chosen)
+    }
+    _draw(shown, options.output / "regions.png")
+    return {"data": base.data, "rows": rows}
+
+
+def _test(source: Source, config: Config, limit: int | None) -> Split:
+    split: Split = source.load_split(config, config.data, "test", limit=limit)
+    return split
+
+
+def _ctc_row(config: Config, folder: Path, limit: int | None) -> dict[str, Any]:
+    """Train and score a head without a decoder, or read what was found before."""
+    file = folder / "row.json"
+    key = [config.values(), limit]
+    if file.is_file():
+        found = read_json(file)
+        if found["key"] == key:
+            return dict(found["row"])
+    print(f"ctc: training, {folder}", flush=True)
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(config.seed)
+    data, _ = source_class(config).load_training(config)
+    source, target = make_sides(config, data)
+    assert target is not None
+    model, minutes = _train_ctc(config, data, source, target)
+    split = _test(source, config, limit)
+    hypotheses = _read_ctc(model, source, target, split)
+    scores = metrics.score("characters", hypotheses, split.references)
+    row = {
+        "model": "ctc",
+        "seed": config.seed,
+        "weights": model.count_params(),
+        "exact": scores["exact"],
+        "cer": scores["cer"],
+        "pointing": None,
+        "epoch": config.epochs,
+        "minutes": minutes,
+    }
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(file, {"key": key, "row": row})
+    return row
+
+
+def _train_ctc(
+    config: Config, data: Split, source: Source, target: Tokenizer
+) -> tuple[keras.Model, float]:
+    batches = make_batches(config, data, source, target, training=True)
+    model = ctc.build_ctc(config, target.vocab_size)
+    rate = make_schedule(config, batches.statistics.steps_per_epoch)
+    model.compile(ClippedAdam(rate, config.clip_norm), ctc.ctc_loss, jit_compile=False)
+    started = time.perf_counter()
+    for epoch in range(config.epochs):
+        losses = []
+        for inputs, labels in batches.epoch(epoch):
+            wanted = np.where(labels == END_ID, ctc.BLANK, labels)
+            losses.append(float(model.train_on_batch(inputs["source"], wanted)))
+        print(f"ctc: epoch {epoch + 1}/{config.epochs}  loss {np.mean(losses):.4g}", flush=True)
+    return model, round((time.perf_counter() - started) / 60, 1)
+
+
+def _read_ctc(model: keras.Model, source: Source, target: Tokenizer, split: Split) -> list[str]:
+    rows = source.rows(split.sources)
+    hypotheses = []
+    for first in range(0, len(split.sources), 250):
+        chosen = np.arange(first, min(first + 250, len(split.sources)))
+        ids = ctc.said(model.predict_on_batch(rows.pad(chosen, rows.lengths[chosen])))
+        longest = max(1, *map(len, ids))
+        padded = np.array([[*row, *[0] * (longest - len(row))] for row in ids], np.int32)
+        found = target.detokenize(padded).numpy()
+        hypotheses += [text.decode("utf-8", errors="replace") for text in found]
+    return hypotheses
+
+
+def _draw(runs: dict[str, Run], path: Path) -> None:
+    """Draw the weights of each model that attends over the same images, a row for each."""
+    attending = {name: found for name, found in runs.items() if found.config.attention != "none"}
+    if not attending:
+        return
+    first = next(iter(attending.values()))
+    split = _test(first.source, first.config, SHOWN)
+    texts = [references[0] for references in split.references]
+    images = first.source.rows(split.sources).pad(np.arange(SHOWN), np.ones(SHOWN, np.int64))
+    columns = max(map(len, texts))
+    figure, axes = shared.new_figure(SHOWN * len(attending), columns, 1.6, 0.8)
+    for row, (name, found) in enumerate(attending.items()):
+        weights = region_weights([found], split.sources, texts)
+        for number in range(SHOWN):
+            line = axes[row * SHOWN + number]
+            line[0].set_ylabel(name if not number else "")
+            for column, one in enumerate(line):
+                one.set_xticks([])
+                one.set_yticks([])
+                if column >= len(texts[number]):
+                    one.axis("off")
+                    continue
+                height, width = images.shape[1:3]
+                extent = (0, width, height, 0)
+                one.imshow(images[number].squeeze(), cmap="gray", extent=extent)
+                one.imshow(weights[number][column], cmap="Reds", alpha=0.6, extent=extent)
+                one.set_title(texts[number][column], fontsize=8)
+    figure.savefig(path, dpi=120)

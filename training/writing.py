@@ -1,0 +1,57 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from training.errors import UserError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    aside = path.with_name(f"{path.name}.writing")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, which has no NaN and no Infinity.
+
+    Raises:
+        ValueError: if there is one in it.
+    """
+    write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        UserError: if the file cannot be read as such.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {reason}") from None
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Find out, before long work, whether its results can be written.
+
+    Raises:
+        UserError: if a file cannot be made, or is a directory.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UserError(f"cannot write {path}: it is a directory")
+        if not path.parent.is_dir():
+            raise UserError(f"cannot write {path}: there is no directory {path.parent}")
+        target = path if path.exists() else path.parent
+        if not os.access(target, os.W_OK):
+            raise UserError(f"cannot write {path}: permission denied")
