@@ -38,8 +38,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         path: `"exponential"`, `"compiled"` or `"blocks"`, see `choice.additive`.
     """
     ways = {
-        "exponential": lambda *args: _guarded(exponential, exponential_gradients, *args),
-        "compiled": _by_itself,
+        "exponential": lambda *args: _exponential((exponential, exponential_gradients), *args),
+        "compiled": lambda *args: _exponential(_compiled(), *args),
         "blocks": _in_blocks,
     }
     way = ways[path]
@@ -73,24 +73,27 @@ def _guarded(
     return ops.cond(fits, lambda: scores, lambda: blockwise(*args)), gradients
 
 
-def _by_itself(*args: Tensor) -> tuple[Tensor, Gradients]:
-    """Return scores and their gradients, by functions that XLA compiles by themselves.
+def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tensor, Gradients]:
+    """Return scores and their gradients, by the functions `exponential` and its gradients.
 
-    What such functions would keep for gradients of theirs does not pass the border between XLA and
-    the rest. So no tape sees what they are called with, and gradients of gradients are by `tanh`.
+    What their loops would keep for gradients of theirs passes neither a condition in XLA nor the
+    border between XLA and the rest of a graph. So no tape of TensorFlow's sees what they are called
+    with, and gradients of gradients are by `tanh` there.
     """
+    if not backend.builds_graph():
+        return _guarded(*functions, *args)
 
-    def unseen(function: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *args: function(*map(ops.stop_gradient, args))
+    def unseen(args: tuple[Tensor, ...]) -> list[Tensor]:
+        return [ops.stop_gradient(x) for x in args]
 
-    scores, gradients = _guarded(*map(unseen, _compiled()), *args)
+    scores, gradients = _guarded(*functions, *unseen(args))
 
     def differentiable(*args: Tensor) -> Any:
         def custom(*args: Tensor) -> tuple[Any, Gradients]:
             def of_gradients(*upstreams: Tensor) -> Any:
                 return backend.pull_back(blockwise_gradients, args, upstreams)
 
-            return gradients(*args), of_gradients
+            return gradients(*unseen(args)), of_gradients
 
         return ops.custom_gradient(custom)(*args)
 
