@@ -8,11 +8,13 @@ attends.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_attention.cells import without_dropout
 from keras_attention.fast import backend, choice
 from keras_attention.fast.cells import hoisted_cell
 from keras_attention.fast.deferred import Trace
@@ -64,6 +66,18 @@ class HoistedRNN(keras.layers.RNN):
         states = HoistedRNN(keras.layers.LSTMCell(8))(keras.random.normal((2, 3, 5)))  # (2, 8)
         ```
     """
+
+    def call(
+        self,
+        sequences: Tensor,
+        initial_state: Any = None,
+        mask: Tensor | None = None,
+        training: bool = False,
+    ) -> Any:
+        """Run the layer; at inference it draws no dropout masks, unlike Keras's."""
+        # A draw moves the random generators: scoring would change the training that follows.
+        with contextlib.nullcontext() if training else without_dropout(self.cell):
+            return super().call(sequences, initial_state, mask, training)
 
     def inner_loop(
         self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False

@@ -283,7 +283,7 @@ def test_a_run_that_was_stopped_twice_goes_on_as_if_it_had_not_been(
 ):
     """It starts from other weights, has dropout, and its losses agree to the last digit."""
     other = shutil.copytree(tiny_run.path, tmp_path / "other")
-    config = tiny_config("dropout=0.3", "train_limit=300")
+    config = tiny_config("dropout=0.3", "variational_dropout=0.1", "train_limit=300")
     train(config, tmp_path / "whole", init=other)
 
     def stop_in(epoch):
