@@ -21,7 +21,8 @@ in training and decodes by choices of a single position.
 Beside them: `coverage_loss=1` adds the loss for looking twice at the same place (See et al. 2017,
 arXiv 1704.04368), and `copy=true` makes the decoder a pointer-generator (the same paper): words
 that no vocabulary holds, names and numbers, are copied from where it looks, with tokenizers of
-whole words.
+whole words. A model that was trained without can say the source word it looked at in place of an
+unknown one: `--replace-unknown` of `training.translate` and `serving.export`.
 
 A new mechanism is one file in `keras_attention`, a subclass of `keras_attention.Attention`, and one
 line in `keras_attention/mechanisms.py`. The checks that all layers pass take it from there

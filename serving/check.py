@@ -7,7 +7,6 @@ prints one line for each finding. The exit status is 0 only where there is none.
 program, so it is loaded in a process of its own, which is ended when a step takes too long.
 """
 
-import argparse
 import json
 import signal
 import subprocess
@@ -18,8 +17,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import training.extras  # noqa: F401
-from training.cli import main_guard, number_from_0
+from training.cli import Parser, main_guard
 from training.errors import UserError
+from training.parser import number_from_0
 from training.progress import stages
 
 STEP_SECONDS = 120.0
@@ -95,11 +95,11 @@ def _death(status: int, said: str) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check; returns the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.check",
         description="Checks that TensorFlow Serving can serve a SavedModel.",
     )
-    parser.add_argument("version_dir", type=Path, metavar="models/NAME/1")
+    parser.add_argument("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument(
         "--timeout",

@@ -34,6 +34,7 @@ try:
         UnexpectedResponseError,
     )
     from serving.histories import Prediction
+    from serving.parser import Parser, file_to_write
     from serving.readers import AsyncPredictor, AsyncReader, Predictor, Reader
     from serving.reading import Reading, Regions
     from serving.translation import Alignment, Hypothesis, Score, Translation
@@ -75,10 +76,9 @@ __all__ = [
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.client",
         description="Translates texts with a served model.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
@@ -93,7 +93,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     what.add_argument("--split", action="store_true", help="translate sentence by sentence")
     what.add_argument("--metadata", action="store_true", help="show the signatures and stop")
-    add("--png", type=Path, metavar="FILE", help="with --align: write a heat map (matplotlib)")
+    add(
+        "--png",
+        type=file_to_write,
+        metavar="FILE",
+        help="with --align: write a heat map (matplotlib)",
+    )
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
     return parser

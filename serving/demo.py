@@ -5,7 +5,6 @@ Every stage is a command that can be run alone; this script prints it, runs it, 
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 import warnings
@@ -16,8 +15,9 @@ from serving.client import Alignment, Translation, Translator, draw_alignment
 from serving.errors import ServingError
 from serving.stages import LIST, command, make_room, server, stage
 from training import phrasebook
-from training.cli import main_guard
+from training.cli import Parser, main_guard
 from training.errors import UserError
+from training.parser import count
 
 # Neither sentence nor its pairing of words is in the training split.
 EXPECTED = {
@@ -36,13 +36,13 @@ RECORDED = Path(__file__).parents[1] / "docs" / "results"
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.demo",
         description="Train, evaluate, export, check, serve and query a small translator.",
     )
-    parser.add_argument("--pair", default="en-fr", choices=sorted(EXPECTED))
+    parser.add_argument("--pair", default="en-fr", choices=sorted(EXPECTED), help="of languages")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/PAIR")
-    parser.add_argument("--seed", type=int, default=7, help="of the test sentences drawn")
+    parser.add_argument("--seed", type=count, default=7, help="of the test sentences drawn")
     options = parser.parse_args(arguments)
     output = options.output or Path("demo") / options.pair
     started = time.perf_counter()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import training.quiet  # noqa: F401
 
-import argparse
 import contextlib
 import json
 import os
@@ -26,11 +25,20 @@ from serving.export_events import ExportedPredictor
 from serving.export_images import ExportedReader
 from serving.export_texts import WARMUP_TEXTS, Exported
 from serving.exported_weights import DTYPES
-from training.cli import add_runs, add_search, main_guard, number_from_0, positive_int
-from training.data.corpus import CorpusError
+from training.cli import (
+    Parser,
+    add_precision,
+    add_replace_unknown,
+    add_runs,
+    add_search,
+    main_guard,
+)
+from training.data.pair_files import CorpusError
 from training.data.splits import load_split
-from training.decode.texts import PRECISIONS, check_precision
+from training.decode.texts import check_precision
+from training.decode.unknown import check_replaces_unknown
 from training.errors import UserError
+from training.parser import number_from_0, positive_int
 from training.progress import stages
 from training.runs.run import Run, load_ensemble
 
@@ -62,6 +70,8 @@ def export(
     """
     check_finite(runs)
     _check_coverage(runs, settings)
+    if settings.get("replaces_unknown"):
+        check_replaces_unknown(runs)
     with _aside(output) as aside:
         tell("tracing the model")
         module, settings = _module(runs, settings)
@@ -211,7 +221,7 @@ def _write_warmup(path: Path, name: str, requests: Sequence[tuple[str, dict]]) -
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.export",
         description="Export a run, or an ensemble of several, as a new version of a model.",
     )
@@ -224,6 +234,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="the model's base path; a new version is a directory in it",
     )
     add_search(parser)
+    add_replace_unknown(parser)
     parser.add_argument(
         "--coverage-penalty",
         type=number_from_0,
@@ -252,12 +263,7 @@ def main(arguments: list[str] | None = None) -> None:
         default="float32",
         help="what they are stored as; half precision halves the size",
     )
-    parser.add_argument(
-        "--precision",
-        choices=PRECISIONS,
-        default="float32",
-        help="of the products; bfloat16 is faster where the processor has it",
-    )
+    add_precision(parser)
     options = parser.parse_args(arguments)
     check_precision(options.precision, options.runs)
     if options.num_results > options.beam_width:
@@ -277,6 +283,7 @@ def main(arguments: list[str] | None = None) -> None:
             coverage_penalty=options.coverage_penalty,
             weights=options.weights,
             precision=options.precision,
+            replaces_unknown=options.replace_unknown,
         )
     print(f"Exported {version}")
     if found := json.loads((version / MANIFEST).read_text()).get("agreement"):

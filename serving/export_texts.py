@@ -14,6 +14,7 @@ from training.data.ids import END_ID, PAD_ID
 from training.decode.search import score_targets, search
 from training.decode.steps import fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
+from training.decode.unknown import replace_unknown
 from training.runs.run import Run
 
 WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
@@ -42,6 +43,7 @@ class Exported(tf.Module):
         weights: what they are stored as, "float32", "float16" or "bfloat16".
         precision: of the products, "float32" or, for one run alone, "bfloat16". Where
             that is faster, their kernels are constants of the graph.
+        replaces_unknown: whether unknown words are replaced, see `training.decode.unknown`.
 
     Raises:
         ValueError: if several runs are given and `precision` is "bfloat16".
@@ -58,6 +60,7 @@ class Exported(tf.Module):
         coverage_penalty: float = 0.0,
         weights: str = "float32",
         precision: str = "float32",
+        replaces_unknown: bool = False,
     ) -> None:
         super().__init__()
         models = [run.model for run in runs]
@@ -75,6 +78,8 @@ class Exported(tf.Module):
             }
         )
         self._num_results, self._max_source_length = num_results, max_source_length
+        self._replaces_unknown = replaces_unknown
+        self._copies = runs[0].config.copy or replaces_unknown
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
         self.weights = Weights(models, weights, without=taken)
@@ -193,15 +198,23 @@ class Exported(tf.Module):
         ids = dense_ids(ids[:, : self._max_source_length])
         return ids, tf.equal(lengths, 0), tf.greater(lengths, self._max_source_length)
 
-    def _search(self, ids: tf.Tensor, **options: Any) -> SearchResult:
+    def _search(
+        self, ids: tf.Tensor, *, return_attention_weights: bool = False, **options: Any
+    ) -> SearchResult:
+        options |= self._settings.value
+        options["return_attention_weights"] = return_attention_weights or self._replaces_unknown
         with self.weights.in_use():
-            return search(self._models.value, ids, **self._settings.value, **options)
+            found = search(self._models.value, ids, **options)
+        if not self._replaces_unknown:
+            return found
+        size = self.target_tokenizer.vocab_size
+        return found._replace(ids=replace_unknown(found.ids, found.attention_weights, size))
 
     def _text(self, ids: tf.Tensor, empty: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
-        return tokens_to_copy(self._run.value, text, results)
+        return tokens_to_copy(self._run.value, text, results) if self._copies else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,19 +10,18 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from serving.arguments import add_connection, connection_options
 from serving.errors import ServingError
 from serving.histories import TIME, read_table
+from serving.parser import Parser, file_to_write
 from serving.readers import Predictor
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.predict",
         description="Says how probable an outcome is after each history in a table.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("table", metavar="CSV", help="a row for each visit; .gz allowed")
     add_connection(parser, "histories")
@@ -30,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--time", default="time", metavar="COLUMN", help="when it was")
     parser.add_argument("--only", action="append", metavar="ID", help="these ids alone")
     parser.add_argument("--json", action="store_true", help="print one JSON object an id")
-    parser.add_argument("--png", type=Path, metavar="FILE", help="draw the first timeline")
+    parser.add_argument("--png", type=file_to_write, metavar="FILE", help="draw the first timeline")
     return parser
 
 

@@ -10,25 +10,24 @@ import dataclasses
 import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from serving.arguments import add_connection, connection_options
 from serving.errors import ServingError
+from serving.parser import Parser, file_to_write
 from serving.readers import Reader
 from serving.reading import image_file
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.read",
         description="Reads images, PNG or JPEG, with a served model.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="files")
     add_connection(parser, "images")
     parser.add_argument("--regions", action="store_true", help="where the model looked")
     parser.add_argument(
-        "--png", type=Path, metavar="FILE", help="with --regions: draw it over the image"
+        "--png", type=file_to_write, metavar="FILE", help="with --regions: draw it over the image"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object an image")
     return parser

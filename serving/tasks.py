@@ -7,7 +7,6 @@ than a demo should, less of it is done, and the command says so.
 
 from __future__ import annotations
 
-import argparse
 import json
 import time
 from collections.abc import Callable, Sequence
@@ -19,10 +18,11 @@ from serving.client import Predictor, Reader, Translator, draw_alignment
 from serving.errors import ServingError
 from serving.reading import Regions
 from serving.stages import command, make_room, server, stage
-from training.cli import main_guard
+from training.cli import Parser, main_guard
 from training.data import events
 from training.data.events import Histories
 from training.errors import UserError
+from training.parser import count
 
 
 @dataclass(frozen=True)
@@ -175,13 +175,13 @@ def made(task: str) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.tasks",
         description="Train, evaluate, export, check, serve and query a model of another task.",
     )
-    parser.add_argument("task", choices=TASKS)
+    parser.add_argument("task", choices=TASKS, help="what is shown")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/TASK")
-    parser.add_argument("--seed", type=int, default=7, help="of what the served model is asked")
+    parser.add_argument("--seed", type=count, default=7, help="of what the served model is asked")
     options = parser.parse_args(arguments)
     name, task = options.task, TASKS[options.task]
     output = options.output or Path("demo") / name

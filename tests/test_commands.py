@@ -1,5 +1,6 @@
 """What holds for every command: help, one line for a mistake, nothing written, the backend."""
 
+import argparse
 import ast
 import contextlib
 import importlib
@@ -33,34 +34,123 @@ WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know w
     "training.presets",
     "training.train_arrays",
 }
-# What a user may get wrong, by command; RUN is a trained run, NEW a place for results.
+SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
+ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where nobody listens
+# What a user may get wrong, by command: a wrong value, a file that is missing, a place that cannot
+# be written. RUN is a trained run, NEW a place for results, FILE a file, FULL a user's directory.
 MISTAKES = [
     ("training.train", ["--preset", "nothing", "--output", "NEW"], "unknown preset 'nothing'"),
     ("training.train", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
     ("training.train", ["--preset", "cmudict", "--set", "clip_norm=-1"], "clip_norm expected more"),
-    ("training.train", ["--what"], "unrecognized arguments: --what"),
+    ("training.train", ["--preset", "/no.toml"], "cannot read the configuration /no.toml"),
+    ("training.train", ["--preset", "cmudict", "--output", "FILE/r"], "cannot write to FILE/r"),
+    ("training.train", ["--preset", "cmudict", "--output", "FILE"], "cannot write to FILE"),
+    ("training.train", ["--resume", "--output", "NEW"], "nothing to resume"),
+    ("training.train", ["--init", "NEW", "--output", "NEW"], "--init expected a trained run"),
     ("training.prepare", ["--preset", "nothing", "--output", "NEW"], "unknown preset 'nothing'"),
     ("training.prepare", ["--output", "NEW"], "say what to train with --preset"),
+    ("training.prepare", ["--preset", "digits", "--output", "NEW"], "expected source = text"),
+    ("training.prepare", ["--preset", "cmudict", "--output", "FILE"], "cannot write to FILE"),
+    ("training.prepare", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
     ("training.train_arrays", ["NEW"], "is not prepared"),
+    ("training.train_arrays", ["FILE"], "is not prepared"),
+    ("training.train_arrays", [], "arguments are required: "),
     ("training.evaluate", ["--run", "NEW"], "is not a run"),
     ("training.evaluate", ["--run", "RUN", "--length-penalty", "-1"], "at least 0, not -1"),
     ("training.evaluate", ["--run", "RUN", "--output", "NEW/a.json"], "there is no directory"),
     ("training.evaluate", ["--run", "RUN", "--hypotheses", "RUN"], "it is a directory"),
     ("training.evaluate", ["--run", "RUN", "--data", "tsv:/no.tsv"], "Cannot read /no.tsv"),
+    ("training.evaluate", ["--run", "RUN", "--limit", "0"], "of at least 1, not 0"),
+    ("training.evaluate", ["--run", "RUN", "--link-threshold", "x"], "--link-threshold"),
+    ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
+    ("training.evaluate", [*SCORED, "--alignments", "/no"], "/no"),
     ("training.translate", ["--run", "NEW"], "is not a run"),
     ("training.translate", [], "required: --run"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),
+    ("training.translate", ["--run", "RUN", "--nbest", "9"], "at most --beam-width, 5"),
+    ("training.translate", ["--run", "RUN", "--batch-size", "x"], "of at least 1, not x"),
     ("training.phrasebook", ["--pair", "en-xx"], "en-xx"),
-    ("training.presets", ["--what"], "unrecognized arguments: --what"),
+    ("training.phrasebook", ["--count", "-1"], "expected 0 or more, received -1"),
+    ("training.phrasebook", ["--split", "what"], "what"),
+    ("training.presets", ["one"], "unrecognized arguments: one"),
+    ("training.pictures", ["digits", "--output", "NEW", "--count", "0"], "not 0"),
+    ("training.pictures", ["digits", "--output", "NEW", "--seed", "-1"], "received -1"),
+    ("training.pictures", ["digits", "--output", "FILE/d"], "Not a directory"),
+    ("training.pictures", ["digits", "--output", "FULL"], "a new or empty directory"),
     ("training.study", ["nothing"], "invalid choice: 'nothing'"),
+    ("training.study", ["length", "--output", "FILE/s"], "Not a directory"),
+    ("training.study", ["length", "--output", "NEW", "--run", "a"], "expected NAME=DIR"),
+    ("training.study", ["length", "--output", "NEW", "--run", "none=/no"], "/no is not a run"),
+    ("training.study", ["scores", "--output", "NEW", "--preset", "what"], "unknown preset"),
     ("serving.export", ["--run", "NEW", "--output", "NEW"], "is not a run"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--length-penalty", "-1"], "-1"),
+    ("serving.export", ["--run", "RUN", "--output", "NEW", "--num-results", "9"], "--num-results"),
+    ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
+    ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "Not a directory"),
+    ("serving.check", ["NEW", "--timeout", "0"], "more than 0 seconds"),
+    ("serving.check", [], "required: models/NAME/1"),
+    ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
+    ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),
+    ("serving.server", ["--port=0"], "--model_base_path and --model_config_file"),
+    ("serving.server", ["--port=0", "--model_config_file=/no"], "/no"),
+    ("serving.client", [*ASKED, "--timeout", "x", "text"], "invalid float value: 'x'"),
+    ("serving.client", [*ASKED, "--timeout", "-1", "text"], "timeout above 0 seconds"),
+    ("serving.client", [*ASKED, "--batch-size", "0", "text"], "batch size of at least 1"),
+    ("serving.client", [*ASKED, "--tls-roots", "/no.pem", "text"], "/no.pem"),
+    ("serving.client", [*ASKED, "--align", "--png", "NEW/a.png", "a"], "there is no directory"),
+    ("serving.client", [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
+    ("serving.client", [*ASKED, "text"], "127.0.0.1:1"),
+    ("serving.read", [*ASKED, "/no.png"], "/no.png"),
+    ("serving.read", [*ASKED, "FILE", "--png", "a.png"], "--png needs --regions"),
+    ("serving.read", [*ASKED, "FILE", "--regions", "--png", "NEW/a"], "there is no directory"),
+    ("serving.predict", [*ASKED, "/no.csv"], "/no.csv"),
+    ("serving.predict", [*ASKED, "FILE", "--png", "NEW/a.png"], "there is no directory"),
+    ("serving.predict", [*ASKED, "--retries", "x", "FILE"], "invalid int value: 'x'"),
+    (
+        "serving.batch",
+        ["--model", "/no", "--input", "FILE", "--output", "NEW"],
+        "no exported model",
+    ),
+    ("serving.batch", ["--model", "MODEL", "--input", "/no/*", "--output", "NEW"], "no file match"),
+    ("serving.batch", ["--model", "MODEL", "--input", "FILE", "--output", "FILE/o"], "FILE/o"),
+    ("serving.batch", ["--model", "MODEL", "--workers", "0"], "at least 1, not 0"),
+    ("serving.page", ["--model", "m", "--port", "99999"], "expected a port"),
+    ("serving.page", ["--model", "m", "--manifest", "/no.json"], "/no.json"),
+    ("serving.demo", ["--pair", "en-xx"], "invalid choice: 'en-xx'"),
+    ("serving.demo", ["--output", "FULL"], "which the demo did not make"),
+    ("serving.demo", ["--output", "FILE"], "FILE"),
+    ("serving.tasks", ["what"], "invalid choice: 'what'"),
+    ("serving.tasks", ["digits", "--output", "FULL"], "which the demo did not make"),
+    ("serving.tasks", ["digits", "--output", "FILE/d"], "Not a directory"),
+    *((name, ["--what"], "error: ") for name in MODULES),
 ]
 
 
-def filled(words, run, new):
-    names = {"RUN": str(run), "NEW": str(new)}
-    return [word.replace("RUN", names["RUN"]).replace("NEW", names["NEW"]) for word in words]
+def filled(text, folder):
+    places = {"RUN": RUN, "NEW": folder / "new"}
+    places |= {name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL")}
+    for name, place in places.items():
+        text = text.replace(name, str(place))
+    return text
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A user's directory with files in it."""
+    for name in ("kept/file", "kept/full/letter.txt", "kept/model/1/saved_model.pb"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("hers")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def everything(folder):
+    """All directories, and all files with their content and time."""
+    return {
+        path: (path.stat().st_mtime_ns, path.read_bytes()) if path.is_file() else None
+        for path in folder.rglob("*")
+    }
 
 
 def module_of(name):
@@ -69,37 +159,89 @@ def module_of(name):
 
 
 def fails(name, words, capsys):
-    """Run a command that fails; return what it says, which is one line and no trace."""
-    with pytest.raises(SystemExit) as ended:
-        main_guard(lambda: module_of(name).main(words))
-    said = capsys.readouterr().err
-    if isinstance(ended.value.code, str):  # which Python prints, and exits with status 1
-        said = ended.value.code
+    """Run a command that fails; return what it says, which is one line."""
+    try:
+        main_guard(lambda: sys.exit(module_of(name).main(words)))
+    except SystemExit as ended:
+        said, status = capsys.readouterr(), ended.code
     else:
-        assert ended.value.code != 0
-    last = said.strip().splitlines()[-1]
-    assert "error: " in last
-    assert "Traceback" not in said
-    return last
+        raise AssertionError("it did not fail")
+    assert status not in (None, 0)
+    line = said.err
+    if isinstance(status, str):  # which Python prints, and exits with status 1
+        line += status
+    elif name == "serving.check" and not line:
+        line = said.out  # what it has found
+    assert line.strip().count("\n") == 0
+    return line
+
+
+def arguments_of(parser):
+    """All arguments of a parser and of those beneath it, each with its parser."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from arguments_of(below)
+        else:
+            yield parser, action
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_help_says_what_the_command_does(name, capsys):
+def test_help_says_what_the_command_does_and_names_each_default(name, capsys, monkeypatch):
+    parsers, parse = [], argparse.ArgumentParser.parse_args
+
+    def kept(self, *arguments):
+        parsers.append(self)
+        return parse(self, *arguments)
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", kept)
     with pytest.raises(SystemExit) as ended:
         module_of(name).main(["--help"])
     assert ended.value.code == 0
     assert len(capsys.readouterr().out.splitlines()) > 5
+    for parser, action in arguments_of(parsers[0]):
+        assert action.help, (parser.prog, action.dest)
+        if default := said_of(action.default):
+            shown = "".join(parser.format_help().split())  # lines break at hyphens, too
+            assert f"default:{default}" in shown, (parser.prog, action.dest)
+
+
+def said_of(default):
+    """How help names a default; nothing of what is off, and of several values."""
+    if isinstance(default, list | bool | None) or default in (argparse.SUPPRESS, ""):
+        return "True" if default is True else ""
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def test_every_command_is_held_to_every_kind_of_mistake():
+    assert {name for name, _, _ in MISTAKES} == set(MODULES)
+
+
+def test_commands_that_need_no_keras_do_not_wait_for_it():
+    """All in one process, which has imported neither Keras nor a backend at the end."""
+    modules = [
+        f"{name}.__main__" if module_of(name).__name__.endswith("__main__") else name
+        for name in sorted(WITHOUT_TENSORFLOW)
+    ]
+    code = (
+        "import contextlib, importlib, io, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):\n"
+        "        importlib.import_module(name).main(['--help'])\n"
+        "    found = {'keras', 'tensorflow', 'jax', 'torch', 'matplotlib'} & set(sys.modules)\n"
+        "    assert not found, (name, found)\n"
+        "importlib.import_module('training.presets.__main__').main([])\n"
+        "assert 'keras' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code, *modules], check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.mark.parametrize(("name", "words", "said"), MISTAKES)
-def test_a_mistake_is_one_line_and_leaves_nothing_behind(
-    name, words, said, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    before = {path: path.stat().st_mtime_ns for path in RUN.rglob("*")}
-    assert said in fails(name, filled(words, RUN, tmp_path / "new"), capsys)
-    assert list(tmp_path.iterdir()) == []
-    assert {path: path.stat().st_mtime_ns for path in RUN.rglob("*")} == before
+def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(name, words, said, folder, capsys):
+    before = everything(folder), everything(RUN)
+    found = fails(name, [filled(word, folder) for word in words], capsys)
+    assert filled(said, folder) in found
+    assert (everything(folder), everything(RUN)) == before
 
 
 @pytest.mark.parametrize("name", ["training.evaluate", "training.translate", "serving.export"])

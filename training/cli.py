@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import sys
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from training.config import (
-    Config,
-    ConfigError,
-    keys_help,
-    load_preset,
-    override,
-    own_data_preset,
-    preset_names,
-)
+import training.parser
+from training.config import Config, ConfigError
 from training.data import corpus
 from training.errors import UserError
+from training.parser import number_from_0, positive_int
+from training.settings import keys_help, load_preset, override, own_data_preset, preset_names
 
 SPECS = """SPECs name what is read:
   NAME                    a corpus: {names}
@@ -32,33 +26,12 @@ Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, 
 ~/.cache/keras-attention, and downloaded there."""
 
 
-class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, like all others."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **settings)
+class Parser(training.parser.Parser):
+    """A parser whose errors are those of users, which `main_guard` prints."""
 
     def error(self, message: str) -> NoReturn:
         """Raise a UserError."""
         raise UserError(f"{message}; {self.prog} --help says more")
-
-
-def positive_int(text: str) -> int:
-    """Read an argument that counts something."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
-    return int(text)
-
-
-def number_from_0(text: str) -> float:
-    """Read an argument that is a number of at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, not {text}")
-    return value
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
@@ -90,6 +63,26 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="X",
         help="scores are divided by ((5 + length) / 6) ** X; default: 1",
+    )
+
+
+def add_replace_unknown(parser: argparse.ArgumentParser) -> None:
+    """Add `--replace-unknown`."""
+    parser.add_argument(
+        "--replace-unknown",
+        action="store_true",
+        help="say the source word that was looked at in place of a word that the vocabulary lacks; "
+        "for tokenizers of whole words, characters or symbols",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add `--precision`."""
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of the products; bfloat16 is faster where the processor has it; default: float32",
     )
 
 

@@ -1,26 +1,23 @@
-"""The configuration of a run: one flat dataclass, read from a preset and written to the run."""
+"""The configuration of a run: one flat dataclass, whose keys say what they mean and may be.
+
+`training.settings` reads one from a preset, a file or `--set`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 import json
 import math
-import textwrap
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_type_hints
+from types import ModuleType
+from typing import Any
 
 from training.errors import UserError
 from training.native_log import without_native_log
 from training.writing import write_text
-
-with without_native_log():  # of TensorFlow, where it is Keras's backend
-    from keras_attention import distributions, mechanisms
-
-PRESETS = Path(__file__).with_name("presets")
 
 # Keys that some sources and targets have alone; all others are everybody's.
 _RECURRENT = ("encoder", "bidirectional", "encoder_layers", "encoder_units")
@@ -56,7 +53,26 @@ CELLS = {  # module and class of each
     "layer_norm_gru": ("keras_attention", "LayerNormGRUCell"),
     "layer_norm_lstm": ("keras_attention", "LayerNormLSTMCell"),
 }
-ATTENTIONS = ("none", *mechanisms.BY_NAME)
+
+
+@functools.cache
+def _layers() -> tuple[ModuleType, ModuleType]:
+    """Return `keras_attention`'s distributions and mechanisms.
+
+    They import Keras and its backend, for which commands that make no configuration do not wait.
+    """
+    with without_native_log():  # of TensorFlow, where it is Keras's backend
+        from keras_attention import distributions, mechanisms
+    return distributions, mechanisms
+
+
+def attentions() -> tuple[str, ...]:
+    """Return what the key `attention` can be."""
+    return ("none", *_layers()[1].BY_NAME)
+
+
+def _distributions() -> tuple[str, ...]:
+    return tuple(_layers()[0].BY_NAME)
 
 
 class ConfigError(UserError):
@@ -67,7 +83,7 @@ def key(
     default: str | bool | float,
     meaning: str,
     *,
-    choices: Iterable[object] = (),
+    choices: Iterable[object] | Callable[[], tuple[str, ...]] = (),
     least: float | None = None,
     above: float | None = None,
     below: float | None = None,
@@ -78,7 +94,7 @@ def key(
     Args:
         default: its value where nothing else is said; its type is the key's.
         meaning: what it is, in a few words, for `--help`.
-        choices: the values it can have.
+        choices: the values it can have, or a function that returns them.
         least: the smallest value; 1 for whole numbers unless said.
         above: what the value must be more than.
         below: what the value must be less than.
@@ -86,7 +102,9 @@ def key(
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
-    limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
+    if not callable(choices):
+        choices = tuple(choices)
+    limits = {"choices": choices, "least": least, "above": above, "below": below}
     return field(default=default, metadata={"meaning": meaning, "later": later, **limits})
 
 
@@ -159,14 +177,12 @@ class Config:
     attention: str = key(
         "additive",
         "the decoder's, see docs/mechanisms.md; none: the encoder's last state",
-        choices=ATTENTIONS,
+        choices=attentions,
     )
     attention_units: int = key(512, "of the hidden layer, for those that have one")
     attention_heads: int = key(1, "of the attention")
     attention_options: str = key("", 'arguments of the mechanism\'s own: "half_width=5, …"')
-    distribution: str = key(
-        "softmax", "what makes weights out of scores", choices=distributions.BY_NAME
-    )
+    distribution: str = key("softmax", "what makes weights out of scores", choices=_distributions)
     order: str = key(
         "bahdanau", "attend before the cell's step, or after it", choices=("bahdanau", "luong")
     )
@@ -253,7 +269,7 @@ class Config:
                 raise ConfigError("copy expected attention. Received: attention = none")
         else:
             try:
-                mechanisms.make(self.attention, **self.attention_arguments())
+                _layers()[1].make(self.attention, **self.attention_arguments())
             except (TypeError, ValueError) as error:
                 reason = str(error).splitlines()[0]
                 raise ConfigError(f"attention = {self.attention}: {reason}") from None
@@ -322,100 +338,14 @@ class Config:
         write_text(Path(path), "\n".join(lines) + "\n")
 
 
-def preset_names() -> list[str]:
-    """Return the names of all presets."""
-    return sorted(path.stem for path in PRESETS.glob("*.toml"))
-
-
-def load_preset(name: str) -> Config:
-    """Read the preset of this name, or a file whose name ends in `.toml`.
-
-    Raises:
-        ConfigError: if there is none, or it cannot be read.
-    """
-    if name.endswith(".toml"):
-        return load_config(name)
-    if name not in preset_names():
-        raise ConfigError(
-            f"unknown preset {name!r}; there are {', '.join(preset_names())}, and files NAME.toml"
-        )
-    return load_config(PRESETS / f"{name}.toml")
-
-
-def about_preset(name: str) -> dict[str, str]:
-    """Return what a preset's table `about` says: `task`, `size`, `time` and `figure`."""
-    return _read_toml(PRESETS / f"{name}.toml").get("about", {})
-
-
-def own_data_preset(pairs: int) -> tuple[Config, str]:
-    """Return the settings that fit so many sentence pairs, and the name of their file."""
-    size = "small" if pairs < 10_000 else "medium" if pairs < 100_000 else "large"
-    path = PRESETS / "own" / f"{size}.toml"
-    return load_config(path), f"training/presets/own/{path.name}"
-
-
-def load_config(path: str | Path) -> Config:
-    """Read a TOML file of keys and values.
-
-    Raises:
-        ConfigError: if the file cannot be read or holds a key or value that does not fit.
-    """
-    values = _read_toml(path)
-    values.pop("about", None)
-    return _with_values(Config(), values)
-
-
-def override(config: Config, settings: Iterable[str]) -> Config:
-    """Return the configuration with `KEY=VALUE` settings applied, as after `--set`.
-
-    Raises:
-        ConfigError: for an unknown key or a value that does not fit.
-    """
-    values = {}
-    for setting in settings:
-        key, separator, value = setting.partition("=")
-        if not separator:
-            raise ConfigError(f"--set expected KEY=VALUE. Received: {setting}")
-        values[key.strip()] = value.strip()
-    return _with_values(config, values)
-
-
-def changed_later(config: Config, settings: Iterable[str]) -> Config:
-    """Return the configuration of a run that has begun with `KEY=VALUE` settings applied.
-
-    Raises:
-        ConfigError: as `override`, and for a key that cannot change once a run has begun.
-    """
-    changed, later = override(config, settings), later_keys()
-    for name, value in vars(changed).items():
-        if value != getattr(config, name) and name not in later:
-            raise ConfigError(
-                f"{name} cannot change in a run that has begun; {', '.join(later)} can"
-            )
-    return changed
-
-
-def later_keys() -> list[str]:
-    """Name the keys that can change in a run that has begun."""
-    return [f.name for f in dataclasses.fields(Config) if f.metadata.get("later")]
-
-
-def keys_help() -> str:
-    """List all keys with their defaults and meanings, for `--help`."""
-    lines = []
-    for declared in dataclasses.fields(Config):
-        choices = declared.metadata.get("choices") or ()
-        says = declared.metadata.get("meaning", "")
-        says += f" ({', '.join(map(str, choices))})" if choices else ""
-        start = f"  {declared.name} = {json.dumps(declared.default)}"
-        lines += textwrap.wrap(
-            f"{start:<35} {says}", 100, subsequent_indent=" " * 36, break_on_hyphens=False
-        )
-    return "\n".join(lines)
+def choices_of(metadata: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the values that a key can have, none where they are not listed."""
+    choices = metadata.get("choices", ())
+    return choices() if callable(choices) else choices
 
 
 def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    choices = metadata.get("choices")
+    choices = choices_of(metadata)
     if choices and value not in choices:
         allowed = ", ".join(map(str, choices))
         raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
@@ -436,47 +366,3 @@ def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
                 f"{least} <= value < {below}" if above is None else f"{above} < value < {below}"
             )
         raise ConfigError(f"{name} expected {wanted}. Received: {value}")
-
-
-def _read_toml(path: str | Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConfigError(f"cannot read the configuration {path}: {error}") from error
-
-
-def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
-    types = get_type_hints(Config)
-    checked: dict[str, Any] = {}
-    for name, value in values.items():
-        if name not in types:
-            near = difflib.get_close_matches(name, types, n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise ConfigError(f"unknown key {name!r}{hint}")
-        checked[name] = _parse(name, value, types[name])
-    replaced = dataclasses.replace(config, **checked)
-    for name in checked:
-        replaced.check_key(name)
-    return replaced
-
-
-def _parse(name: str, value: object, kind: type) -> object:
-    """Read a value of TOML, or the text of one, as the type of its key."""
-    wrong = ConfigError(f"{name} expected a value of type {kind.__name__}. Received: {value!r}")
-    if kind is bool:
-        words = {"true": True, "1": True, "false": False, "0": False}
-        if str(value).lower() not in words:
-            raise wrong
-        return words[str(value).lower()]
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise wrong
-    if kind is str:
-        if not isinstance(value, str):
-            raise wrong
-        return value
-    if kind is int and isinstance(value, float):
-        raise wrong
-    try:
-        return kind(value)
-    except (ValueError, OverflowError):
-        raise wrong from None

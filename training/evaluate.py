@@ -10,12 +10,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.cli import Parser, add_batch_size, add_runs, add_search, main_guard, positive_int
+from training.cli import (
+    Parser,
+    add_batch_size,
+    add_precision,
+    add_replace_unknown,
+    add_runs,
+    add_search,
+    main_guard,
+)
 from training.config import Config
 from training.data import corpus
+from training.data.pair_files import Split, sample
 from training.data.splits import load_spec, load_split, load_training
-from training.decode.texts import PRECISIONS, check_precision
+from training.decode.texts import check_precision
 from training.errors import UserError
+from training.parser import count, positive_int
 from training.runs.run import Run, load_ensemble
 from training.score import links, metrics
 from training.score.baselines import most_similar
@@ -59,9 +69,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _load_split(
-    options: argparse.Namespace, runs: Sequence[Run]
-) -> tuple[corpus.Split, dict[str, Any]]:
+def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split, dict[str, Any]]:
     """Read what is to be scored, as the runs' source does, and say what it is."""
     config = runs[0].config
     if config.source == "text":
@@ -93,9 +101,7 @@ def _check_split(options: argparse.Namespace) -> None:
         raise UserError(f"--split expected none: {given} is read whole. Received: {options.split}")
 
 
-def _load_sentences(
-    options: argparse.Namespace, config: Config
-) -> tuple[corpus.Split, dict[str, Any]]:
+def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split, dict[str, Any]]:
     """Read sentences; gold links belong to the lines as they stand in the files."""
     given = options.data
     _check_split(options)
@@ -118,7 +124,7 @@ def _load_sentences(
             raise UserError(
                 f"{read['data']} has no pair of at most {options.max_words} words a side"
             )
-    split = corpus.sample(split, options.limit, options.seed)
+    split = sample(split, options.limit, options.seed)
     found: dict[str, Any] = dict(read)
     if split.unusable:
         found["unusable_lines"] = split.unusable
@@ -139,12 +145,11 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--split", default="test", help="of the corpus; default: test")
     add_search(parser)
+    add_replace_unknown(parser)
     add_batch_size(parser)
-    parser.add_argument(
-        "--precision", choices=PRECISIONS, default="float32", help="of the products"
-    )
+    add_precision(parser)
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
-    parser.add_argument("--seed", type=int, default=0, help="of --limit")
+    parser.add_argument("--seed", type=count, default=0, help="of --limit")
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
     parser.add_argument(
         "--alignments",
@@ -187,6 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
         length_penalty=options.length_penalty,
         batch_size=options.batch_size,
         precision=options.precision,
+        replaces_unknown=options.replace_unknown,
         lowercase=options.lowercase,
         hypotheses_file=options.hypotheses,
         bootstrap=options.bootstrap,
@@ -208,7 +214,14 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
     """Score runs that say how probable an outcome is."""
-    for name in ("alignments", "max_words", "by_length", "hypotheses", "lowercase"):
+    for name in (
+        "alignments",
+        "max_words",
+        "by_length",
+        "hypotheses",
+        "lowercase",
+        "replace_unknown",
+    ):
         if getattr(options, name):
             raise UserError(f"--{name.replace('_', '-')} expected runs with target = text")
     config, source = runs[0].config, runs[0].source

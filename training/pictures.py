@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-from training.cli import main_guard, positive_int
+from training.cli import Parser, main_guard
 from training.data import captchas, digits
 from training.data.generated import write_folder
+from training.errors import UserError
+from training.parser import count, positive_int
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m training.pictures",
         description="Write images and their labels.tsv, which `images:DIR` reads as data.",
     )
-    parser.add_argument("task", choices=("digits", "captcha"))
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--count", type=positive_int, default=100, metavar="N")
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("task", choices=("digits", "captcha"), help="what is drawn")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="a new or empty one"
+    )
+    parser.add_argument("--count", type=positive_int, default=100, metavar="N", help="images")
+    parser.add_argument("--seed", type=count, default=7, help="of the draw")
     options = parser.parse_args(arguments)
+    if options.output.is_dir() and any(options.output.iterdir()):
+        raise UserError(f"--output expected a new or empty directory. Received: {options.output}")
+    options.output.mkdir(parents=True, exist_ok=True)
     if options.task == "digits":
         made = digits.make(options.count, options.seed, test=True)
     else:

@@ -1,4 +1,7 @@
-"""How far long work has got: a bar on standard error, where that is a terminal."""
+"""How far long work has got: a bar on standard error, where that is a terminal.
+
+One is shown at a time: what is done within other work that is shown has no bar of its own.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+_showing = False
+
 
 @contextmanager
 def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
@@ -33,7 +38,7 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
         A function to be called with how much more is done.
     """
     columns = (TextColumn(unit), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with _bar(*columns) as bar:
+    with _shown(*columns) as bar:
         task = bar.add_task(unit, total=total)
         yield lambda count: bar.advance(task, count)
 
@@ -49,17 +54,24 @@ def stages(first: str) -> Iterator[Callable[[str], None]]:
         A function to be called with what is done next.
     """
     text = TextColumn("{task.description} …", markup=False)
-    with _bar(TimeElapsedColumn(), text) as bar:
+    with _shown(TimeElapsedColumn(), text) as bar:
         task = bar.add_task(first, total=None)
         yield lambda what: bar.update(task, description=what)
 
 
-def _bar(*columns: ProgressColumn) -> Progress:
-    return Progress(
-        *columns,
-        console=Console(stderr=True),
-        redirect_stdout=False,
-        redirect_stderr=False,
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+@contextmanager
+def _shown(*columns: ProgressColumn) -> Iterator[Progress]:
+    global _showing
+    outer, _showing = _showing, True
+    try:
+        with Progress(
+            *columns,
+            console=Console(stderr=True),
+            redirect_stdout=False,
+            redirect_stderr=False,
+            transient=True,
+            disable=outer or not sys.stderr.isatty(),
+        ) as bar:
+            yield bar
+    finally:
+        _showing = outer

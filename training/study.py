@@ -5,10 +5,11 @@ from __future__ import annotations
 import training.quiet  # noqa: F401
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 
-from training.cli import main_guard
+from training.cli import Parser, main_guard
 from training.studies import (
     alignment,
     compare,
@@ -34,7 +35,7 @@ STUDIES = {
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m training.study",
         description="Repeat an experiment. It ends in a table (CSV) and a figure (PNG) in the "
         "output directory. What is there of an earlier try, models and translations, is used "
@@ -60,7 +61,11 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     options = parse_arguments(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
-    result = STUDIES[options.study][0].run(options)
+    try:
+        result = STUDIES[options.study][0].run(options)
+    finally:
+        with contextlib.suppress(OSError):  # it holds something
+            options.output.rmdir()
     files = sorted(str(file) for file in options.output.glob("*.*") if file.is_file())
     print(json.dumps({"study": options.study, "files": files, **result}))
 

@@ -9,11 +9,12 @@ import json
 from pathlib import Path
 
 from training.cli import Parser, add_configuration, configuration, default_output, main_guard
-from training.config import ConfigError, later_keys
+from training.config import ConfigError
 from training.fit.texts import train
 from training.runs.begin import saved_config
 from training.runs.files import RunFiles
 from training.runs.summary import summary
+from training.settings import later_keys
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

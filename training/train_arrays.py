@@ -12,7 +12,6 @@ import json
 from pathlib import Path
 
 from training.cli import Parser, main_guard
-from training.fit.arrays import train_arrays
 from training.runs.files import RunFiles
 from training.runs.summary import summary
 
@@ -26,6 +25,8 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
+    from training.fit.arrays import train_arrays  # Keras and its backend take seconds
+
     train_arrays(options.run)
     print(json.dumps(summary(RunFiles(options.run))))
 

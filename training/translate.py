@@ -9,9 +9,17 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.cli import Parser, add_batch_size, add_runs, add_search, main_guard, positive_int
+from training.cli import (
+    Parser,
+    add_batch_size,
+    add_replace_unknown,
+    add_runs,
+    add_search,
+    main_guard,
+)
 from training.decode.texts import Translation, make_nbest
 from training.errors import UserError
+from training.parser import positive_int
 from training.progress import progress
 from training.runs.run import load_translators
 
@@ -28,6 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     add_runs(parser)
     add_search(parser)
+    add_replace_unknown(parser)
     add_batch_size(parser)
     parser.add_argument(
         "--nbest",
@@ -51,6 +60,7 @@ def main(arguments: list[str] | None = None) -> None:
         beam_width=options.beam_width,
         length_penalty=options.length_penalty,
         batch_size=options.batch_size,
+        replaces_unknown=options.replace_unknown,
     )
     if not options.files and sys.stdin.isatty():
         print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)

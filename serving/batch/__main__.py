@@ -11,7 +11,8 @@ from pathlib import Path
 from serving.batch import engines, files
 from serving.batch.job import Job, begin, summary, sweep
 from serving.batch.model import latest_version
-from training.cli import main_guard, positive_int
+from training.cli import Parser, main_guard
+from training.parser import positive_int
 from training.progress import progress
 
 
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.batch",
         description="Translate files of any size with an exported model. Each input file gives one "
         "output file of JSON lines, in order, written aside and renamed: one that is there is "
@@ -60,7 +61,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="GLOB",
         help="text files with a text a line, or .jsonl, .gz or not; may be given several times",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR")
+    parser.add_argument(
+        "--output", type=Path, required=True, metavar="DIR", help="of the translations"
+    )
     parser.add_argument(
         "--field", default="text", metavar="KEY", help="of JSON lines; default: text"
     )
@@ -69,13 +72,15 @@ def _parser() -> argparse.ArgumentParser:
         type=positive_int,
         default=1,
         metavar="N",
-        help="processes, each with a model; more than one need Ray. Default: 1",
+        help="processes, each with a model; more than one need Ray; default: 1",
     )
     parser.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
     parser.add_argument(
         "--threads", type=positive_int, default=1, metavar="N", help="of each worker; default: 1"
     )
-    parser.add_argument("--batch-size", type=positive_int, default=64, metavar="N")
+    parser.add_argument(
+        "--batch-size", type=positive_int, default=64, metavar="N", help="texts together"
+    )
     parser.add_argument(
         "--longest",
         type=positive_int,

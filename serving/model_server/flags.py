@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from serving.model_server.request_log import FORMATS
+from serving.parser import Parser, count, port, whole_number
 
 
 def _boolean(text: str) -> bool:
@@ -14,34 +15,12 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
-def _int(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
-
-
-def _port(text: str) -> int:
-    number = _int(text)
-    if not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"expected 0 to 65535, received {text}")
-    return number
-
-
-def _count(text: str) -> int:
-    number = _int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expected 0 or more, received {text}")
-    return number
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Parser of the server's command line; `--flag` alone means true, as `--flag=true` does."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.server",
         description="Serves SavedModels with TensorFlow Serving's protocol and flags.",
         allow_abbrev=False,
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
 
     def add(name: str, default: object, text: str, kind: Callable[[str], object] = str) -> None:
@@ -52,11 +31,11 @@ def build_parser() -> argparse.ArgumentParser:
         else:
             parser.add_argument(f"--{name}", type=kind, default=default, help=text)
 
-    add("port", 8500, "TCP port of gRPC; 0 takes any that is free", _port)
+    add("port", 8500, "TCP port of gRPC; 0 takes any that is free", port)
     add("host", "127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
     add("grpc_socket_path", None, "also listen for gRPC at this UNIX socket", Path)
-    add("rest_api_port", 0, "TCP port of REST; 0 for none", _port)
-    add("rest_api_timeout_in_ms", 30000, "timeout of REST requests", _count)
+    add("rest_api_port", 0, "TCP port of REST; 0 for none", port)
+    add("rest_api_timeout_in_ms", 30000, "timeout of REST requests", count)
     add("model_name", "default", "name of the model (not with --model_config_file)")
     add("model_base_path", None, "directory of the model's numbered versions", Path)
     add("model_config_file", None, "text ModelServerConfig: several models, versions, labels", Path)
@@ -64,13 +43,13 @@ def build_parser() -> argparse.ArgumentParser:
         "model_config_file_poll_wait_seconds",
         0,
         "seconds between reads of it; 0 reads once",
-        _count,
+        count,
     )
     add(
         "file_system_poll_wait_seconds",
         1,
         "seconds between looks for versions; 0 looks once",
-        _count,
+        count,
     )
     add("allow_version_labels_for_unavailable_models", False, "let new labels wait for versions")
     add("saved_model_tags", "serve", "comma-separated tags of the meta graph to load")
@@ -80,9 +59,14 @@ def build_parser() -> argparse.ArgumentParser:
         "threads that the ops of all requests share, 0 is automatic; -1 runs each request's in its "
         "own, as are those of texts beyond 1,000 bytes, and, without batching, of requests beside "
         "as many others as there are cores",
-        int,
+        whole_number,
     )
-    add("tensorflow_intra_op_parallelism", 0, "threads that an op may use; 0 is automatic", int)
+    add(
+        "tensorflow_intra_op_parallelism",
+        0,
+        "threads that an op may use; 0 is automatic",
+        whole_number,
+    )
     add("enable_model_warmup", True, "replay the warm-up requests of a version before it serves")
     add("enable_batching", False, "run requests of several clients together")
     add("batching_parameters_file", None, "text BatchingParameters", Path)
@@ -102,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     limits = parser.add_argument_group("limits (not of the stock server)")
 
     def limit(name: str, default: int, text: str) -> None:
-        limits.add_argument(f"--{name}", type=_count, default=default, help=text)
+        limits.add_argument(f"--{name}", type=count, default=default, help=text)
 
     limit("max_request_rows", 1000, "rows of a request; 0 for any number")
     limit("max_request_bytes", 100 * 2**20, "bytes of a request, unpacked, over gRPC and REST")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import ipaddress
 import sys
 import threading
@@ -22,11 +21,12 @@ except ModuleNotFoundError as error:
     ) from None
 
 from serving.page.card import read_card
+from serving.parser import Parser, port, seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m serving.page",
         description="A page that asks a model server, this project's or TensorFlow Serving, over "
         "gRPC, and shows what the model says and where it looks. Nothing typed is kept or logged.",
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="assets.extra/manifest.json of the export: what it says of the model is shown",
     )
     parser.add_argument("--example", default="", metavar="TEXT", help="what to begin with")
-    parser.add_argument("--port", type=_port, default=8080, help="of the page; default: 8080")
+    parser.add_argument("--port", type=port, default=8080, help="of the page; default: 8080")
     parser.add_argument(
         "--host",
         default="127.0.0.1",
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a further name by which browsers reach the page; may be given several times",
     )
     parser.add_argument(
-        "--timeout", type=_seconds, default=10.0, metavar="S", help="of a request; default: 10"
+        "--timeout", type=seconds, default=10.0, metavar="S", help="of a request; default: 10"
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     options = parser.parse_args(arguments)
@@ -97,22 +97,6 @@ def _is_one(host: str) -> bool:
         return not ipaddress.ip_address(host).is_unspecified
     except ValueError:
         return True
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535; received {text}")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds < 3600:
-        raise argparse.ArgumentTypeError(f"expected seconds, above 0; received {text}")
-    return seconds
 
 
 def _fail(message: str) -> int:

@@ -20,7 +20,6 @@ from serving.readers import AsyncReader, Predictor, Reader
 from tests.serving.conftest import serving
 from tests.serving.test_rest import free_port
 from training import evaluate, translate
-from training.config import load_preset, override
 from training.data import digits, events, images
 from training.decode.labels import make_predictor
 from training.decode.search import search
@@ -29,6 +28,7 @@ from training.errors import RunError, UserError
 from training.fit.texts import train
 from training.runs.run import load_run
 from training.score.pointing import region_weights
+from training.settings import load_preset, override
 
 TINY_IMAGES = [
     *("train_limit=40", "epochs=1", "convolutions=5:4x4", "decoder_units=7", "embedding_size=3"),

@@ -4,8 +4,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import pytest
 
-from training.config import load_preset, override
 from training.runs.run import load_run
+from training.settings import load_preset, override
 from training.train import train
 
 TINY = [

@@ -6,7 +6,7 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from training import study
-from training.data.corpus import Split
+from training.data.pair_files import Split
 from training.errors import UserError
 from training.score import metrics
 from training.studies import compare

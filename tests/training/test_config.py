@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from training.config import (
-    Config,
-    ConfigError,
+from training.config import Config, ConfigError
+from training.settings import (
     about_preset,
     changed_later,
     keys_help,
@@ -127,7 +126,9 @@ def test_own_data_has_settings_by_its_amount(pairs):
 
 def test_every_preset_says_what_it_is():
     for name in preset_names():
-        assert {"task", "size"} <= about_preset(name).keys() <= {"task", "size", "time", "figure"}
+        said = about_preset(name)
+        assert said["data"] == load_preset(name).data
+        assert {"task", "size"} <= said.keys() - {"data"} <= {"task", "size", "time", "figure"}
 
 
 def test_a_preset_can_be_a_file_of_ones_own(tmp_path):

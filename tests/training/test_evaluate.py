@@ -9,6 +9,7 @@ import sacrebleu
 
 from training import evaluate, translate
 from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.texts import forced_attention, make_translator
 from training.errors import UserError
 from training.score import evaluation
@@ -109,7 +110,7 @@ def test_pronunciations_have_intervals_too(tiny_run):
         tiny_run, config=dataclasses.replace(tiny_run.config, metric="phones")
     )
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
-    split = corpus.Split(split.sources, [[*texts, "x y"] for texts in split.references])
+    split = Split(split.sources, [[*texts, "x y"] for texts in split.references])
     result = evaluation.evaluate([run], split, beam_width=1, bootstrap=True)
     for key in ("per", "wer"):
         low, high = result[f"{key}_interval"]
@@ -194,7 +195,9 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path):
     file.write_text("".join(f"s{i}\tt{i}\n" for i in range(200)))
     config = (copy / "config.toml").read_text()
     (copy / "config.toml").write_text(config.replace('"phrasebook-en-fr"', f'"tsv:{file}"'))
-    with pytest.raises(UserError, match=r"[Ss]ay what to score with --data"):
+    with pytest.raises(
+        UserError, match=r"no split 'test'; it has train, dev\. Say what to score with --data"
+    ):
         evaluate.main(["--run", str(copy)])
     with pytest.raises(UserError, match=r"is read whole. Received: foo"):
         evaluate.main(["--run", str(copy), "--data", f"tsv:{file}", "--split", "foo"])

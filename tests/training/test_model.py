@@ -5,7 +5,7 @@ import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from training import sampling
-from training.config import ATTENTIONS, Config
+from training.config import Config, attentions
 from training.data.tokenizers import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.fit.crossentropy import token_losses
@@ -36,7 +36,7 @@ def ids(rng, batch, length, vocabulary):
 
 
 VARIANTS = [
-    *({"attention": attention} for attention in ATTENTIONS),
+    *({"attention": attention} for attention in attentions()),
     {"encoder": "lstm", "decoder": "lstm", "encoder_layers": 2, "decoder_layers": 2},
     {"encoder": "simple_rnn", "decoder": "simple_rnn", "bidirectional": False},
     {"attention": "general", "order": "luong", "input_feeding": True, "tie_embeddings": True},

@@ -1,6 +1,6 @@
 import io
 
-from training.progress import stages
+from training.progress import progress, stages
 
 
 class Terminal(io.StringIO):
@@ -15,6 +15,20 @@ def test_a_terminal_shows_what_is_done_and_for_how_long(monkeypatch):
         tell("writing")
     assert "writing …" in terminal.getvalue()
     assert "0:00:0" in terminal.getvalue()
+
+
+def test_work_within_work_that_is_shown_has_no_bar_of_its_own(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    with progress(2, "sentences") as advance:
+        with progress(7, "texts tokenized") as within:
+            within(7)
+        advance(2)
+    assert "2/2" in terminal.getvalue()
+    assert "7/7" not in terminal.getvalue()
+    with progress(5, "lines") as advance:
+        advance(5)
+    assert "5/5" in terminal.getvalue()
 
 
 def test_a_file_shows_nothing(monkeypatch, capsys):

@@ -10,6 +10,7 @@ import sacrebleu
 from tests.training.conftest import TINY, tiny_config
 from training import study
 from training.data import corpus
+from training.data.pair_files import Split
 from training.errors import UserError
 from training.model import build_seq2seq
 from training.score import evaluation, metrics
@@ -38,7 +39,7 @@ def pairs():
     rng = np.random.default_rng(5)
     sources = [f"{' '.join(rng.choice(list('abcdefg'), 2 + i % 8))} {i}" for i in range(60)]
     references = [[f"<{s}>", f"({s})"][: 1 + i % 2] for i, s in enumerate(sources)]
-    return corpus.Split(sources, references)
+    return Split(sources, references)
 
 
 def test_joined_sentences_have_the_bucket_lengths_and_the_references_of_their_parts(pairs):
@@ -62,7 +63,7 @@ def test_joined_sentences_have_the_bucket_lengths_and_the_references_of_their_pa
     assert several > 30
     assert length.join(pairs, 11, seed=3) == joined
     assert length.join(pairs, 11, seed=4) != joined
-    long = corpus.Split(["a b c d e f g h i j k"], [["x"]])
+    long = Split(["a b c d e f g h i j k"], [["x"]])
     with pytest.raises(UserError, match="cannot be joined to 1 to 5 words"):
         length.join(long, 1)
 

@@ -11,6 +11,7 @@ import tensorflow as tf
 from training.data.batches import Sentences
 from training.data.ids import END_ID, UNK_ID
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
+from training.progress import progress
 from training.sources.source import Source
 
 _CHUNK = 512  # texts at a time: each word is compared with all words of the other side
@@ -28,18 +29,20 @@ def tokenize_to_copy(
     first and within its length; otherwise it is UNK_ID.
     """
     values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for start in range(0, len(targets), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
-        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
-        words = words[:, :max_source_length]
-        text = tf.constant(targets[chunk], tf.string)
-        ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
-        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
-        found = (dense == UNK_ID) & (places < tf.shape(words)[1])
-        dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
-        made = tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
-        values.append(made.values.numpy())
-        lengths.append(made.row_lengths().numpy())
+    with progress(len(targets), "texts tokenized") as advance:
+        for start in range(0, len(targets), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
+            words = words[:, :max_source_length]
+            text = tf.constant(targets[chunk], tf.string)
+            ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
+            dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
+            found = (dense == UNK_ID) & (places < tf.shape(words)[1])
+            dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
+            made = tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
+            values.append(made.values.numpy())
+            lengths.append(made.row_lengths().numpy())
+            advance(len(targets[chunk]))
     return Sentences.of(np.concatenate(values), np.concatenate(lengths))
 
 

@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+from training.progress import progress
+
 TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/HEAD/data/task1/raw/{file}"
 SIGMORPHON_URL = "https://raw.githubusercontent.com/sigmorphon/2021-task1/HEAD/data/{file}"
@@ -30,6 +32,7 @@ MAYO_URL = "https://vincentarelbundock.github.io/Rdatasets/csv/survival/{name}.c
 ACCEPT_VARIABLE = "KERAS_ATTENTION_ACCEPT_CHANGED"
 LARGEST_DOWNLOAD = 2**28  # bytes; all that is downloaded here has less than a tenth
 LARGEST_UNPACKED = 2**30
+_BLOCK = 2**16  # bytes
 ALIBI_URL = "https://github.com/fyvo/AlibiWordAlignments"
 
 
@@ -116,12 +119,23 @@ def _read_url(url: str) -> bytes:
     request = Request(url, headers={"User-Agent": "keras-attention"})
     try:
         with urlopen(request, timeout=60) as response:
-            data = response.read(LARGEST_DOWNLOAD + 1)
+            data = _read_all(response, f"kB of {url.rpartition('/')[2]}")
     except (OSError, HTTPException) as error:
         raise OSError(f"the download of {url} failed ({error})") from None
     if len(data) > LARGEST_DOWNLOAD:
         raise ValueError(f"{url} has more than {LARGEST_DOWNLOAD:,} bytes")
     return data
+
+
+def _read_all(response: Any, unit: str) -> bytes:
+    """Read what comes, up to a limit, and show how much has come."""
+    data = bytearray()
+    length = getattr(response, "length", None)  # where the server says it
+    with progress(length and length // 1024, unit) as advance:
+        while len(data) <= LARGEST_DOWNLOAD and (block := response.read(_BLOCK)):
+            data += block
+            advance(len(block) // 1024)
+    return bytes(data)
 
 
 def _unpack(file: Any, name: str) -> bytes:

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from training.data.corpus import CorpusError, read_text
+from training.data.pair_files import CorpusError, read_text
 
 MISSING = ("", "NA", "NaN", "nan")
 

@@ -12,8 +12,9 @@ import random
 from pathlib import Path
 
 from training.data import captchas, digits
-from training.data.corpus import CorpusError, Split, data_folders
+from training.data.corpus import data_folders
 from training.data.generated import LABELS, Example, kept
+from training.data.pair_files import CorpusError, Split
 
 # Of each name: what makes it, and how many examples a split has, with which seed.
 _MADE = {

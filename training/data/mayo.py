@@ -16,8 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from training.data.corpus import CorpusError, find_folder, read_text
+from training.data.corpus import find_folder
 from training.data.events import MISSING, Histories, Schema
+from training.data.pair_files import CorpusError, read_text
 
 NAMES = ("pbcseq", "nafld")
 FOLDER = "events-mayo"

@@ -12,9 +12,10 @@ import tensorflow as tf
 from training.config import Config
 from training.data.batches import Batch, PairBatches, Sentences
 from training.data.copying import tokenize_to_copy, vocabularies
-from training.data.corpus import Split
 from training.data.labelled import LabelBatches
+from training.data.pair_files import Split
 from training.data.tokenizers import Tokenizer
+from training.progress import progress
 from training.sources.source import Rows, Source
 
 _PREFETCH = 8  # batches
@@ -24,10 +25,12 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
     """Return the token ids of all texts."""
     chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
     values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    for start in range(0, len(texts), chunk):
-        ids = tokenizer.tokenize(tf.constant(texts[start : start + chunk], tf.string))
-        values.append(ids.values.numpy())
-        lengths.append(ids.row_lengths().numpy())
+    with progress(len(texts), "texts tokenized") as advance:
+        for start in range(0, len(texts), chunk):
+            ids = tokenizer.tokenize(tf.constant(texts[start : start + chunk], tf.string))
+            values.append(ids.values.numpy())
+            lengths.append(ids.row_lengths().numpy())
+            advance(int(ids.nrows()))
     return Sentences.of(np.concatenate(values), np.concatenate(lengths))
 
 
@@ -54,7 +57,7 @@ def make_batches(
 
     Args:
         config: of the run.
-        split: what the source loads: `corpus.Split`, for a label `events.Histories`.
+        split: what the source loads: `Split`, for a label `events.Histories`.
         source: reads the sources.
         target: reads the targets; None for a label.
         training: whether to train with them.

@@ -12,7 +12,7 @@ import hashlib
 
 from training.config import Config
 from training.data import corpus
-from training.data.corpus import CorpusError, Split
+from training.data.pair_files import CorpusError, Split, merge_sources, sample
 
 DEV_SHARE = 0.02
 MOST_DEV = 1000  # sentences, where the share is not chosen
@@ -32,7 +32,7 @@ def load_training(config: Config) -> tuple[Split, Split]:
         return train, load_split(config, "dev")[0]
     parts = _parts(config)
     dev = parts["dev"] if "dev" in parts else load_split(config, "dev")[0]
-    return corpus.sample(parts["train"], limit, config.seed), dev
+    return sample(parts["train"], limit, config.seed), dev
 
 
 def load_split(
@@ -66,7 +66,7 @@ def load_split(
             f"this run on {config.data} has no split {name!r}; it has {', '.join(there)}. Say what "
             "to score with --data, or hold a test set out when a run begins, with --test"
         )
-    return corpus.sample(parts[name], limit, seed), {"data": config.data, "split": name}
+    return sample(parts[name], limit, seed), {"data": config.data, "split": name}
 
 
 def load_spec(
@@ -106,10 +106,7 @@ def _parts(config: Config) -> dict[str, Split]:
     parts = {name: everything.select(rows[name]) for name, wanted in held.items() if wanted}
     for name in parts.keys() - {"train"}:
         parts[name] = dataclasses.replace(parts[name], unusable=0)  # they are counted once
-    return {
-        name: part if name == "train" else corpus.merge_sources(part)
-        for name, part in parts.items()
-    }
+    return {name: part if name == "train" else merge_sources(part) for name, part in parts.items()}
 
 
 def _share(config: Config, name: str) -> float | None:

@@ -13,10 +13,9 @@ from training.data.ids import PAD_ID, START_ID
 from training.data.pipeline import source_batches
 from training.decode.search import force_decode, search
 from training.decode.steps import fixed_steps
+from training.decode.unknown import check_replaces_unknown, replace_unknown
 from training.errors import UserError
 from training.runs.run import Run
-
-PRECISIONS = ("float32", "bfloat16")
 
 
 def check_precision(precision: str, runs: Sequence[Any]) -> None:
@@ -60,6 +59,7 @@ def make_nbest(
     batch_size: int = 64,
     max_source_length: int = 256,
     precision: str = "float32",
+    replaces_unknown: bool = False,
 ) -> Callable[..., list[list[Translation]]]:
     """Return a function from texts to the best translations of each, compiled once for all calls.
 
@@ -73,10 +73,16 @@ def make_nbest(
         batch_size: texts translated together; they are sorted by length for it.
         max_source_length: tokens after which a text is cut.
         precision: of the products, "float32" or, for one run alone, "bfloat16".
+        replaces_unknown: whether unknown words are replaced, see `training.decode.unknown`.
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
+
+    Raises:
+        UserError: if unknown words of these runs cannot be replaced.
     """
+    if replaces_unknown:
+        check_replaces_unknown(runs)
     models = [run.model for run in runs]
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
     steps = fixed_steps(models, beam_width, precision) if precision == "bfloat16" else None
@@ -86,15 +92,20 @@ def make_nbest(
         "num_results": num_results,
         "steps": steps,
         "max_length": source.longest_target(runs[0].config),
+        "return_attention_weights": replaces_unknown,
     }
+    copies = runs[0].config.copy or replaces_unknown
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
     @tf.function(input_signature=[spec, tf.TensorSpec([None], tf.string)], autograph=False)
     def translate_ids(ids, copied_from):
         found = search(models, ids, **settings)
-        flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
-        copied = tokens_to_copy(runs[0], copied_from, num_results)
+        ids = found.ids
+        if replaces_unknown:
+            ids = replace_unknown(ids, found.attention_weights, target_tokenizer.vocab_size)
+        flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
+        copied = tokens_to_copy(runs[0], copied_from, num_results) if copies else None
         found_texts = target_tokenizer.detokenize(flat, copied)
         return tf.reshape(found_texts, [-1, num_results]), found.scores
 
@@ -105,7 +116,7 @@ def make_nbest(
         batches = source_batches(source.rows(texts), batch_size, max_source_length)
         done = 0
         for indices, ids in batches:
-            read = [texts[index] for index in indices] if runs[0].config.copy else []
+            read = [texts[index] for index in indices] if copies else []
             found = map(np.array, translate_ids(ids, tf.constant(read, tf.string)))
             for index, found_texts, scores in zip(indices, *found, strict=True):
                 result[index] = [
@@ -122,10 +133,8 @@ def make_nbest(
     return translate
 
 
-def tokens_to_copy(run: Run, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
-    """Return the tokens `(B · results, S)` of texts `(B,)`, None for a run that does not copy."""
-    if not run.config.copy:
-        return None
+def tokens_to_copy(run: Run, text: tf.Tensor, results: int = 1) -> tf.Tensor:
+    """Return the source tokens `(B · results, S)` of texts `(B,)` as they stand in them."""
     return tf.repeat(run.source_tokenizer.split(text).to_tensor(), results, axis=0)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import keras
 import numpy as np
 
-from training.config import Config, load_config
+from training.config import Config
 from training.data.batches import PairBatches, Sentences
 from training.errors import RunError
 from training.fit.callbacks import Bar
@@ -24,6 +24,7 @@ from training.runs.files import SIDES, RunFiles
 from training.runs.history import Record, is_complete
 from training.runs.lock import locked
 from training.sampling import set_rate
+from training.settings import load_config
 
 
 def train_arrays(path: Path) -> Record:

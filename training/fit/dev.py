@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data import corpus
 from training.data.events import Histories
+from training.data.pair_files import Split
 from training.decode.labels import make_predictor
 from training.decode.texts import make_translator
 from training.fit.crossentropy import Perplexity
@@ -52,7 +52,7 @@ class DevSet:
         split: the sentences that are translated.
     """
 
-    def __init__(self, run: Run, dev: corpus.Split, batches: Any) -> None:
+    def __init__(self, run: Run, dev: Split, batches: Any) -> None:
         self.run, self.batches = run, batches
         limit = run.config.validation_limit or len(dev.sources)
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]

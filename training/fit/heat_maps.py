@@ -8,7 +8,7 @@ import keras
 import tensorflow as tf
 
 from keras_attention import plot_attention
-from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.texts import make_attender
 from training.runs.run import Run
 
@@ -27,7 +27,7 @@ class HeatMaps(keras.callbacks.Callback):
         dev: where the sentences come from: the first that are short enough to be read.
     """
 
-    def __init__(self, run: Run, dev: corpus.Split) -> None:
+    def __init__(self, run: Run, dev: Split) -> None:
         super().__init__()
         pairs = [(s, texts[0]) for s, texts in zip(dev.sources, dev.references, strict=True)]
         short = [pair for pair in pairs if max(map(len, pair)) <= LONGEST] or pairs

@@ -11,7 +11,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
-from training.config import Config, changed_later
+from training.config import Config
 from training.data.copying import begin_copying
 from training.data.pipeline import make_batches, make_dataset
 from training.errors import RunError
@@ -30,6 +30,7 @@ from training.runs.history import Record, is_complete
 from training.runs.lock import locked
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import Run, load_sides
+from training.settings import changed_later
 from training.sources import source_class
 
 ENOUGH_TO_SCORE = 200  # dev sentences

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from training.cli import Parser, main_guard
 from training.errors import UserError
+from training.parser import count
 from training.phrasebook import PAIRS, SPLITS, generate
 
 
@@ -12,8 +13,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(prog="python -m training.phrasebook", description=__doc__)
     parser.add_argument("--pair", default="en-fr", help=f"one of {', '.join(PAIRS)}")
     parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)}")
-    parser.add_argument("--count", type=int, help="number of pairs; the whole split without it")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the draw")
+    parser.add_argument("--count", type=count, help="number of pairs; the whole split without it")
+    parser.add_argument("--seed", type=count, default=0, help="seed of the draw")
     parser.add_argument(
         "--words", action="store_true", help="add the words of both sides as columns"
     )

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping, Sequence
 
 from training.cli import Parser, main_guard
-from training.config import about_preset, load_preset, preset_names
 from training.data import corpus
+from training.settings import about_preset, preset_names
 
 COLUMNS = ("task", "size", "time", "figure")
 
@@ -23,8 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(arguments)
     presets: list[dict[str, str]] = [
-        {"preset": name, "data": load_preset(name).data, **about_preset(name)}
-        for name in preset_names()
+        {"preset": name, **about_preset(name)} for name in preset_names()
     ]
     corpora = [
         {

@@ -9,12 +9,14 @@ from typing import Any
 
 import keras
 
-from training.config import Config, ConfigError, load_config
+from training.config import Config, ConfigError
 from training.data.tokenizers import Tokenizer, train_tokenizer
 from training.errors import RunError
+from training.progress import stages
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
+from training.settings import load_config
 from training.sources import Source, source_class
 from training.writing import write_json
 
@@ -97,7 +99,8 @@ def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer
     """
     kind, size = getattr(config, f"{side}_tokenizer"), getattr(config, f"{side}_vocab_size")
     try:
-        made = train_tokenizer(kind, lines, size, **_normalization(kind, side))
+        with stages(f"training the tokenizer of the {side} side"):
+            made = train_tokenizer(kind, lines, size, **_normalization(kind, side))
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
     if made.vocab_size < size:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from training.config import load_config
 from training.runs.files import RunFiles
 from training.runs.history import best
+from training.settings import load_config
 from training.writing import read_json
 
 

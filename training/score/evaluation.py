@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.texts import make_translator
 from training.errors import UserError
 from training.progress import progress
@@ -27,12 +27,13 @@ _RATES = {
 
 def evaluate(
     runs: Sequence[Run],
-    split: corpus.Split,
+    split: Split,
     *,
     beam_width: int = 5,
     length_penalty: float = 1.0,
     batch_size: int = 64,
     precision: str = "float32",
+    replaces_unknown: bool = False,
     lowercase: bool = False,
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
@@ -48,6 +49,7 @@ def evaluate(
         length_penalty: see `keras_attention.beam_search`.
         batch_size: sentences translated together.
         precision: of the products, "float32" or, for one run alone, "bfloat16".
+        replaces_unknown: see `training.decode.texts.make_nbest`.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
@@ -68,6 +70,7 @@ def evaluate(
         length_penalty=length_penalty,
         batch_size=batch_size,
         precision=precision,
+        replaces_unknown=replaces_unknown,
     )
     started = time.perf_counter()
     with progress(len(split.sources), "sentences") as advance:
@@ -113,9 +116,7 @@ def evaluate(
     }
 
 
-def aer(
-    runs: Sequence[Run], split: corpus.Split, reading: Reading, bootstrap: bool = False
-) -> dict:
+def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
     errors = metrics.alignment_errors(links.read(links.attend(runs, split), reading), *gold)
@@ -129,7 +130,7 @@ def aer(
     return result
 
 
-def with_gold_links(split: corpus.Split, path: Path) -> corpus.Split:
+def with_gold_links(split: Split, path: Path) -> Split:
     """Add gold links between the words (what stands between spaces) of sources and references.
 
     Args:

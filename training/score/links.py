@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from training.data import corpus
+from training.data.pair_files import Split
 from training.data.tokenizers import word_of_piece
 from training.decode.texts import forced_attention
 from training.runs.run import Run
@@ -65,7 +65,7 @@ class WordWeights:
     target: list[int]
 
 
-def attend(runs: Sequence[Run], split: corpus.Split) -> list[WordWeights]:
+def attend(runs: Sequence[Run], split: Split) -> list[WordWeights]:
     """Force-decode the first references of a split with gold words."""
     targets = [references[0] for references in split.references]
     result = []
@@ -189,7 +189,7 @@ def _symmetrized(forwards: set[Link], backwards: set[Link], method: str) -> set[
     return links
 
 
-def diagonal(split: corpus.Split) -> list[set[Link]]:
+def diagonal(split: Split) -> list[set[Link]]:
     """Link each target word to the source word at the same place, from first to last."""
     result = []
     for source, target in zip(*split.words(), strict=True):
@@ -199,7 +199,7 @@ def diagonal(split: corpus.Split) -> list[set[Link]]:
     return result
 
 
-def at_most(split: corpus.Split, words: int) -> corpus.Split:
+def at_most(split: Split, words: int) -> Split:
     """Pairs of which neither side has more than so many words.
 
     Words are those of the gold links where there are, otherwise what stands between spaces.

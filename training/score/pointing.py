@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from training.data.corpus import Split
 from training.data.ids import START_ID
+from training.data.pair_files import Split
 from training.decode.search import force_decode
 from training.runs.run import Run
 from training.sources.image import grid_size

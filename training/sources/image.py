@@ -19,7 +19,7 @@ from training.errors import UserError
 from training.sources.source import Source, encoded
 
 if TYPE_CHECKING:
-    from training.data.corpus import Split
+    from training.data.pair_files import Split
     from training.runs.files import RunFiles
 
 Tensor = Any

@@ -59,7 +59,7 @@ class Source(ABC):
         """Read what a run trains on and what it measures progress on.
 
         Returns:
-            Two `corpus.Split`; for a label two `events.Histories`.
+            Two `Split`; for a label two `events.Histories`.
 
         Raises:
             UserError: if the data cannot be read.

@@ -15,7 +15,7 @@ from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
 
 if TYPE_CHECKING:
-    from training.data.corpus import Split
+    from training.data.pair_files import Split
     from training.data.tokenizers import Tokenizer
     from training.runs.files import RunFiles
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from keras_attention import plot_attention
 from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.texts import forced_attention
 from training.errors import UserError
 from training.runs.run import Run, load_run
@@ -127,7 +128,7 @@ def measure(name: str, run: Run) -> tuple[list[dict], Reading]:
     return rows, chosen
 
 
-def gold_sets(language: str, data: str) -> Iterator[tuple[str, corpus.Split]]:
+def gold_sets(language: str, data: str) -> Iterator[tuple[str, Split]]:
     """Sets with gold links that a model of this target language can be tried on."""
     if f"phrasebook-en-{language}" in corpus.NAMES:
         yield "phrasebook", corpus.load(f"phrasebook-en-{language}", "test")
@@ -138,7 +139,7 @@ def gold_sets(language: str, data: str) -> Iterator[tuple[str, corpus.Split]]:
 
 
 def _errors(
-    split: corpus.Split, weights: Sequence[links.WordWeights], reading: Reading
+    split: Split, weights: Sequence[links.WordWeights], reading: Reading
 ) -> tuple[float, np.ndarray]:
     errors = metrics.alignment_errors(links.read(weights, reading), *split.gold())
     return metrics.ratio(errors.sum(axis=0)), errors

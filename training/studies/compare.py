@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from training.cli import positive_int
 from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.texts import make_translator
 from training.errors import UserError
+from training.parser import count, positive_int
 from training.runs.run import Run, load_run
 from training.score import metrics
 from training.studies import shared
@@ -64,10 +65,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
     parser.add_argument("--split", default="dev", help="default: dev")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
-    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument(
+        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
+    )
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
-    parser.add_argument("--samples", type=positive_int, default=2000, metavar="N")
-    parser.add_argument("--seed", type=int, default=0, help="of the samples; default: 0")
+    parser.add_argument(
+        "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"
+    )
+    parser.add_argument("--seed", type=count, default=0, help="of the samples; default: 0")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -161,7 +166,7 @@ def _scores(metric: str) -> list[tuple[str, Score, bool]]:
 
 
 def _statistics(
-    found: Run, metric: str, split: corpus.Split, options: argparse.Namespace, name: str
+    found: Run, metric: str, split: Split, options: argparse.Namespace, name: str
 ) -> dict[str, np.ndarray]:
     """Translate with one run; return the statistics of its sentences."""
     if found.config.metric != metric:

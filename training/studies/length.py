@@ -15,10 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from training.cli import positive_int
 from training.data import corpus
+from training.data.pair_files import Split
 from training.decode.texts import make_translator
 from training.errors import UserError
+from training.parser import count, positive_int
 from training.progress import progress
 from training.runs.run import Run
 from training.score import metrics
@@ -54,9 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="count at most N references of a sentence: more of them make BLEU higher, and short "
         "sentences may have more; default: all",
     )
-    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument(
+        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
+    )
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
-    parser.add_argument("--seed", type=int, default=0, help="of the joined sentences; default: 0")
+    parser.add_argument("--seed", type=count, default=0, help="of the joined sentences; default: 0")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -79,7 +82,7 @@ def run(options: argparse.Namespace) -> dict:
     return {"losses": losses(rows)}
 
 
-def load_sets(options: argparse.Namespace, data: str) -> dict[str, corpus.Split]:
+def load_sets(options: argparse.Namespace, data: str) -> dict[str, Split]:
     """Load and make the sets to translate."""
     single_spec = options.joined or data
     if ":" in data and not options.joined:
@@ -96,11 +99,11 @@ def load_sets(options: argparse.Namespace, data: str) -> dict[str, corpus.Split]
     return {name: _with_references(split, options.references) for name, split in sets.items()}
 
 
-def _with_references(split: corpus.Split, most: int | None) -> corpus.Split:
-    return corpus.Split(split.sources, [references[:most] for references in split.references])
+def _with_references(split: Split, most: int | None) -> Split:
+    return Split(split.sources, [references[:most] for references in split.references])
 
 
-def join(split: corpus.Split, per_bucket: int, seed: int = 0) -> corpus.Split:
+def join(split: Split, per_bucket: int, seed: int = 0) -> Split:
     """Sentences one after another, `per_bucket` of each bucket's lengths.
 
     A length is drawn evenly from the bucket, then sentences at random, no one twice, until they
@@ -129,7 +132,7 @@ def join(split: corpus.Split, per_bucket: int, seed: int = 0) -> corpus.Split:
                 break
         else:
             raise UserError(f"these sentences cannot be joined to {low} to {high} words")
-    return corpus.Split(sources, references)
+    return Split(sources, references)
 
 
 def _draw(words: Sequence[int], length: int, rng: np.random.Generator) -> list[int] | None:
@@ -145,7 +148,7 @@ def _draw(words: Sequence[int], length: int, rng: np.random.Generator) -> list[i
 
 
 def translations(
-    options: argparse.Namespace, name: str, run: Run, set_name: str, split: corpus.Split
+    options: argparse.Namespace, name: str, run: Run, set_name: str, split: Split
 ) -> list[str]:
     """Translate a set, or take the translations made before."""
 
@@ -162,7 +165,7 @@ def table_rows(
     set_name: str,
     name: str,
     hypotheses: Sequence[str],
-    split: corpus.Split,
+    split: Split,
     metric: str,
     lowercase: bool,
 ) -> list[dict]:

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import keras_attention.mechanisms
-from training.cli import positive_int
 from training.data.splits import load_split
 from training.errors import UserError
+from training.parser import positive_int
 from training.runs.history import best
 from training.runs.run import Run
 from training.studies import shared
@@ -48,7 +48,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", default="dev", help="default: dev")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences scored")
-    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument(
+        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
+    )
     parser.set_defaults(lowercase=False)
 
 

@@ -20,17 +20,19 @@ import keras
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
-from training.cli import add_settings, positive_int
-from training.config import Config, load_preset, override
+from training.cli import add_settings
+from training.config import Config
 from training.data import events
 from training.data.events import Histories
 from training.errors import UserError
 from training.fit.clipping import ClippedAdam
 from training.model import build_model
+from training.parser import positive_int
 from training.progress import progress
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
 from training.score.label_evaluation import SCORES, draw_calibration
+from training.settings import load_preset, override
 from training.sources.events import Events, Statistics
 from training.studies import shared
 from training.writing import read_json, write_json
@@ -51,8 +53,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     parser.add_argument("--preset", default="pbcseq", metavar="NAME", help="default: pbcseq")
     parser.add_argument("--data", metavar="SPEC", help="default: the preset's")
-    parser.add_argument("--repeats", type=positive_int, default=5, metavar="N")
-    parser.add_argument("--folds", type=positive_int, default=5, metavar="N")
+    parser.add_argument(
+        "--repeats", type=positive_int, default=5, metavar="N", help="trainings of each"
+    )
+    parser.add_argument(
+        "--folds", type=positive_int, default=5, metavar="N", help="of the cross-validation"
+    )
     parser.add_argument("--samples", type=positive_int, default=300, help="of the bootstrap")
     add_settings(parser)
 

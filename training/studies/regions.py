@@ -17,22 +17,23 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.cli import positive_int
-from training.config import Config, load_preset, override
-from training.data.corpus import Split
+from training.config import Config
 from training.data.ids import END_ID
+from training.data.pair_files import Split
 from training.data.pipeline import make_batches
 from training.data.tokenizers import Tokenizer
 from training.errors import UserError
 from training.fit import ctc
 from training.fit.clipping import ClippedAdam
 from training.fit.schedule import make_schedule
+from training.parser import positive_int
 from training.runs.begin import make_sides
 from training.runs.history import best
 from training.runs.run import Run
 from training.score import metrics
 from training.score.evaluation import evaluate
 from training.score.pointing import region_weights
+from training.settings import load_preset, override
 from training.sources import Source, source_class
 from training.studies import shared
 from training.writing import read_json, write_json
@@ -44,7 +45,9 @@ ATTENTIONS = ("additive", "general", "dot", "none")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     shared.add_model_arguments(parser, "captcha")
-    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N")
+    parser.add_argument(
+        "--seeds", type=positive_int, default=3, metavar="N", help="trainings of each"
+    )
     parser.add_argument("--limit", type=positive_int, metavar="N", help="test images; default: all")
     parser.add_argument(
         "--only", action="append", choices=(*ATTENTIONS, "ctc"), help="these models alone"

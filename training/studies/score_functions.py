@@ -14,10 +14,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.cli import positive_int
 from training.data import corpus
+from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
 from training.errors import UserError
+from training.parser import positive_int
 from training.runs.history import best
 from training.runs.run import Run
 from training.score.evaluation import evaluate
@@ -32,7 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model_arguments(parser, "tatoeba-en-fr")
     parser.add_argument("--data", metavar="SPEC", help="to score on; default: the models' corpus")
     parser.add_argument("--split", default="dev", help="default: dev")
-    parser.add_argument("--beam-width", type=positive_int, default=5, metavar="N")
+    parser.add_argument(
+        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
+    )
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
 
 
@@ -58,7 +61,7 @@ def run(options: argparse.Namespace) -> dict:
     return {**read, "scores": rows}
 
 
-def score(options: argparse.Namespace, name: str, run: Run, split: corpus.Split) -> dict:
+def score(options: argparse.Namespace, name: str, run: Run, split: Split) -> dict:
     """Evaluate a model, or take what was found before."""
     settings = {
         "beam_width": options.beam_width,

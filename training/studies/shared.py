@@ -14,12 +14,13 @@ from typing import Any
 import keras
 
 from training.cli import add_settings
-from training.config import Config, load_config, load_preset, override
+from training.config import Config
 from training.errors import UserError
 from training.fit.texts import train
 from training.runs.files import RunFiles
 from training.runs.history import is_complete
 from training.runs.run import Run, load_run
+from training.settings import load_config, load_preset, override
 from training.writing import read_json, write_json
 
 

@@ -1,5 +1,6 @@
 import gzip
 import hashlib
+import io
 import os
 import re
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from training.data import corpus, download
-from training.data.corpus import NAMES, CorpusError, load, written_like
+from training.data.corpus import NAMES, load, written_like
+from training.data.pair_files import CorpusError
 
 REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
 
@@ -211,6 +213,24 @@ def published_tatoeba_split(english):
 @pytest.fixture
 def accept_changed(monkeypatch):
     monkeypatch.setenv("KERAS_ATTENTION_ACCEPT_CHANGED", "1")
+
+
+def test_a_download_is_shown_where_somebody_looks(folders, monkeypatch, tmp_path):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    class Response(io.BytesIO):
+        length = 300 * 1024
+
+    monkeypatch.setattr(download, "urlopen", lambda *_, **__: Response(bytes(300 * 1024)))
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    assert download._read_url("https://a.example/b/fra-eng.zip") == bytes(300 * 1024)
+    assert "300/300" in terminal.getvalue()
+    assert "kB of fra-eng.zip" in terminal.getvalue()
+    monkeypatch.setattr("sys.stderr", log := io.StringIO())
+    download._read_url("https://a.example/b/fra-eng.zip")
+    assert log.getvalue() == "Downloading https://a.example/b/fra-eng.zip\n"
 
 
 def test_other_files_than_those_recorded_are_refused_unless_asked_for(folders, monkeypatch):

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from training.data import events, mayo
-from training.data.corpus import CorpusError
 from training.data.events import Schema, input_name, read_table
+from training.data.pair_files import CorpusError
 
 WIDE = """patient,day,bili,sex,died
 a,0,1.5,f,

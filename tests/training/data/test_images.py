@@ -7,8 +7,8 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from training.data import captchas, digits, images
-from training.data.corpus import CorpusError
 from training.data.generated import kept, write_folder
+from training.data.pair_files import CorpusError
 
 
 def pixels(contents):

@@ -4,7 +4,7 @@ import pytest
 
 from training.config import Config
 from training.data import corpus
-from training.data.corpus import CorpusError
+from training.data.pair_files import CorpusError
 from training.data.splits import load_split, load_training
 
 LINES = [f"source {i} number\tcible {i}" for i in range(997)]

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from training.config import TOKENIZERS
+from training.config import TOKENIZERS, Config
 from training.data.tokenizers import (
     END_ID,
     PAD_ID,
@@ -16,6 +16,7 @@ from training.data.tokenizers import (
     train_tokenizer,
     word_of_piece,
 )
+from training.runs.begin import make_tokenizer
 
 ENGLISH = [
     "She is eating a green apple.",
@@ -273,3 +274,15 @@ def test_pieces_are_placed_despite_normalization_unknown_and_special_tokens():
 
 def test_a_piece_across_words_belongs_to_the_word_with_most_of_it():
     assert word_of_piece("", ["a", "bcd", "e"], ["▁ab", "cde"]) == [0, 1]
+
+
+def test_a_vocabulary_that_is_smaller_than_asked_for_is_said(capsys):
+    config = Config(source_tokenizer="words", source_vocab_size=11, target_vocab_size=7)
+    made = make_tokenizer(config, "source", ["she sees it", "he sees her"])
+    assert made.vocab_size == 4 + 5  # she, sees, it, he, her
+    assert capsys.readouterr().out == (
+        "The source side has 9 tokens, not 11: there are no more in the text.\n"
+    )
+    config = Config(source_tokenizer="words", source_vocab_size=9)
+    make_tokenizer(config, "source", ["she sees it", "he sees her"])
+    assert capsys.readouterr().out == ""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from training.data.corpus import Split
+from training.data.pair_files import Split
 from training.score import links
 from training.score.links import Reading, WordWeights
 

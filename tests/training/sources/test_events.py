@@ -3,10 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from training.config import Config, ConfigError, load_preset, override
+from training.config import Config, ConfigError
 from training.data.events import Histories, Schema
 from training.model import build_model
 from training.score.label_baselines import last_known
+from training.settings import load_preset, override
 from training.sources.events import EventFeatures, Events, EventSource, Statistics
 
 NAN = math.nan

@@ -1,0 +1,144 @@
+"""Words that the vocabulary lacks, replaced by the source words that were looked at."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.export import export
+from serving.session import ModelSession
+from tests.training.test_copying import SETTINGS, names_task
+from training import evaluate, translate
+from training.config import Config
+from training.data.ids import END_ID, START_ID, UNK_ID
+from training.data.splits import load_spec
+from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
+from training.decode.search import force_decode, search
+from training.decode.texts import make_nbest, make_translator
+from training.decode.unknown import check_replaces_unknown, replace_unknown
+from training.errors import UserError
+from training.fit.texts import train
+from training.runs.run import load_run
+from training.sources import TextSource
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Its vocabularies hold few words. With random weights it looks everywhere."""
+    folder = tmp_path_factory.mktemp("unknown")
+    rng = np.random.default_rng(1)
+    data = folder / "names.tsv"
+    data.write_text("".join("\t".join(pair) + "\n" for pair in names_task(rng, 120)))
+    settings = {**SETTINGS, "copy": False, "epochs": 1}
+    train(Config(data=f"tsv:{data}", **settings), folder / "run")
+    run = load_run(folder / "run")
+    for weight in run.model.weights:
+        weight.assign(rng.normal(size=weight.shape))
+    bias = run.model.get_layer("output").bias
+    bias.assign(bias + 3.0 * (np.arange(run.target_tokenizer.vocab_size) == UNK_ID))
+    run.model.save_weights(run.files.best)
+    return load_run(folder / "run")
+
+
+def expected(run, text, ids):
+    """The text of `ids` with each unknown word looked up by a second pass of the decoder."""
+    words = [word.decode() for word in run.source_tokenizer.split(tf.constant([text])).to_list()[0]]
+    source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
+    (weights,) = np.array(force_decode([run.model], source, np.array([[START_ID, *ids[:-1]]])))
+    tokens = []
+    for token, row in zip(ids, weights, strict=True):
+        if token == END_ID:
+            break
+        known = run.target_tokenizer.tokens(tf.constant([token])).numpy()[0].decode()
+        tokens.append(words[int(np.argmax(row))] if token == UNK_ID else known)
+    return "".join(tokens).replace("▁", " ").strip()
+
+
+def test_an_unknown_word_is_the_one_that_was_looked_at(run):
+    sources = [source for source, _ in names_task(np.random.default_rng(2), 5)]
+    found = make_nbest([run], beam_width=3, num_results=2, replaces_unknown=True)([*sources, ""])
+    plain = make_nbest([run], beam_width=3, num_results=2)([*sources, ""])
+    unknown, looked = 0, set()
+    for text, replaced, kept in zip(sources, found, plain, strict=False):
+        source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
+        said = np.array(search([run.model], source, beam_width=3, num_results=2).ids)[0]
+        unknown += (said == UNK_ID).sum()
+        looked |= set(" ".join(one.text for one in replaced).split()) & set(text.split())
+        assert [one.text for one in replaced] == [expected(run, text, ids) for ids in said]
+        assert [one.score for one in replaced] == pytest.approx([one.score for one in kept])
+    assert unknown > 5
+    assert len(looked) > 3, looked
+    assert [one.text for one in found[-1]] == ["", ""]
+
+
+def test_places_without_weight_are_not_looked_at():
+    ids = np.array([[UNK_ID, 5, UNK_ID, UNK_ID]])
+    weights = np.array([[[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.0, 0.0, 0.0], [0.4, 0.3, 0.3]]])
+    assert replace_unknown(ids, weights, 9).numpy().tolist() == [[10, 5, UNK_ID, 9]]
+
+
+def test_a_served_model_replaces_them_too(run, tmp_path):
+    settings = {"beam_width": 1, "num_results": 1, "replaces_unknown": True}
+    version = export([run], tmp_path / "names", **settings)
+    sources = [source for source, _ in names_task(np.random.default_rng(3), 7)]
+    texts = make_translator([run], beam_width=1, replaces_unknown=True)(sources)
+    with ModelSession(version) as session:
+
+        def call(signature, **inputs):
+            protos = {name: tf.make_tensor_proto(values) for name, values in inputs.items()}
+            return session.run(session.signatures[signature], protos)
+
+        found, aligned = call("translate", text=sources), call("align", text=sources)
+        several = call("nbest", text=sources)
+    assert [text.decode() for text in found["translation"]] == texts
+    assert several["translations"][:, 0].tolist() == found["translation"].tolist()
+    for text, tokens in zip(texts, aligned["target_tokens"], strict=True):
+        assert b"".join(tokens).decode().replace("▁", " ").strip() == text
+
+
+def test_the_commands_have_the_option(run, tmp_path, capsys):
+    pairs = names_task(np.random.default_rng(4), 11)
+    (tmp_path / "sources").write_text("".join(f"{source}\n" for source, _ in pairs))
+    (tmp_path / "pairs.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
+    words = ["--run", str(run.path), "--replace-unknown"]
+    translate.main([str(tmp_path / "sources"), *words])
+    said = capsys.readouterr().out.splitlines()
+    assert said == make_translator([run], replaces_unknown=True)([source for source, _ in pairs])
+    hypotheses = tmp_path / "said"
+    spec = f"tsv:{tmp_path / 'pairs.tsv'}"
+    evaluate.main([*words, "--data", spec, "--hypotheses", str(hypotheses)])
+    order = load_spec(spec, "test")[0].sources
+    assert sorted(zip(order, hypotheses.read_text().splitlines(), strict=True)) == sorted(
+        zip([source for source, _ in pairs], said, strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"attention": "none"}, r"expected attention\. Received: .*, attention = none"),
+        ({"source": "image"}, "expected runs from text to text"),
+        (
+            {},
+            "expected words, .* as the tokenizer of both sides. Received: .*, words and characters",
+        ),
+    ],
+)
+def test_runs_without_what_it_takes_are_refused(run, changes, said, tmp_path):
+    config = type("Changed", (), {**dataclasses.asdict(run.config), **changes})
+    other = dataclasses.replace(
+        run, config=config, target=VocabularyTokenizer("characters", ["a", "b"])
+    )
+    with pytest.raises(UserError, match=f"--replace-unknown {said}"):
+        check_replaces_unknown([run, other])
+    with pytest.raises(UserError, match=f"--replace-unknown {said}"):
+        export([other], tmp_path / "new" / "model", replaces_unknown=True)
+    assert not (tmp_path / "new").exists()
+
+
+def test_pieces_that_spell_what_they_do_not_know_are_refused(run):
+    pieces = train_tokenizer("sentencepiece", ["she sees it", "he sees her"], 30)
+    source = dataclasses.replace(run, source=TextSource(pieces), target=pieces)
+    with pytest.raises(UserError, match=r"Received: .*, sentencepiece and sentencepiece"):
+        check_replaces_unknown([source])
