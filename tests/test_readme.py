@@ -1,4 +1,4 @@
-"""The README's Python examples run as they stand, and give what their text says."""
+"""The examples of the README and of the layers' guide run as they stand, and do what they say."""
 
 import os
 import re
@@ -10,8 +10,19 @@ import keras
 import numpy as np
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
-SNIPPETS = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+ROOT = Path(__file__).parents[1]
+PAGES = (ROOT / "README.md", ROOT / "docs" / "guides" / "layers.md")
+SNIPPETS = [
+    snippet
+    for page in PAGES
+    for snippet in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+]
+
+
+def a_classifier_that_is_loaded_again(names):
+    tokens = np.array([[3, 4, 5, 0], [6, 7, 8, 9]])
+    expected = names["model"].predict(tokens, verbose=0)
+    np.testing.assert_allclose(names["again"].predict(tokens, verbose=0), expected, atol=1e-5)
 
 
 def a_classifier(names):
@@ -32,7 +43,7 @@ def a_saved_model(names):
         "model = keras.models.load_model('model.keras'); "
         "np.save('found.npy', model.predict(np.load('states.npy'), verbose=0))"
     )
-    path = os.pathsep.join([str(README.parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True)
     expected = names["model"].predict(states, verbose=0)
     np.testing.assert_allclose(np.load("found.npy"), expected, rtol=1e-4, atol=1e-5)
@@ -69,6 +80,7 @@ def a_beam_search(names):
 
 
 CHECKS = [
+    a_classifier_that_is_loaded_again,
     a_classifier,
     two_decoders,
     a_saved_model,
@@ -77,6 +89,12 @@ CHECKS = [
     a_decoder_with_coverage,
     a_beam_search,
 ]
+
+
+def test_the_readme_is_read_in_one_sitting():
+    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) <= 150
+
+
 EXAMPLES = [snippet for snippet in SNIPPETS if "from serving" not in snippet]
 
 
@@ -88,5 +106,5 @@ def test_every_example_has_its_check():
 def test_an_example_runs_as_it_stands(number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
-    exec(compile(EXAMPLES[number], f"README example {number}", "exec"), names)
+    exec(compile(EXAMPLES[number], f"example {number}", "exec"), names)
     CHECKS[number](names)
