@@ -1,4 +1,4 @@
-"""What a SavedModel of a run that says how probable an outcome is holds."""
+"""The SavedModel of a run that gives the probability of an outcome."""
 
 from __future__ import annotations
 

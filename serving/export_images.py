@@ -1,4 +1,4 @@
-"""What a SavedModel of a run that reads images holds."""
+"""The SavedModel of a run that reads images."""
 
 from __future__ import annotations
 

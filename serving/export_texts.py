@@ -1,4 +1,4 @@
-"""What a SavedModel of a translator holds."""
+"""The SavedModel of a translator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said to a model of histories and how its answers read: no connection, no state."""
+"""Requests to a model of histories, and its answers: no connection, no state."""
 
 from __future__ import annotations
 

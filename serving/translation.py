@@ -1,4 +1,4 @@
-"""What is said to a translator and how its answers read: no connection, no state."""
+"""Requests to a translator, and its answers: no connection, no state."""
 
 import re
 from collections.abc import Sequence

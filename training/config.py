@@ -1,4 +1,4 @@
-"""The configuration of a run: one flat dataclass, whose keys say what they mean and may be.
+"""The configuration of a run: one flat dataclass. Each key has a meaning, a type and limits.
 
 `training.settings` reads one from a preset, a file or `--set`.
 """

@@ -1,9 +1,9 @@
 """A step of an attention cell with constant kernels, for searches that are exported.
 
-A context is an average of the memory, and the product of an average is the average of products:
-what contexts are multiplied by, the whole memory is multiplied by once, before the first step. And
-what embeddings are multiplied by, the whole vocabulary is multiplied by when the step is made: a
-step looks the product up.
+A context is an average of the memory, and the product of an average is the average of the
+products. So the kernel for contexts is multiplied with the whole memory once, before the first
+step, and a step averages the products. The kernel for embeddings is multiplied with the whole
+vocabulary when the step is made, and a step looks its row up.
 
 On TensorFlow alone: see `keras_attention.fast.tensorflow_constant`.
 """

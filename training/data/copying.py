@@ -1,4 +1,4 @@
-"""Targets of which words that their vocabulary lacks are copied from the source."""
+"""Targets whose unknown words are copied from the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the decoder looks in an image, beside where what it says stands."""
+"""Pointing: whether the decoder looks at the character of the image that it says."""
 
 from __future__ import annotations
 
