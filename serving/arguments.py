@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from serving.connection import Tls
+from serving.channel import Tls
 from serving.retries import RETRIES
 
 
@@ -32,7 +32,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
 
 
 def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of a `serving.connection.Endpoint`."""
+    """Return the arguments of a `serving.endpoint.Endpoint`."""
     names = ("target", "model", "version", "label", "timeout", "batch_size", "retries")
     files = (arguments.tls_roots, arguments.tls_cert, arguments.tls_key)
     encrypted = arguments.tls or arguments.tls_server_name or any(files)

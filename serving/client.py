@@ -20,8 +20,9 @@ from pathlib import Path
 
 try:
     from serving.arguments import add_connection, connection_options
-    from serving.connection import Metadata, Tls
+    from serving.channel import Tls
     from serving.drawing import draw_alignment
+    from serving.endpoint import Metadata
     from serving.errors import (
         DeadlineExceededError,
         InvalidRequestError,

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from serving import histories, reading
-from serving.connection import AsyncClient, Client, Endpoint, Steps
+from serving.connection import AsyncClient, Client
+from serving.endpoint import Endpoint, Steps
 from serving.errors import InvalidRequestError
 from serving.histories import TIME, History, Prediction
 from serving.reading import Reading, Regions
@@ -53,7 +54,7 @@ class _Readers(Endpoint):
 
 
 class Reader(_Readers, Client):
-    """A reader of images on a model server; arguments as of `serving.connection.Endpoint`.
+    """A reader of images on a model server; arguments as of `serving.endpoint.Endpoint`.
 
     An image is a path, the bytes of a PNG or JPEG file, or an array of uint8. A broken one is an
     InvalidRequestError that names it; with `keep_errors` that stands in its place, and the others
@@ -110,7 +111,7 @@ class _Predictors(Endpoint):
 
 
 class Predictor(_Predictors, Client):
-    """A model of histories on a model server; arguments as of `serving.connection.Endpoint`.
+    """A model of histories on a model server; arguments as of `serving.endpoint.Endpoint`.
 
     A history is a dict of columns, "time" among them, each a list with a value for each event; see
     `serving.histories`. Use as a context manager, or `close()`. Threads may share it.

@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from serving import translation
-from serving.connection import AsyncClient, Client, Endpoint, Steps
+from serving.connection import AsyncClient, Client
+from serving.endpoint import Endpoint, Steps
 from serving.translation import Alignment, Hypothesis, Score, Translation
 
 
@@ -42,7 +43,7 @@ def _checked(texts: Sequence[str]) -> Sequence[str]:
 
 
 class Translator(_Translators, Client):
-    """A translator on a model server; its arguments are those of `serving.connection.Endpoint`.
+    """A translator on a model server; its arguments are those of `serving.endpoint.Endpoint`.
 
     Its methods raise a ServingError. Use as a context manager, or `close()`. Threads may share it.
     """

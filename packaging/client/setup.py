@@ -14,9 +14,11 @@ HERE = Path(__file__).parent
 PACKAGE = "keras_attention_client"
 MODULES = {
     "arguments.py": "serving/arguments.py",
+    "channel.py": "serving/channel.py",
     "client.py": "serving/client.py",
     "connection.py": "serving/connection.py",
     "drawing.py": "serving/drawing.py",
+    "endpoint.py": "serving/endpoint.py",
     "errors.py": "serving/errors.py",
     "histories.py": "serving/histories.py",
     "heat_map.py": "keras_attention/plot.py",

@@ -5,58 +5,21 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic
 
 from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
-from serving.model_server import storage
+from serving.model_server.base_path import Found
 from serving.model_server.model_list import aspired_versions, check_model_list
+from serving.model_server.models import Model, S, State, Version, find_version, read_status
+from serving.model_server.storage import Fingerprint
 from serving.status import Code, StatusError
 
 _STOP_SECONDS = 5  # for runs that were told to stop
-State = get_model_status_pb2.ModelVersionStatus.State
 
 log = logging.getLogger(__name__)
-
-
-class Closable(Protocol):
-    """What a version is served by; closed when the last request has left it."""
-
-    def stop(self) -> None:
-        """Have the runs under way fail soon."""
-
-    def close(self) -> None:
-        """Free the resources."""
-
-
-S = TypeVar("S", bound=Closable)
-
-
-@dataclass
-class _Version(Generic[S]):
-    number: int
-    fingerprint: storage.Fingerprint
-    state: int = State.START
-    error: StatusError | None = None
-    servable: S | None = None
-    in_use: int = 0
-
-
-@dataclass
-class _Model(Generic[S]):
-    config: model_server_config_pb2.ModelConfig
-    versions: dict[int, _Version[S]] = field(default_factory=dict)
-    labels: dict[str, int] = field(default_factory=dict)
-    unsettled: dict[int, storage.Fingerprint] = field(default_factory=dict)
-    incomplete: dict[int, storage.Fingerprint] = field(default_factory=dict)
-    removed: bool = False
-    found_empty: bool = False
-
-    def available(self) -> list[int]:
-        return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
 
 
 class ModelManager(Generic[S]):
@@ -82,7 +45,7 @@ class ModelManager(Generic[S]):
         self._on_change = on_change
         self._load = load
         self._allow_labels = allow_labels_for_unavailable
-        self._models: dict[str, _Model[S]] = {}
+        self._models: dict[str, Model[S]] = {}
         self._lock = threading.Lock()
         self._scan_lock = threading.RLock()
         self._stopped = threading.Event()
@@ -112,7 +75,7 @@ class ModelManager(Generic[S]):
                 new = [name for name in wanted if not self._is_served(name)]
                 # A version of a removed model may still be answering: it keeps its own entry.
                 for name in new:
-                    self._models[name] = _Model(wanted[name])
+                    self._models[name] = Model(wanted[name])
             try:
                 self._load_new(new, wanted, wait)
             except BaseException:
@@ -139,7 +102,9 @@ class ModelManager(Generic[S]):
             if wait():
                 return
             self.scan(at_once=new, names=new)
-        failed = [self._why_not_available(name) for name in new if not self._is_served(name)]
+        failed = [
+            self._models[name].why_not_available() for name in new if not self._is_served(name)
+        ]
         if failed:
             raise StatusError(
                 Code.UNKNOWN,
@@ -149,7 +114,7 @@ class ModelManager(Generic[S]):
             with self._lock:
                 self._check_available(self._models[name], name, wanted[name].version_labels)
 
-    def _put_back(self, new: Collection[str], before: Mapping[str, _Model[S]]) -> None:
+    def _put_back(self, new: Collection[str], before: Mapping[str, Model[S]]) -> None:
         """Take away the new models of a configuration that failed."""
         with self._lock:
             gone = {name: self._models[name] for name in new}
@@ -166,7 +131,7 @@ class ModelManager(Generic[S]):
             if self._is_served(model.name):
                 self._check_available(self._models[model.name], model.name, model.version_labels)
 
-    def _check_available(self, model: _Model[S], name: str, labels: Mapping[str, int]) -> None:
+    def _check_available(self, model: Model[S], name: str, labels: Mapping[str, int]) -> None:
         """A label points at a version that is available; new ones may wait for it if allowed."""
         available = model.available()
         for label, number in labels.items():
@@ -198,85 +163,27 @@ class ModelManager(Generic[S]):
                 except Exception:  # one model's trouble is not the others'
                     log.exception("Looking for versions of %s failed", name)
 
-    def _scan_model(self, name: str, model: _Model[S], settle: bool) -> None:
-        present = {} if model.removed else self._present(name, model)
-        if present is None:
+    def _scan_model(self, name: str, model: Model[S], settle: bool) -> None:
+        found: Found | None = Found()
+        if not model.removed:
+            path = Path(model.config.base_path)
+            found = model.base_path.look(name, path, model.available(), model.failed(), settle)
+        if found is None:
             return
-        prints: dict[int, storage.Fingerprint] = {}
-        ready = []
-        for number, path in present.items():
-            try:
-                if self._is_ready(name, model, number, path, settle, prints):
-                    ready.append(number)
-            except OSError as error:
-                if number in model.available():
-                    ready.append(number)
-                else:
-                    self._fail_version(name, model, number, error)
-        model.unsettled = prints
-        if not (present or model.removed or model.found_empty):
-            log.warning(
-                "No versions of servable %s found under base path %s. Did you forget to name your "
-                "leaf directory as a number (eg. '/1/')?",
-                name,
-                model.config.base_path,
-            )
-        model.found_empty = not present
-        aspired = aspired_versions(model.config.model_version_policy, ready)
+        for number, error in found.unreadable.items():
+            self._fail_version(name, model, number, error)
+        aspired = aspired_versions(model.config.model_version_policy, found.ready)
         for number in aspired:
             if number not in model.available():
-                self._load_version(name, model, number, present[number], prints[number])
+                files = found.fingerprints[number]
+                self._load_version(name, model, number, found.present[number], files)
         # The old version serves until a wanted one is available, or all are gone from the disk.
-        if any(number in model.available() for number in aspired) or not present:
+        if any(number in model.available() for number in aspired) or not found.present:
             for number in model.available():
                 if number not in aspired:
                     self._unload_version(name, model, number)
 
-    def _present(self, name: str, model: _Model[S]) -> dict[int, Path] | None:
-        """Version directories; None where the base path, which was there, cannot be read."""
-        base_path = Path(model.config.base_path)
-        try:
-            found = storage.read_versions(base_path)
-        except OSError as error:
-            if model.available():
-                if not model.found_empty:
-                    log.error(
-                        "Base path %s of %s cannot be read, its versions stay: %s",
-                        *(base_path, name, error),
-                    )
-                model.found_empty = True
-                return None
-            return {}
-        return found
-
-    def _is_ready(
-        self,
-        name: str,
-        model: _Model[S],
-        number: int,
-        path: Path,
-        settle: bool,
-        prints: dict[int, storage.Fingerprint],
-    ) -> bool:
-        """Whether a version on disk is loaded, or can be; its fingerprint goes into `prints`."""
-        files = prints[number] = storage.fingerprint(path)
-        known = model.versions.get(number)
-        if known and known.state == State.AVAILABLE:
-            return True
-        if known and known.error and known.fingerprint == files:
-            return False
-        if settle and model.unsettled.get(number) != files:
-            log.info("Version %d of %s is new or changing: looking again", number, name)
-            return False
-        if model.incomplete.get(number) == files:
-            return False
-        if missing := storage.missing_part(path):
-            log.warning("Version %d of %s is not complete: no %s", number, name, missing)
-            model.incomplete[number] = files
-            return False
-        return True
-
-    def _fail_version(self, name: str, model: _Model[S], number: int, error: OSError) -> None:
+    def _fail_version(self, name: str, model: Model[S], number: int, error: OSError) -> None:
         """A version whose files cannot be read: that shows in its state."""
         known = model.versions.get(number)
         if known and str(known.error) == str(error):
@@ -284,13 +191,13 @@ class ModelManager(Generic[S]):
         log.error("Reading {name: %s version: %d} failed: %s", name, number, error)
         failed = StatusError(Code.UNKNOWN, str(error))
         with self._lock:
-            model.versions[number] = _Version(number, (), State.END, failed)
+            model.versions[number] = Version(number, (), State.END, failed)
         self._on_change(name, number, State.END)
 
     def _load_version(
-        self, name: str, model: _Model[S], number: int, path: Path, files: storage.Fingerprint
+        self, name: str, model: Model[S], number: int, path: Path, files: Fingerprint
     ) -> None:
-        version = _Version[S](number, files, State.LOADING)
+        version = Version[S](number, files, State.LOADING)
         with self._lock:
             model.versions[number] = version
         started = time.monotonic()
@@ -310,7 +217,7 @@ class ModelManager(Generic[S]):
         took = time.monotonic() - started
         log.info("Loaded servable version {name: %s version: %d} in %.2f s", name, number, took)
 
-    def _unload_version(self, name: str, model: _Model[S], number: int) -> None:
+    def _unload_version(self, name: str, model: Model[S], number: int) -> None:
         with self._lock:
             version = model.versions[number]
             version.state = State.UNLOADING
@@ -318,7 +225,7 @@ class ModelManager(Generic[S]):
         log.info("Unloading servable version {name: %s version: %d}", name, number)
         self._close_if_idle(version)
 
-    def _close_if_idle(self, version: _Version[S]) -> None:
+    def _close_if_idle(self, version: Version[S]) -> None:
         with self._lock:
             if version.state != State.UNLOADING or version.in_use:
                 return
@@ -330,15 +237,6 @@ class ModelManager(Generic[S]):
     def _is_served(self, name: str) -> bool:
         model = self._models.get(name)
         return bool(model and not model.removed and model.available())
-
-    def _why_not_available(self, name: str) -> str:
-        errors = [
-            f"{{name: {name} version: {number}}} due to error: {version.error}"
-            for number, version in sorted(self._models[name].versions.items())
-            if version.error
-        ]
-        path = self._models[name].config.base_path
-        return errors[-1] if errors else f"{{name: {name}}}: no version in {path}"
 
     # Requests
 
@@ -354,7 +252,7 @@ class ModelManager(Generic[S]):
         where no such version is available.
         """
         with self._lock:
-            version = self._find(spec)
+            version = find_version(self._models, spec)
             servable = version.servable
             assert servable is not None  # what is available is loaded
             version.in_use += 1
@@ -365,52 +263,10 @@ class ModelManager(Generic[S]):
                 version.in_use -= 1
             self._close_if_idle(version)
 
-    def _find(self, spec: model_pb2.ModelSpec) -> _Version[S]:
-        if not spec.name:
-            raise StatusError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
-        model = self._models.get(spec.name)
-        choice = spec.WhichOneof("version_choice")
-        wanted: int | None = None
-        if choice == "version":
-            wanted = spec.version.value
-        elif choice == "version_label":
-            wanted = model.labels.get(spec.version_label) if model else None
-            if wanted is None:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
-                    f"Unrecognized servable version label: {spec.version_label}",
-                )
-        available = model.available() if model else []
-        if model and available and wanted is None:
-            return model.versions[max(available)]
-        if model and wanted is not None and wanted in available:
-            return model.versions[wanted]
-        request = f"Latest({spec.name})" if wanted is None else f"Specific({spec.name}, {wanted})"
-        raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {request}")
-
     def status(self, spec: model_pb2.ModelSpec) -> list[get_model_status_pb2.ModelVersionStatus]:
-        """State of the versions that `spec` names, newest first.
-
-        Raises StatusError as `acquire` does; NOT_FOUND where there is no such version.
-        """
+        """See `read_status`."""
         with self._lock:
-            model = self._models.get(spec.name)
-            versions = dict(model.versions) if model else {}
-            choice = spec.WhichOneof("version_choice")
-            if choice == "version_label":
-                versions = {v.number: v for v in [self._find(spec)]}
-            elif choice == "version":
-                number = spec.version.value
-                if number not in versions:
-                    raise StatusError(
-                        Code.NOT_FOUND, f"Could not find version {number} of model {spec.name}"
-                    )
-                versions = {number: versions[number]}
-            if not versions:
-                raise StatusError(
-                    Code.NOT_FOUND, f"Could not find any versions of model {spec.name}"
-                )
-            return [_status(versions[number]) for number in sorted(versions, reverse=True)]
+            return read_status(self._models, spec)
 
     # Life
 
@@ -450,10 +306,3 @@ class ModelManager(Generic[S]):
                     if servable := version.servable:
                         servable.stop()
                 deadline = time.monotonic() + _STOP_SECONDS
-
-
-def _status(version: _Version) -> get_model_status_pb2.ModelVersionStatus:
-    proto = get_model_status_pb2.ModelVersionStatus(version=version.number, state=version.state)
-    proto.status.error_code = version.error.code if version.error else Code.OK
-    proto.status.error_message = version.error.message if version.error else ""
-    return proto

@@ -20,7 +20,8 @@ from serving.model_server.api import Api
 from serving.model_server.batching import BatchScheduler
 from serving.model_server.event_loop import EventLoop
 from serving.model_server.grpc_services import Services
-from serving.model_server.manager import ModelManager, State
+from serving.model_server.manager import ModelManager
+from serving.model_server.models import State
 from serving.model_server.monitoring import Metrics
 from serving.model_server.request_log import RequestLog
 from serving.model_server.rest import RestApp

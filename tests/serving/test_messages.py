@@ -8,7 +8,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving import messages, translation
-from serving.connection import Endpoint
+from serving.endpoint import Endpoint
 
 
 def serialized(message):
