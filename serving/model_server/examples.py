@@ -208,7 +208,11 @@ def multi_inference(
     call: Call,
     check_method_name: bool = False,
 ) -> inference_pb2.MultiInferenceResponse:
-    """Answer a MultiInferenceRequest: several signatures on the same examples."""
+    """Answer a MultiInferenceRequest: several signatures on the same examples.
+
+    Each signature of TensorFlow 2 feeds a tensor of its own, and its method name says nothing.
+    Where names are checked, as for models of TensorFlow 1, all must feed the same tensor.
+    """
     signatures = servable.session.signatures
     seen: set[str] = set()
     feeds: set[str] = set()
@@ -231,7 +235,7 @@ def multi_inference(
             )
         _check_signature(signatures[name], task.method_name, check_method_name)
         feeds.add(signatures[name].inputs["inputs"].name)
-    if len(feeds) > 1:
+    if check_method_name and len(feeds) > 1:
         raise _invalid("Input tensor must be the same for all Signatures.")
     examples = _examples(request.input, servable.most_rows)
     count = len(examples.string_val)

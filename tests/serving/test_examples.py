@@ -1,11 +1,17 @@
 """Classify, Regress and MultiInference, asked with the official stubs over the wire."""
 
+from types import SimpleNamespace
+
 import grpc
 import pytest
 import tensorflow as tf
 from tensorflow.core.example import example_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import classification_pb2, inference_pb2, input_pb2, regression_pb2
 
+from serving.model_server.call import Call
+from serving.model_server.examples import multi_inference
+from serving.status import StatusError
 from tests.serving.conftest import CLASSIFY, REGRESS, error_of, serving
 
 Code = grpc.StatusCode
@@ -194,9 +200,30 @@ def test_a_predict_signature_answers_unless_method_names_are_checked(tf2, stubs,
         assert found == [3.0, 4.0]
         found = [one.value for one in calls[1][0](calls[1][1]).result.regressions]
         assert found == [4.0, 5.0]
-        (result,) = asked.MultiInference(both).results
-        assert len(result.classification_result.classifications) == 2
+        both.tasks.extend(multi((REGRESS, "outputs", "half")).tasks)
+        scores, outputs = asked.MultiInference(both).results
+        found = [one.classes[0].score for one in scores.classification_result.classifications]
+        assert found == [3.0, 4.0]
+        assert [one.value for one in outputs.regression_result.regressions] == [4.0, 5.0]
         # An output that is missing is missing, whatever the method.
         code, message = error_of(asked.Classify, classification("outputs"))
         assert code == Code.FAILED_PRECONDITION
         assert "to contain at least one of" in message
+
+
+def test_signatures_whose_names_are_checked_must_feed_the_same_tensor():
+    def signature(tensor, method, output):
+        made = meta_graph_pb2.SignatureDef(method_name=method)
+        made.inputs["inputs"].name = tensor
+        made.outputs[output].name = "y:0"
+        return made
+
+    session = SimpleNamespace(
+        signatures={
+            "a": signature("a:0", CLASSIFY, "scores"),
+            "b": signature("b:0", REGRESS, "outputs"),
+        }
+    )
+    made = multi((CLASSIFY, "a", "m"), (REGRESS, "b", "m"))
+    with pytest.raises(StatusError, match="Input tensor must be the same for all Signatures"):
+        multi_inference(SimpleNamespace(session=session), made, Call(), check_method_name=True)
