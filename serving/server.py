@@ -24,8 +24,10 @@ _HARD_STOP_SECONDS = 10
 
 
 def _end(status: int) -> None:
-    """End the process, also where a thread is still inside TensorFlow."""
-    logging.shutdown()
+    """End the process, also where a thread is still inside TensorFlow or the log is blocked.
+
+    An interpreter that ends waits for its threads, and may do so for ever.
+    """
     os._exit(status)
 
 
@@ -68,10 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = 1
     finally:
         server.close()
-    if server.busy:
-        _end(status)
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    _end(main())
