@@ -9,12 +9,13 @@ release the GIL. Importing this module registers the ops of tensorflow_text.
 import ctypes
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers its ops in the process)
-from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
 from serving.status import Code, StatusError
@@ -120,17 +121,18 @@ def _tensor_from_proto(proto: tensor_pb2.TensorProto) -> int:
 
 def _array_from_tensor(tensor: int) -> np.ndarray:
     """Copy of a TF_Tensor; strings become an object array of bytes."""
-    dtype = tf.dtypes.as_dtype(_tf.TF_TensorType(tensor))
+    number = _tf.TF_TensorType(tensor)
     shape = [_tf.TF_Dim(tensor, axis) for axis in range(_tf.TF_NumDims(tensor))]
     data = _tf.TF_TensorData(tensor)
-    if dtype != tf.string:
-        if dtype in (tf.variant, tf.resource):
+    if number != types_pb2.DT_STRING:
+        if number in (types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE):
+            name = tf.dtypes.as_dtype(number).name
             raise StatusError(
                 Code.INVALID_ARGUMENT,
-                f"a {dtype.name} tensor cannot be fetched: return dense tensors",
+                f"a {name} tensor cannot be fetched: return dense tensors",
             )
         raw = ctypes.string_at(data, _tf.TF_TensorByteSize(tensor)) if data else b""
-        return np.frombuffer(raw, dtype.as_numpy_dtype).reshape(shape)
+        return np.frombuffer(raw, _numpy_dtype(number)).reshape(shape)
     count = int(np.prod(shape))
     strings = np.empty(count, object)
     for index in range(count):
@@ -139,6 +141,11 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
             _tf.TF_StringGetDataPointer(string), _tf.TF_StringGetSize(string)
         )
     return strings.reshape(shape)
+
+
+@cache
+def _numpy_dtype(number: int) -> type[np.generic]:
+    return tf.dtypes.as_dtype(number).as_numpy_dtype
 
 
 def read_tensor(proto: tensor_pb2.TensorProto) -> np.ndarray:

@@ -1,5 +1,8 @@
 """NumPy arrays to and from TensorProto, in the form that TensorFlow Serving answers with."""
 
+from functools import lru_cache
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
@@ -22,6 +25,12 @@ FIELDS = {
     tf.complex64: "scomplex_val",
     tf.complex128: "dcomplex_val",
 }
+_VIEWS = {
+    tf.float16: np.uint16,
+    tf.bfloat16: np.uint16,
+    tf.complex64: np.float32,
+    tf.complex128: np.float64,
+}
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
@@ -30,20 +39,25 @@ def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
     Strings are object arrays of bytes. Dtypes without a field of their own go into
     `tensor_content`.
     """
-    dtype = tf.string if array.dtype == object else tf.dtypes.as_dtype(array.dtype)
-    if dtype not in FIELDS:
+    form = _form(array.dtype)
+    if form is None:
         return tf.make_tensor_proto(array)
-    proto = tensor_pb2.TensorProto(dtype=dtype.as_datatype_enum)
+    number, field, view = form
+    proto = tensor_pb2.TensorProto(dtype=number)
     for size in array.shape:
         proto.tensor_shape.dim.add(size=size)
-    if dtype in (tf.float16, tf.bfloat16):
-        array = array.ravel().view(np.uint16)
-    elif dtype == tf.complex64:
-        array = array.ravel().view(np.float32)
-    elif dtype == tf.complex128:
-        array = array.ravel().view(np.float64)
-    getattr(proto, FIELDS[dtype]).extend(array.ravel().tolist())
+    values = array.ravel()
+    getattr(proto, field).extend((values if view is None else values.view(view)).tolist())
     return proto
+
+
+@lru_cache(maxsize=64)
+def _form(dtype: np.dtype) -> tuple[int, str, Any] | None:
+    """Number and field of a dtype in a TensorProto, and what the field takes its values for."""
+    found = tf.string if dtype.kind == "O" else tf.dtypes.as_dtype(dtype)
+    if found not in FIELDS:
+        return None
+    return found.as_datatype_enum, FIELDS[found], _VIEWS.get(found)
 
 
 def to_array(proto: tensor_pb2.TensorProto) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Threads that answer requests, behind an event loop that receives them."""
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -43,21 +44,40 @@ class Workers:
                     f"The server is overloaded: {self.busy} requests are waiting",
                 )
             self.busy += 1
+        loop = asyncio.get_running_loop()
+        # As asyncio.wrap_future, but for its many callbacks, which each request would wait for.
+        answered: asyncio.Future[T] = loop.create_future()
+
+        def hand_over(done: Future[T]) -> None:
+            with self._lock:
+                self.busy -= 1
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                loop.call_soon_threadsafe(_settle, answered, done)
+
         future = self._executor.submit(work)
-        future.add_done_callback(self._leave)
+        future.add_done_callback(hand_over)
         try:
-            return await asyncio.wrap_future(future)
+            return await answered
         except asyncio.CancelledError:
             call.cancel()
+            future.cancel()
             raise
-
-    def _leave(self, _: Future) -> None:
-        with self._lock:
-            self.busy -= 1
 
     def close(self) -> None:
         """Start nothing more; runs under way are left to themselves."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def _settle(answered: "asyncio.Future[T]", done: Future[T]) -> None:
+    """Hand what a thread has come to over to who waits for it in the event loop."""
+    if answered.done():
+        return
+    if done.cancelled():
+        answered.cancel()
+    elif error := done.exception():
+        answered.set_exception(error)
+    else:
+        answered.set_result(done.result())
 
 
 class Pools:
