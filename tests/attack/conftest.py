@@ -12,6 +12,7 @@ import time
 
 import psutil
 import pytest
+import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
 from serving.client import Translator
@@ -23,6 +24,7 @@ from tests.serving.conftest import (  # noqa: F401  (fixtures)
     saved,
     serving,
     stubs,
+    write_monitoring,
 )
 from tests.serving.test_rest import free_port
 
@@ -54,7 +56,11 @@ class ServerProcess:
         self.log = log
         command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
         self.process = subprocess.Popen(
-            [*command, f"--rest_api_port={self.rest_port}", *map(str, flags)],
+            [
+                *(*command, f"--rest_api_port={self.rest_port}"),
+                f"--monitoring_config_file={write_monitoring(log.with_suffix('.monitoring'))}",
+                *map(str, flags),
+            ],
             stderr=log.open("a"),
         )
 
@@ -92,23 +98,42 @@ def server_process(tmp_path):
         one.kill()
 
 
+class Endless(tf.Module):
+    """Counts to 2^40 in a loop of the graph: days."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def __call__(self, text):
+        # As long as the text says "count": others, as the warm-up's, are answered at once.
+        last = tf.where(tf.reduce_any(text == "count"), tf.constant(2**40, tf.int64), 1)
+        done = tf.while_loop(lambda n: n < last, lambda n: [n + 1], [tf.constant(0, tf.int64)])
+        return {"count": tf.fill(tf.shape(text), done[0])}
+
+
+@pytest.fixture(scope="session")
+def endless(tmp_path_factory):
+    path = tmp_path_factory.mktemp("endless") / "model"
+    module = Endless()
+    tf.saved_model.save(module, str(path), signatures=module.__call__)
+    return path
+
+
 @pytest.fixture(scope="module")
 def victim(saved, tmp_path_factory):  # noqa: F811
     """A server in this process, with its limits as they are, REST and metrics."""
     root = tmp_path_factory.mktemp("victim")
     config = labelled_models(saved, root)
-    (root / "monitoring.config").write_text('prometheus_config { enable: true path: "/metrics" }')
+    monitoring = write_monitoring(root / "monitoring.config")
     with serving(
         "--max_request_rows=1000",
         f"--model_config_file={config}",
         f"--rest_api_port={free_port()}",
-        f"--monitoring_config_file={root / 'monitoring.config'}",
+        f"--monitoring_config_file={monitoring}",
         "--enable_grpc_healthcheck_service=true",
     ) as server:
         yield server
 
 
-def ask(port, path, body=None, headers=None, method=None, timeout=20):
+def ask(port, path, body=None, headers=None, method=None, timeout=60):
     """(status, text) of a request of its own connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
@@ -122,7 +147,7 @@ def ask(port, path, body=None, headers=None, method=None, timeout=20):
         connection.close()
 
 
-def raw(port, data, seconds=20):
+def raw(port, data, seconds=60):
     """What the server answers to these bytes until it closes the connection."""
     answer = b""
     with (

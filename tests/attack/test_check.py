@@ -208,7 +208,7 @@ def test_a_model_that_never_ends_is_ended(tmp_path):
     started = time.monotonic()
     (finding,) = check(path, step_seconds=5)
     assert finding.endswith("it did not end within 5 s")
-    assert time.monotonic() - started < 90
+    assert time.monotonic() - started < 150
     assert not any(str(path).encode() in line for line in command_lines())
 
 

@@ -311,8 +311,8 @@ def test_a_whole_call_has_a_deadline_beside_that_of_each_request(ask):
     with Server(slow) as server:
         started = time.monotonic()
         with pytest.raises(DeadlineExceededError, match=r"within"):
-            ask(server.target, ["a"] * 100, batch_size=1, timeout=5, call_timeout=1.1)
-        assert time.monotonic() - started < 2.5
+            ask(server.target, ["a"] * 100, batch_size=1, timeout=30, call_timeout=1.1)
+        assert time.monotonic() - started < 10  # all of it takes 20
         assert len(server.asked) <= 7
 
 
@@ -320,13 +320,13 @@ def test_a_whole_call_has_a_deadline_beside_that_of_each_request(ask):
 def test_a_call_that_fails_again_and_again_ends_at_its_deadline(ask):
     busy = Status.UNAVAILABLE, "busy"
     with Server(lambda *_: busy) as server, pytest.raises(ServerUnavailableError):
-        ask(server.target, ["a"], retries=99, timeout=30, call_timeout=0.6)
+        ask(server.target, ["a"], retries=99, timeout=30, call_timeout=1.5)
     assert len(server.asked) < 8
 
 
 def test_the_budget_ends_retries_of_all_calls_together():
     busy = Status.UNAVAILABLE, "busy"
-    with Server(lambda *_: busy) as server, Translator(server.target, "m", timeout=20) as client:
+    with Server(lambda *_: busy) as server, Translator(server.target, "m", timeout=60) as client:
         for _ in range(6):
             with pytest.raises(ServerUnavailableError):
                 client.translate(["a"])

@@ -146,7 +146,7 @@ def test_certificates_are_read_again_when_they_change(base, tmp_path, certificat
                 "upper",
                 tls=Tls(certificates / authority),
                 retries=0,
-                timeout=5,
+                timeout=30,
             ) as translator:
                 return translator.translate(["one"])[0].text == "ONE"
         except Exception:

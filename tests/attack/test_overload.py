@@ -1,7 +1,6 @@
 """More work than the server can do, and work that nobody waits for."""
 
 import threading
-import time
 
 import grpc
 import pytest
@@ -13,7 +12,7 @@ from serving.model_server.config_files import Batching
 from serving.model_server.monitoring import Metrics
 from serving.model_server.slots import Slots
 from serving.status import Code, StatusError
-from tests.attack.conftest import ask, serving, tensor_request, within
+from tests.attack.conftest import add_version, ask, serving, tensor_request, within
 from tests.serving.conftest import error_of
 from tests.serving.test_versions import eventually, request, states
 
@@ -24,7 +23,7 @@ class Held:
     """Sessions whose runs wait until they are let go; counts those that began."""
 
     def __init__(self, server, monkeypatch):
-        self.began = 0
+        self._began = []  # threads append to it at once
         self.gate = threading.Event()
         for model in server._manager._models.values():
             for version in model.versions.values():
@@ -32,10 +31,14 @@ class Held:
                     session = version.servable.session
                     monkeypatch.setattr(session, "run", self._holding(session.run))
 
+    @property
+    def began(self):
+        return len(self._began)
+
     def _holding(self, run):
         def held(*arguments, **options):
-            self.began += 1
-            self.gate.wait(30)
+            self._began.append(1)
+            self.gate.wait(120)
             return run(*arguments, **options)
 
         return held
@@ -69,11 +72,11 @@ def server(base):
 def test_2000_rows_of_73_bytes_cost_nothing(server, stubs):
     client = stubs(f"localhost:{server.port}")
     made = tensor_request(dims=[2000], string_val=[b"a b c d e f"])
-    with within(10):
+    with within(30):
         calls = [client.prediction.Predict.future(made) for _ in range(200)]
         codes = {call.code() for call in calls}
     assert codes == {Status.INVALID_ARGUMENT}
-    assert client.prediction.Predict(request(), timeout=5)
+    assert client.prediction.Predict(request(), timeout=60)
 
 
 def test_abandoned_requests_are_not_run(server, stubs, hold):
@@ -86,7 +89,7 @@ def test_abandoned_requests_are_not_run(server, stubs, hold):
     for call in waiting:
         call.cancel()
     eventually(lambda: server._runner.waiting == 0)
-    good = stays.prediction.Predict.future(request(), timeout=20)
+    good = stays.prediction.Predict.future(request(), timeout=120)
     eventually(lambda: server._runner.waiting == 1)
     gone.channel.close()
     held.gate.set()
@@ -98,10 +101,10 @@ def test_abandoned_requests_are_not_run(server, stubs, hold):
 def test_a_full_queue_answers_at_once(server, stubs, hold):
     held = hold(server)
     client = stubs(f"localhost:{server.port}")
-    calls = [client.prediction.Predict.future(request(), timeout=30) for _ in range(74)]
+    calls = [client.prediction.Predict.future(request(), timeout=120) for _ in range(74)]
     eventually(lambda: held.began == 64 and server._runner.waiting == 10)
-    with within(2):
-        code, message = error_of(client.prediction.Predict, request(), timeout=10)
+    with within(20):  # those before it are held for longer
+        code, message = error_of(client.prediction.Predict, request(), timeout=60)
     assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
     held.gate.set()
     assert {call.code() for call in calls} == {Status.OK}
@@ -111,12 +114,12 @@ def test_heavy_requests_do_not_keep_light_ones_waiting(server, stubs, hold):
     held = hold(server)
     client = stubs(f"localhost:{server.port}")
     made = tensor_request(dims=[1000], string_val=[b"a"])
-    heavy = [client.prediction.Predict.future(made, timeout=30) for _ in range(40)]
+    heavy = [client.prediction.Predict.future(made, timeout=120) for _ in range(40)]
     eventually(lambda: sum(call.done() for call in heavy) >= 20)
     refused = {call.code() for call in heavy if call.done()}
     assert refused == {Status.RESOURCE_EXHAUSTED}
     assert held.began <= 2
-    light = [client.prediction.Predict.future(request(), timeout=30) for _ in range(30)]
+    light = [client.prediction.Predict.future(request(), timeout=120) for _ in range(30)]
     eventually(lambda: held.began >= 31)
     held.gate.set()
     assert {call.code() for call in light} == {Status.OK}
@@ -126,15 +129,15 @@ def test_status_health_and_metrics_answer_while_all_threads_are_busy(victim, stu
     held = hold(victim)
     clients = [stubs(f"localhost:{victim.port}") for _ in range(4)]
     calls = [
-        clients[number % 4].prediction.Predict.future(request(), timeout=60)
+        clients[number % 4].prediction.Predict.future(request(), timeout=120)
         for number in range(1100)
     ]
-    eventually(lambda: any(call.done() for call in calls), 30)
-    assert held.began == 64
+    eventually(lambda: sum(call.done() for call in calls) == 76)
+    eventually(lambda: (held.began, victim._runner.waiting) == (64, 960))
     other = stubs(f"localhost:{victim.port}")
     health = health_pb2_grpc.HealthStub(other.channel)
-    with within(5):
-        assert health.Check(health_pb2.HealthCheckRequest(), timeout=5).status == 1
+    with within(20):
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status == 1
         assert states(other) == {1: "AVAILABLE"}
         assert ask(victim.rest_port, "/v1/models/upper")[0] == 200
         status, page = ask(victim.rest_port, "/metrics")
@@ -152,7 +155,7 @@ def test_streams_without_a_message_keep_nobody_waiting(victim, stubs):
     stop = threading.Event()
 
     def never():
-        stop.wait(30)
+        stop.wait(120)
         return
         yield
 
@@ -160,21 +163,26 @@ def test_streams_without_a_message_keep_nobody_waiting(victim, stubs):
         "/tensorflow.serving.PredictionService/Predict",
         request_serializer=lambda message: message,
     )
-    calls = [open_stream.future(iter(()), timeout=30) for _ in range(3)]
+    calls = [open_stream.future(iter(()), timeout=120) for _ in range(3)]
     assert {call.code() for call in calls} == {Status.INTERNAL}
-    calls = [open_stream.future(never(), timeout=30) for _ in range(50)]
+    calls = [open_stream.future(never(), timeout=120) for _ in range(50)]
     other = stubs(f"localhost:{victim.port}")
-    assert other.prediction.Predict(request(), timeout=5).model_spec.version.value == 1
+    assert other.prediction.Predict(request(), timeout=20).model_spec.version.value == 1
     stop.set()
     assert {call.code() for call in calls} == {Status.INTERNAL}
 
 
-def test_a_deadline_stops_a_run_in_the_session(victim, stubs):
-    client = stubs(f"localhost:{victim.port}")
-    made = tensor_request(dims=[32], string_val=[b"a b c"])
-    code, _ = error_of(client.prediction.Predict, made, timeout=0.0005)
-    assert code == Status.DEADLINE_EXCEEDED
-    assert client.prediction.Predict(made, timeout=5)
+def test_a_deadline_stops_a_run_in_the_session(endless, tmp_path, stubs):
+    add_version(endless, tmp_path / "endless", 1)
+    with serving("--model_name=endless", f"--model_base_path={tmp_path / 'endless'}") as server:
+        client = stubs(f"localhost:{server.port}")
+        made = tensor_request("endless", dims=[1], string_val=[b"count"])
+        call = client.prediction.Predict.future(made, timeout=3)
+        eventually(lambda: server.busy == 1)
+        assert call.code() == Status.DEADLINE_EXCEEDED
+        eventually(lambda: server.busy == 0)
+        made = tensor_request("endless", dims=[1], string_val=[b"no"])
+        assert client.prediction.Predict(made, timeout=60)
 
 
 # The lines themselves
@@ -186,18 +194,18 @@ def taken(slots, gate):
 
     def work():
         inside.set()
-        gate.wait(10)
+        gate.wait(60)
 
     thread = threading.Thread(target=lambda: slots.run(work, Call()))
     thread.start()
-    inside.wait(10)
+    inside.wait(60)
     return thread
 
 
 def test_a_cancelled_call_leaves_the_line_at_once():
     slots, gate, seen = Slots(1, 1), threading.Event(), []
     holder = taken(slots, gate)
-    call = Call(30)
+    call = Call(120)
 
     def wait():
         try:
@@ -212,7 +220,7 @@ def test_a_cancelled_call_leaves_the_line_at_once():
         slots.run(lambda: None, Call())
     assert caught.value.code == Code.RESOURCE_EXHAUSTED
     call.cancel()
-    waiter.join(5)
+    waiter.join(60)
     assert (seen, slots.waiting) == ([Code.CANCELLED], 0)
     gate.set()
     holder.join()
@@ -230,7 +238,7 @@ def test_slots_go_to_those_who_came_first():
         eventually(lambda n=number: slots.waiting == n + 1)
     gate.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert (order, slots.running) == (list(range(7)), 0)
 
 
@@ -242,7 +250,7 @@ def test_a_cancelled_request_leaves_its_batch():
     def run(inputs, seconds):
         ran.append(inputs["x"].tolist())
         inside.set()
-        gate.wait(10)
+        gate.wait(60)
         return {"y": inputs["x"]}
 
     scheduler = BatchScheduler(
@@ -257,19 +265,19 @@ def test_a_cancelled_request_leaves_its_batch():
         except StatusError as error:
             codes.append(error.code)
 
-    calls = [Call(20) for _ in range(3)]
+    calls = [Call(120) for _ in range(3)]
     threads = [threading.Thread(target=send, args=(n, call)) for n, call in enumerate(calls)]
     threads[0].start()
-    inside.wait(10)
+    inside.wait(60)
     threads[1].start()
     eventually(lambda: scheduler.waiting == 1)
     calls[1].cancel()
-    threads[1].join(5)
+    threads[1].join(60)
     assert (codes, scheduler.waiting) == ([Code.CANCELLED], 0)
     threads[2].start()
-    time.sleep(0.05)
+    eventually(lambda: scheduler.waiting == 1)
     gate.set()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     scheduler.close()
     assert (codes[1:], ran) == ([Code.OK, Code.OK], [[0], [2]])

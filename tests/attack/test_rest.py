@@ -20,7 +20,7 @@ def test_a_bomb_of_gzip_is_refused_without_unpacking_it(victim):
 
     zeros = gzip.compress(b"\0" * 2**24) * 128  # 2 GiB in 2 MB, in members
     before = psutil.Process().memory_info().rss
-    with within(15):
+    with within(30):
         status, text = ask(victim.rest_port, HALF, zeros, {"Content-Encoding": "gzip"})
     assert (status, "larger than 104857600 bytes" in text) == (413, True)
     assert psutil.Process().memory_info().rss - before < 300 * 2**20
@@ -54,7 +54,7 @@ def test_a_body_beyond_the_limit_is_refused(base, headers):
 def test_errors_repeat_256_bytes_of_a_request(victim):
     lists = [[0.5] * 300] * 300
     for body in ({"inputs": lists, "instances": lists}, {"x": lists, "signature_name": 1}):
-        with within(10):
+        with within(30):
             status, text = ask(victim.rest_port, HALF, body)
         assert (status, len(text) < 1200) == (400, True)
     for name in ("x" * 10_000, "\n" * 10_000):
@@ -123,7 +123,7 @@ def test_a_trickle_does_not_hold_a_connection(base, monkeypatch, phase):
     flags = ["--model_name=upper", f"--model_base_path={base}", f"--rest_api_port={free_port()}"]
     head = f"POST {UPPER} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n".encode()
     with serving(*flags, "--rest_api_timeout_in_ms=1000") as server:
-        with socket.create_connection(("127.0.0.1", server.rest_port), timeout=10) as connection:
+        with socket.create_connection(("127.0.0.1", server.rest_port), timeout=60) as connection:
             if phase == "second head":
                 connection.sendall(b"GET /v1/models/upper HTTP/1.1\r\nHost: x\r\n\r\n")
                 status = b""
@@ -133,7 +133,7 @@ def test_a_trickle_does_not_hold_a_connection(base, monkeypatch, phase):
                     status += more
             connection.sendall(head + (b"\r\n" if phase == "body" else b"X: "))
             started, answer = time.monotonic(), b""
-            while time.monotonic() - started < 8:
+            while time.monotonic() - started < 25:
                 try:
                     connection.sendall(b"a")
                     connection.settimeout(0.2)
@@ -144,7 +144,7 @@ def test_a_trickle_does_not_hold_a_connection(base, monkeypatch, phase):
                     continue
                 except OSError:
                     break
-            assert time.monotonic() - started < 6
+            assert time.monotonic() - started < 20
             assert (b"504" in answer) == (phase == "body")
         assert ask(server.rest_port, UPPER, {"instances": ["one"]})[0] == 200
 
@@ -155,7 +155,7 @@ def test_a_client_that_goes_does_not_leave_its_request(victim):
     for _ in range(20):
         with socket.create_connection(("127.0.0.1", victim.rest_port)) as connection:
             connection.sendall(head + body)
-    with within(5):
+    with within(20):
         assert ask(victim.rest_port, UPPER, {"instances": ["one"]})[0] == 200
 
 

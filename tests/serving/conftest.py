@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import grpc
@@ -136,6 +138,19 @@ def add_version(source: Path, base: Path, number: int) -> Path:
     aside = base / f"writing-{number}"
     shutil.copytree(source, aside)
     return aside.rename(base / str(number))
+
+
+def write_monitoring(path: Path) -> Path:
+    """A monitoring config that has metrics served at /metrics."""
+    path.write_text('prometheus_config { enable: true path: "/metrics" }')
+    return path
+
+
+def in_flight(rest_port: int) -> int:
+    """How many requests a server has now, by its metrics."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{rest_port}/metrics", timeout=60) as page:
+        text = page.read().decode()
+    return int(re.search(r"^:tensorflow:serving:requests_in_flight (\d+)$", text, re.M)[1])
 
 
 class Client:

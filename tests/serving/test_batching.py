@@ -1,5 +1,6 @@
 """Requests run together."""
 
+import concurrent.futures
 import threading
 import time
 
@@ -15,7 +16,7 @@ from serving.model_server.monitoring import Metrics
 from serving.model_server.slots import Slots
 from serving.status import Code, StatusError
 from tests.serving.conftest import serving
-from tests.serving.test_versions import request
+from tests.serving.test_versions import eventually, request
 
 
 class Recorder:
@@ -28,7 +29,7 @@ class Recorder:
 
     def __call__(self, inputs, seconds):
         self.batches.append(len(inputs["x"]))
-        self.gate.wait(10)
+        self.gate.wait(60)
         if (inputs["x"] == -1).any():
             raise StatusError(Code.INVALID_ARGUMENT, "minus one")
         return {"y": inputs["x"] * 2}
@@ -73,13 +74,13 @@ def together(*calls):
     return results
 
 
-def asked(scheduler, run, rows, timeout_ms=5000, key="k"):
+def asked(scheduler, run, rows, timeout_ms=60_000, key="k"):
     inputs = {"x": np.asarray(rows) if rows else np.zeros(0, int)}
     return lambda: scheduler.run(key, run, inputs, Call(timeout_ms / 1000))["y"].tolist()
 
 
 def test_concurrent_requests_share_a_batch_and_get_their_own_rows(scheduler, run):
-    made = scheduler(max_batch_size=7, batch_timeout_micros=300_000, num_batch_threads=1)
+    made = scheduler(max_batch_size=7, batch_timeout_micros=30_000_000, num_batch_threads=1)
     calls = [asked(made, run, rows) for rows in ([1, 2], [3], [], [5, 6, 7, 8])]
     assert together(*calls) == [[2, 4], [6], [], [10, 12, 14, 16]]
     assert run.batches == [7]
@@ -89,7 +90,7 @@ def test_a_batch_that_is_not_full_runs_after_the_timeout(scheduler, run):
     made = scheduler(max_batch_size=100, batch_timeout_micros=100_000, num_batch_threads=1)
     started = time.monotonic()
     assert asked(made, run, [1])() == [2]
-    assert 0.1 <= time.monotonic() - started < 2
+    assert 0.1 <= time.monotonic() - started < 20
 
 
 def test_requests_of_another_kind_are_not_mixed(scheduler, run):
@@ -121,7 +122,7 @@ def test_inputs_of_different_lengths_are_padded_where_asked_for(scheduler):
 
     made = scheduler(
         max_batch_size=2,
-        batch_timeout_micros=500_000,
+        batch_timeout_micros=30_000_000,
         num_batch_threads=1,
         pad_variable_length_inputs=True,
     )
@@ -132,12 +133,21 @@ def test_inputs_of_different_lengths_are_padded_where_asked_for(scheduler):
 def test_a_full_queue_is_unavailable(scheduler, run):
     made = scheduler(max_batch_size=1, max_enqueued_batches=2, num_batch_threads=1)
     run.gate.clear()
-    threading.Timer(0.5, run.gate.set).start()
-    results = together(*(asked(made, run, [n]) for n in range(5)))
-    assert results[:3] == [[0], [2], [4]]
-    assert [(r.code, r.message) for r in results[3:]] == [
-        (Code.UNAVAILABLE, "The batch scheduling queue to which this task was submitted is full")
-    ] * 2
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        found = [pool.submit(asked(made, run, [0]))]
+        eventually(lambda: run.batches == [1])
+        for number in (1, 2):
+            found.append(pool.submit(asked(made, run, [number])))
+            eventually(lambda waiting=number: made.waiting == waiting)
+        for number in (3, 4):
+            with pytest.raises(StatusError) as caught:
+                asked(made, run, [number])()
+            assert (caught.value.code, caught.value.message) == (
+                Code.UNAVAILABLE,
+                "The batch scheduling queue to which this task was submitted is full",
+            )
+        run.gate.set()
+        assert [one.result() for one in found] == [[0], [2], [4]]
 
 
 def test_a_request_that_is_too_large_is_refused(scheduler, run):
@@ -149,19 +159,20 @@ def test_a_request_that_is_too_large_is_refused(scheduler, run):
 def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(scheduler, run):
     made = scheduler(max_batch_size=1, num_batch_threads=1)
     run.gate.clear()
-    threading.Timer(0.3, run.gate.set).start()
-    first, second = together(asked(made, run, [1]), asked(made, run, [2], timeout_ms=100))
-    assert first == [2]
-    assert (second.code, second.message) == (
-        Code.DEADLINE_EXCEEDED,
-        "Timed out waiting for notification",
-    )
-    time.sleep(0.05)
-    assert run.batches == [1]
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        first = pool.submit(asked(made, run, [1]))
+        eventually(lambda: run.batches == [1])
+        with pytest.raises(StatusError, match="Timed out waiting for notification") as caught:
+            asked(made, run, [2], timeout_ms=100)()
+        assert caught.value.code == Code.DEADLINE_EXCEEDED
+        run.gate.set()
+        assert first.result() == [2]
+    assert asked(made, run, [3])() == [6]
+    assert run.batches == [1, 1]
 
 
 def test_a_bad_request_does_not_spoil_its_batch(scheduler, run):
-    made = scheduler(max_batch_size=3, batch_timeout_micros=500_000, num_batch_threads=1)
+    made = scheduler(max_batch_size=3, batch_timeout_micros=30_000_000, num_batch_threads=1)
     good, bad, other = together(*(asked(made, run, [n]) for n in (4, -1, 5)))
     assert (good, other) == ([8], [10])
     assert bad.message == "minus one"
@@ -232,8 +243,8 @@ def test_a_server_with_batching_answers_many_clients(base, tmp_path, stubs):
     with serving(*flags, f"--batching_parameters_file={parameters}") as server:
         client = stubs(f"localhost:{server.port}")
         texts = [f"text {n}" for n in range(50)]
-        calls = [client.prediction.Predict.future(request(text=text), timeout=10) for text in texts]
-        bad = client.prediction.Predict.future(request(text=1.0), timeout=10)
+        calls = [client.prediction.Predict.future(request(text=text), timeout=60) for text in texts]
+        bad = client.prediction.Predict.future(request(text=1.0), timeout=60)
         found = [call.result().outputs["translation"].string_val[0].decode() for call in calls]
         assert found == [text.upper() for text in texts]
         assert bad.exception().code() == grpc.StatusCode.INVALID_ARGUMENT
@@ -256,10 +267,10 @@ def test_a_full_queue_is_unavailable_over_the_wire_and_the_server_goes_on(base, 
         client = stubs(f"localhost:{server.port}")
         heavy = request()
         heavy.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 20_000))
-        calls = [client.prediction.Predict.future(heavy, timeout=30) for _ in range(12)]
+        calls = [client.prediction.Predict.future(heavy, timeout=120) for _ in range(12)]
         codes = [call.code() for call in calls]
         assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
-        assert client.prediction.Predict(request(), timeout=30).model_spec.version.value == 1
+        assert client.prediction.Predict(request(), timeout=120).model_spec.version.value == 1
 
 
 def test_runs_beyond_the_slots_wait_until_their_deadline():
@@ -267,16 +278,16 @@ def test_runs_beyond_the_slots_wait_until_their_deadline():
 
     def hold():
         started.set()
-        gate.wait(10)
+        gate.wait(60)
 
     holder = threading.Thread(target=slots.run, args=(hold, Call()))
     holder.start()
-    started.wait(10)
+    started.wait(60)
     with pytest.raises(StatusError, match="Timed out waiting for notification"):
         slots.run(lambda: None, Call(0.1))
+    later = Call(60)
     threading.Timer(0.2, gate.set).start()
-    later = Call(5)
-    assert 0 < slots.run(lambda: later.milliseconds_left, later) < 4900
+    assert 0 < slots.run(lambda: later.milliseconds_left, later) <= 59_800
     holder.join()
 
 

@@ -224,18 +224,6 @@ def test_a_server_of_two_that_dies_and_comes_back_fails_no_request(base, process
             translator.wait_ready(120)
         target = f"dns://127.0.0.1:{names.port}/translator.test:{port}"
         with Translator(target, "upper", timeout=30) as translator:
-            translator.translate(["connect"])
-            time.sleep(0.5)
-            for number in range(1000):
-                if number == 300:
-                    assert sum(counted.values()) < 290  # the mortal one has its share
-                    mortal.stop()
-                if number == 500:
-                    mortal = process(port)
-                if number == 700:
-                    with Translator(f"127.0.0.1:{port}", "upper") as direct:
-                        direct.wait_ready(120)
-                assert translator.translate([f"text {number}"])[0].text == f"TEXT {number}"
 
             def shares():
                 before = sum(counted.values())
@@ -243,5 +231,15 @@ def test_a_server_of_two_that_dies_and_comes_back_fails_no_request(base, process
                 time.sleep(0.5)
                 return sum(counted.values()) < before + 2
 
-            eventually(shares, 60)
+            eventually(shares)
+            for number in range(1000):
+                if number == 300:
+                    mortal.stop()
+                if number == 500:
+                    mortal = process(port)
+                if number == 700:
+                    with Translator(f"127.0.0.1:{port}", "upper") as direct:
+                        direct.wait_ready(120)
+                assert translator.translate([f"text {number}"])[0].text == f"TEXT {number}"
+            eventually(shares)
     names.close()

@@ -22,8 +22,8 @@ SETTINGS = {
     "hard": ["attention=chunkwise", "attention_options=mode=hard, chunk_size=3"],
     "coverage": ["attention=coverage", "coverage_loss=1", "order=bahdanau"],
 }
-# One of each kind: those that do not remember, that do, and that move; several heads.
-QUICK = ("local_p", "coverage", "hard", "heads")
+# One that remembers and one that moves: exports may lose what is carried from step to step.
+QUICK = ("coverage", "hard")
 
 
 @pytest.fixture(scope="module")

@@ -32,7 +32,7 @@ def server(saved, tmp_path_factory):
 
 @pytest.fixture
 def ask(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
 
     def ask(path, body=None, method=None, headers=None):
         if body is not None and not isinstance(body, bytes):
@@ -83,7 +83,7 @@ def test_several_outputs_are_objects(ask):
 
 
 def test_floats_are_short_and_always_have_a_point(server):
-    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=10)
+    connection = http.client.HTTPConnection("127.0.0.1", server.rest_port, timeout=60)
     connection.request(
         "POST", "/v1/models/half:predict", b'{"instances": [[-3.6], [2], [1e9], [0.2]]}'
     )

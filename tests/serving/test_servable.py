@@ -15,7 +15,7 @@ from serving.model_server.servable import Servable
 from serving.model_server.slots import Slots
 from tests.serving.conftest import tensor
 
-TOGETHER = Batching(max_batch_size=5, batch_timeout_micros=200_000, num_batch_threads=2)
+TOGETHER = Batching(max_batch_size=2, batch_timeout_micros=60_000_000, num_batch_threads=2)
 
 
 class Recorder:
@@ -30,7 +30,7 @@ class Recorder:
         priority = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         self.seen.append((len(texts), own_thread, priority))
         if b"wait" in texts:
-            self.gate.wait(10)
+            self.gate.wait(60)
         return {"translation": np.array(texts, object)}
 
 
@@ -54,7 +54,7 @@ def make(base, monkeypatch):
 
 
 def ask(servable, *texts):
-    found = servable.run("translate", {"text": tensor(list(texts))}, (), Call(10))
+    found = servable.run("translate", {"text": tensor(list(texts))}, (), Call(120))
     return list(found["translation"])
 
 
@@ -74,7 +74,7 @@ def test_long_texts_run_apart_in_a_thread_that_gives_way(make, monkeypatch, batc
     for thread in in_threads(
         *(lambda t=t: answers.append(ask(servable, t)) for t in (b"a", long, b"b"))
     ):
-        thread.join(10)
+        thread.join(60)
     assert sorted(answers) == [[b"a"], [b"b"], [long]]
     short = [(2, False, usual)] if batching else [(1, False, usual)] * 2
     assert sorted(recorder.seen) == sorted([*short, (1, True, usual + 10)])
@@ -101,7 +101,7 @@ def test_runs_beside_many_others_keep_to_their_own_thread(make, monkeypatch):
     assert [own for _, own, _ in recorder.seen] == [False, False, True, True]
     recorder.gate.set()
     for thread in threads:
-        thread.join(10)
+        thread.join(60)
     ask(servable, b"again")
     assert recorder.seen[-1][1] is False
 

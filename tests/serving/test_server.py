@@ -25,21 +25,30 @@ from serving.client import (
 from serving.model_server.flags import build_parser
 from serving.server import main
 from serving.status import StatusError
-from tests.serving.conftest import add_version, error_of, serving, ssl_config
+from tests.serving.conftest import (
+    add_version,
+    error_of,
+    in_flight,
+    serving,
+    ssl_config,
+    write_monitoring,
+)
 from tests.serving.test_rest import free_port
-from tests.serving.test_versions import request
+from tests.serving.test_versions import eventually, request
 
 
 class Process:
     """The command, with the translator on a port of its own."""
 
     def __init__(self, base, log, port=None):
-        self.port = port or free_port()
+        self.port, self.rest_port = port or free_port(), free_port()
         self._log = log
+        monitoring = write_monitoring(log.with_suffix(".monitoring"))
         command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
         self.process = subprocess.Popen(
             [
-                *(*command, "--max_request_rows=0"),
+                *(*command, "--max_request_rows=0", f"--rest_api_port={self.rest_port}"),
+                f"--monitoring_config_file={monitoring}",
                 *("--model_name=upper", f"--model_base_path={base}"),
             ],
             stderr=log.open("a"),
@@ -82,11 +91,11 @@ def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(process
     client = stubs(f"localhost:{server.port}")
     made = request()
     made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 300_000))
-    call = client.prediction.Predict.future(made, timeout=60)
-    time.sleep(0.3)
+    call = client.prediction.Predict.future(made, timeout=120)
+    eventually(lambda: in_flight(server.rest_port) == 1)
     server.process.send_signal(signal.SIGTERM)
     assert len(call.result().outputs["translation"].string_val) == 300_000
-    assert server.process.wait(timeout=20) == 0
+    assert server.process.wait(timeout=60) == 0
 
 
 def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
@@ -239,7 +248,7 @@ def test_tls_encrypts_and_a_wrong_certificate_is_named(tls_server, certificates)
         ):
             translator.translate(["one"])
     with (
-        Translator(target, "upper", retries=0, timeout=5) as translator,
+        Translator(target, "upper", retries=0, timeout=30) as translator,
         pytest.raises(ServerUnavailableError, match="whether it expects TLS"),
     ):
         translator.translate(["one"])
@@ -257,7 +266,7 @@ def test_mutual_tls_asks_for_the_clients_certificate(base, tmp_path, certificate
         stranger = Tls(ca, certificates / "stranger.pem", certificates / "stranger.key")
         for tls in (Tls(ca), stranger):
             with (
-                Translator(target, "upper", tls=tls, retries=0, timeout=5) as translator,
+                Translator(target, "upper", tls=tls, retries=0, timeout=30) as translator,
                 pytest.raises(ServerUnavailableError),
             ):
                 translator.translate(["one"])
@@ -284,10 +293,10 @@ def test_a_client_that_goes_in_mid_request_leaves_the_server_well(shared_server,
     made = request()
     made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 100_000))
     calls = [gone.prediction.Predict.future(made) for _ in range(4)]
-    time.sleep(0.1)
+    eventually(lambda: shared_server.busy > 0)
     gone.channel.close()
     assert all(call.cancelled() or call.exception() for call in calls)
-    with Translator(f"localhost:{shared_server.port}", "upper", timeout=10) as translator:
+    with Translator(f"localhost:{shared_server.port}", "upper", timeout=60) as translator:
         assert translator.translate(["one"])[0].text == "ONE"
 
 

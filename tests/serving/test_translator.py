@@ -28,13 +28,13 @@ def target(shared_server):
 
 @pytest.fixture
 def translator(target):
-    with Translator(target, "upper", timeout=10) as translator:
+    with Translator(target, "upper", timeout=60) as translator:
         yield translator
 
 
 def test_translations_come_back_in_order_over_many_requests(target):
     texts = ["word " * (n * 7 % 5) + f"text {n}" for n in range(23)]
-    with Translator(target, "upper", timeout=10, batch_size=5) as translator:
+    with Translator(target, "upper", timeout=60, batch_size=5) as translator:
         found = translator.translate(texts)
     assert [one.text for one in found] == [text.upper() for text in texts]
 
@@ -99,7 +99,7 @@ def test_metadata_names_the_version_and_the_signatures(translator):
 
 
 def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, translator):
-    translator.wait_ready(timeout=5)
+    translator.wait_ready(timeout=30)
     with (
         Translator(target, "missing") as other,
         pytest.raises(DeadlineExceededError, match=r"'missing' was not available.*0.3 s"),
@@ -109,8 +109,8 @@ def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, t
 
 def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
     async def ask():
-        async with AsyncTranslator(target, "upper", timeout=10, batch_size=2) as other:
-            await other.wait_ready(5)
+        async with AsyncTranslator(target, "upper", timeout=60, batch_size=2) as other:
+            await other.wait_ready(30)
             texts = ["one", "two", "three. Four."]
             return (
                 await asyncio.gather(

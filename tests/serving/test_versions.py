@@ -45,7 +45,7 @@ def served(client, **which):
     return client.prediction.Predict(request(**which)).model_spec.version.value
 
 
-def eventually(condition, seconds=10):
+def eventually(condition, seconds=60):
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -73,7 +73,7 @@ def traffic(client, **which):
     def send():
         while not stop.is_set():
             try:
-                answers.append(client.prediction.Predict(request(**which), timeout=10))
+                answers.append(client.prediction.Predict(request(**which), timeout=60))
             except grpc.RpcError as error:
                 failures.append(error)
 
@@ -222,7 +222,7 @@ def config(*models):
 def reload(client, *models):
     made = model_management_pb2.ReloadConfigRequest()
     text_format.Parse(config(*models), made.config)
-    return client.model.HandleReloadConfigRequest(made, timeout=10)
+    return client.model.HandleReloadConfigRequest(made, timeout=60)
 
 
 BOTH = "specific { versions: 1 versions: 2 }"
@@ -389,7 +389,7 @@ def test_a_request_under_way_keeps_its_version_loaded(base, saved, stubs):
         client = stubs(f"localhost:{server.port}")
         made = request()
         made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 200_000))
-        call = client.prediction.Predict.future(made, timeout=30)
+        call = client.prediction.Predict.future(made, timeout=120)
         add_version(saved / "upper2", base, 2)
         eventually(lambda: served(client) == 2)
         assert call.result().model_spec.version.value == 1
