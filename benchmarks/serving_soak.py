@@ -1,9 +1,10 @@
 """A soak of the local server: python benchmarks/serving_soak.py --model models/NAME
 
-Clients in processes of their own send texts until so many requests are answered, while versions
-come and go below the base path, the configuration is reloaded, and clients are killed in the
-middle of their requests. None of the answered requests may be wrong and none may fail; memory,
-threads and files of the server are read ten times. Prints a table; the last line is JSON.
+Clients in processes of their own send texts until so many requests are answered, or so many seconds
+have passed, while versions come and go below the base path, the configuration is reloaded, and
+clients are killed in the middle of their requests. None of the answered requests may be wrong and
+none may fail; memory, threads and files of the server are read ten times. Prints a table; the last
+line is JSON.
 """
 
 from __future__ import annotations
@@ -32,12 +33,14 @@ from training import phrasebook
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
 
-def client(target: str, texts: list[str], counts: dict[str, Synchronized], enough: int) -> None:
+def client(
+    target: str, texts: list[str], counts: dict[str, Synchronized], enough: Synchronized
+) -> None:
     """Send texts one by one; the answers to the first round are what the later ones must be."""
     draw = random.Random()
     expected: dict[str, str] = {}
     with Translator(target, "soak", timeout=60) as translator:
-        while counts["answered"].value < enough:
+        while counts["answered"].value < enough.value:
             text = draw.choice(texts)
             try:
                 found = translator.translate([text])[0].text
@@ -73,6 +76,7 @@ class Operator:
     def __init__(self, source: Path, base: Path, target: str):
         self.source, self.base, self.target = source, base, target
         self.number, self.reloads, self.reloads_failed = 1, 0, 0
+        self.slowest_reload = 0.0
         # It imports TensorFlow, which takes seconds: not in the clients, and not meanwhile.
         from tensorflow_serving.apis import model_management_pb2
 
@@ -91,6 +95,7 @@ class Operator:
         """One version, or two, by ModelService."""
         request = self._request()
         text_format.Parse(config(self.base, 1 + self.reloads % 2), request.config)
+        started = time.perf_counter()
         try:
             with grpc.insecure_channel(self.target) as channel:
                 channel.unary_unary(RELOAD)(request.SerializeToString(), timeout=300)
@@ -98,6 +103,7 @@ class Operator:
             print(f"reload failed: {error.code().name}: {error.details()}", file=sys.stderr)
             self.reloads_failed += 1
         self.reloads += 1
+        self.slowest_reload = max(self.slowest_reload, time.perf_counter() - started)
 
 
 def look(process: int) -> dict[str, float]:
@@ -124,7 +130,8 @@ def soak(options: argparse.Namespace, texts: list[str], base: Path) -> dict:
     context = multiprocessing.get_context("spawn")
     names = ("answered", "failed", "different")
     counts: dict[str, Synchronized] = {name: context.Value("l", 0) for name in names}
-    arguments = (operator.target, texts, counts, options.requests)
+    enough = context.Value("l", options.requests)
+    arguments = (operator.target, texts, counts, enough)
     workers = [context.Process(target=client, args=arguments) for _ in range(options.clients)]
     rows, killed, draw = [], 0, random.Random(options.seed)
     stop = threading.Event()
@@ -146,7 +153,11 @@ def soak(options: argparse.Namespace, texts: list[str], base: Path) -> dict:
         while counts["answered"].value < options.requests and process.poll() is None:
             time.sleep(0.2)
             answered = counts["answered"].value
-            if answered >= len(rows) * options.requests / 10:
+            passed = time.perf_counter() - started
+            if passed > options.seconds:
+                break
+            share = max(answered / options.requests, passed / options.seconds)
+            if share >= len(rows) / 10:
                 rows.append({"requests": answered, **look(process.pid)})
                 print(rows[-1], file=sys.stderr)
             if time.perf_counter() > kill_at:
@@ -161,6 +172,7 @@ def soak(options: argparse.Namespace, texts: list[str], base: Path) -> dict:
                 kill_at = time.perf_counter() + options.pause
         took = time.perf_counter() - started
         stop.set()
+        enough.value = 0
         operating.join()
         for worker in workers:
             worker.join(60)
@@ -180,6 +192,7 @@ def soak(options: argparse.Namespace, texts: list[str], base: Path) -> dict:
         "versions": operator.number - 1,
         "reloads": operator.reloads,
         "reloads_failed": operator.reloads_failed,
+        "slowest_reload_seconds": round(operator.slowest_reload, 1),
         "clients_killed": killed,
         "seconds": round(took, 1),
         "server_died": died,
@@ -194,6 +207,7 @@ def main() -> None:
     add = parser.add_argument
     add("--model", type=Path, required=True, help="base path of an exported translator")
     add("--requests", type=int, default=200_000, help="answered requests after which it ends")
+    add("--seconds", type=float, default=10_000, help="after which it ends too")
     add("--clients", type=int, default=8, help="processes that send")
     add("--pause", type=float, default=5, help="seconds between versions, reloads and kills")
     add("--seed", type=int, default=7, help="of the texts, and of who is killed")
