@@ -41,20 +41,33 @@ def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, 
     path = Path(path)
     compressed = path.suffix == ".gz"
     with gzip.open(path, "rt", newline="") if compressed else path.open(newline="") as file:
-        rows = csv.DictReader(file)
-        names = rows.fieldnames or []
-        for column in (person, time):
-            if column not in names:
-                raise ValueError(f"{path} has no column {column!r}; it has {', '.join(names)}")
-        found: dict[str, dict[str, list[str]]] = {}
+        return parse_table(file, person, time, str(path))
+
+
+def parse_table(
+    lines: Iterable[str], person: str, time: str, name: str = "the table"
+) -> dict[str, dict[str, list[str]]]:
+    """Return the history of each id in the lines of a table, see `read_table`.
+
+    Raises ValueError where a column is missing; `name` is what the message calls the table.
+    """
+    rows = csv.DictReader(lines)
+    names = rows.fieldnames or []
+    for column in (person, time):
+        if column not in names:
+            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
+    found: dict[str, dict[str, list[str]]] = {}
+    try:
         for row in rows:
             history = found.setdefault(row[person], {})
-            for name in names:
-                if name != person:
-                    key = TIME if name == time else name
-                    history.setdefault(key, []).append((row[name] or "").strip())
+            for column in names:
+                if column != person:
+                    key = TIME if column == time else column
+                    history.setdefault(key, []).append((row[column] or "").strip())
+    except csv.Error as error:
+        raise ValueError(f"{name} cannot be read: {error}") from None
     if not found:
-        raise ValueError(f"{path} has no rows")
+        raise ValueError(f"{name} has no rows")
     return found
 
 

@@ -3,20 +3,24 @@
 With `PAGE_SCREENSHOTS=DIR` the pictures of three widths are written there.
 """
 
+import contextlib
 import os
 import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 
-from serving.client import Translator
+from serving.client import Reader, Translator
 from serving.model_server.flags import build_parser
 from serving.model_server.model_server import ModelServer
 from serving.page.app import Settings
 from tests.serving.conftest import add_version, save_upper
 from tests.serving.page.conftest import showing
+from tests.serving.page.models import VISITS, save_predictor, save_reader
 
 CHROMIUM = os.environ.get("CHROMIUM") or shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
@@ -24,7 +28,7 @@ WIDTHS = {"narrow": 390, "middle": 820, "wide": 1280}
 
 
 def start(base, port=0):
-    words = [f"--port={port}", "--model_name=upper", f"--model_base_path={base}"]
+    words = [f"--port={port}", f"--model_name={base.name}", f"--model_base_path={base}"]
     server = ModelServer(build_parser().parse_args(words))
     server.start()
     return server
@@ -54,10 +58,10 @@ def browser():
         opened.close()
 
 
-@pytest.fixture
-def view(browser, served):
+@contextlib.contextmanager
+def tab_on(browser, settings):
     """A fresh browser tab on the page; nothing may come from another host, and no error."""
-    with showing(Settings(served, "upper", example="one two three")) as page:
+    with showing(settings) as page:
         context = browser.new_context(viewport={"width": 1280, "height": 900})
         tab = context.new_page()
         outside, errors = [], []
@@ -68,6 +72,30 @@ def view(browser, served):
         context.close()
         assert [url for url in outside if not url.startswith(("data:", "blob:"))] == []
         assert errors == []
+
+
+@pytest.fixture
+def view(browser, served):
+    with tab_on(browser, Settings(served, "upper", example="one two three")) as tab:
+        yield tab
+
+
+@pytest.fixture(scope="module")
+def bright(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bright")
+    add_version(save_reader(root / "saved"), root / "bright", 1)
+    server = start(root / "bright")
+    yield f"127.0.0.1:{server.port}"
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def mean(tmp_path_factory):
+    root = tmp_path_factory.mktemp("mean")
+    add_version(save_predictor(root / "saved"), root / "mean", 1)
+    server = start(root / "mean")
+    yield f"127.0.0.1:{server.port}"
+    server.close()
 
 
 def weights_shown(tab, line):
@@ -119,7 +147,7 @@ def test_the_matrix_and_the_best_translations(view):
     expect(view.locator("#hypotheses li")).to_have_count(3)
     view.locator("#shown").fill("2")
     expect(view.locator("#hypotheses li")).to_have_count(2)
-    view.locator("summary").click()
+    view.locator(".sentence summary").click()
     expect(view.locator("td[title]")).to_have_count(9)
     assert view.locator("td[title]").nth(4).get_attribute("title") == "TWO ← two: 100 %"
 
@@ -184,6 +212,90 @@ def test_it_recovers_when_the_server_comes_back(browser, base):
             server.close()
 
 
+def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rng):
+    path = tmp_path / "image.png"
+    Image.fromarray(rng.integers(0, 255, (20, 30)).astype("uint8")).save(path)
+    with Reader(bright, "bright") as reader:
+        (expected,) = reader.regions([path])
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#ask")).to_be_hidden()
+        tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
+        expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
+        for position, weights in enumerate(expected.attention_weights):
+            tab.locator("#reading-text .word").nth(position).hover()
+            place = np.unravel_index(np.argmax(weights), np.shape(weights))
+            region = tab.locator("#regions").get_attribute("data-region")
+            assert region == f"{place[0]},{place[1]}"
+        tab.locator("h1").hover()
+        assert tab.locator("#regions").get_attribute("data-region") is None
+        tab.locator("#file").set_input_files(
+            {"name": "x.png", "mimeType": "image/png", "buffer": b"no image"}
+        )
+        expect(tab.locator("#status.error")).to_contain_text("image 1")
+
+
+def test_characters_appear_one_after_the_other_unless_motion_is_unwanted(browser, bright, tmp_path):
+    path = tmp_path / "image.png"
+    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#reading-text .word")).to_have_count(5)
+        assert 0 < tab.locator("#reading-text .unsaid").count() < 5
+        tab.emulate_media(reduced_motion="reduce")
+        tab.locator("#file").set_input_files([])
+        tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#play")).to_be_hidden()
+        expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
+
+
+def test_a_drawing_is_read(browser, bright):
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        box = tab.locator("#pad").bounding_box()
+        tab.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.2 * box["height"])
+        tab.mouse.down()
+        tab.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.3 * box["height"], steps=5)
+        tab.mouse.up()
+        expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
+        tab.locator("#reading-text .word").first.hover()
+        assert tab.locator("#regions").get_attribute("data-region") == "0,0"  # where the pen was
+
+
+def test_a_history_has_a_timeline_with_the_weight_of_each_event(browser, mean):
+    with tab_on(browser, Settings(mean, "mean", example=VISITS)) as tab:
+        expect(tab.locator("svg .event")).to_have_count(3)
+        weights = [bar.get_attribute("data-weight") for bar in tab.locator("svg .bar").all()]
+        assert weights == ["0.5000", "0.0000", "0.5000"]
+        tab.locator("svg .event").first.focus()
+        assert tab.locator("svg .bar").nth(2).get_attribute("data-weight") == "0.0000"
+        expect(tab.locator("#event")).to_contain_text("Time 0: 50 %. bili 0.5, note first")
+        tab.locator("#person").select_option("b")
+        expect(tab.locator("svg .event")).to_have_count(1)
+        expect(tab.locator("#event")).to_contain_text("25 %")
+        tab.locator("#table").fill("patient,day,bili\na,3,x")
+        expect(tab.locator("#status.error")).to_contain_text("bili to be a number")
+        tab.locator("#table").fill(VISITS.replace("first", "<img src=x onerror=alert(1)>"))
+        tab.locator("#person").select_option("a")
+        expect(tab.locator("svg .event")).to_have_count(3)
+        assert tab.locator("main #course img").count() == 0
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", ["bright", "mean"])
+def test_the_other_kinds_fit_the_screen_and_have_names(browser, kind, width, request, tmp_path):
+    path = tmp_path / "image.png"
+    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
+    settings = Settings(request.getfixturevalue(kind), kind, example=VISITS)
+    with tab_on(browser, settings) as tab:
+        tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
+        if kind == "bright":
+            tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#said" if kind == "bright" else "#event")).not_to_be_empty()
+        assert tab.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
+        assert nameless(tab) == []
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(view, scheme):
     """WCAG 2 AA: a contrast of 4.5 for all text, words lit by a weight of 1 among it."""
@@ -214,12 +326,16 @@ def test_it_fits_the_screen(view, width):
 
 
 def test_everything_that_can_be_used_has_a_name(view):
-    nameless = view.evaluate(
-        """() => [...document.querySelectorAll('button, input, textarea, [tabindex="0"]')].filter(
+    assert nameless(view) == []
+
+
+def nameless(tab):
+    return tab.evaluate(
+        """() => [...document.querySelectorAll(
+            'button, input, textarea, select, [tabindex="0"]')].filter(
             e => !(e.textContent.trim() || e.getAttribute('aria-label') || e.labels?.length))
             .map(e => e.outerHTML)"""
     )
-    assert nameless == []
 
 
 def colour(text):

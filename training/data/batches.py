@@ -94,9 +94,9 @@ class PairBatches:
     `target` begins with START and `labels`, the same tokens one step earlier, end with END.
 
     For training each epoch has another order, which depends on `seed` and the number of the epoch
-    alone. Batches hold sentences of similar length and are all of `batch_size` (what is left over,
-    less than a batch, differs in each epoch). Otherwise every pair comes once, in the order given,
-    and the last batch may be smaller.
+    alone. Batches hold sentences of similar length (those of images any) and are all of
+    `batch_size` (what is left over, less than a batch, differs in each epoch). Otherwise every pair
+    comes once, in the order given, and the last batch may be smaller.
 
     Where pairs are joined, another share of the batches in each epoch holds longer ones: two or
     more pairs one after another, source to source and target to target (Kondo et al. 2021, arXiv
@@ -251,7 +251,13 @@ class PairBatches:
         return [self._rows[start : start + self._batch_size] for start in starts]
 
     def _alike(self, rows: np.ndarray, size: int) -> list[np.ndarray]:
-        """Cut shuffled rows, `(n,)` or of several pairs `(n, k)`, into batches of like length."""
+        """Cut shuffled rows, `(n,)` or of several pairs `(n, k)`, into batches of like length.
+
+        Images, all of one size, stay as shuffled: a batch of targets of one length has statistics
+        that tell it, which batch normalisation would hand to the decoder in training alone.
+        """
+        if None not in self.source.shape[1:]:
+            return [rows[i : i + size] for i in range(0, len(rows), size)]
         lengths = [
             side[rows].reshape(len(rows), -1).sum(axis=1)
             for side in (self._source_lengths, self._target_lengths)

@@ -5,7 +5,7 @@ export function element(name, text = "", properties = {}) {
 }
 
 const light = (weight) => `rgba(var(--light), ${Math.min(1, Math.max(0, weight)).toFixed(3)})`;
-const percent = (weight) => `${Math.round(100 * weight)} %`;
+export const percent = (weight) => `${Math.round(100 * weight)} %`;
 
 // A section for one sentence. `alignment` has words `source` (S) and `target` (T) and `weights` (T, S).
 export function sentenceView(alignment) {
@@ -52,12 +52,12 @@ export function sentenceView(alignment) {
   return view;
 }
 
-function word(text, position) {
+export function word(text, position) {
   return element("span", text || "·", { className: "word", tabIndex: position ? -1 : 0 });
 }
 
 // Arrow keys go from word to word; of a line, one word is reached by the tab key.
-function move(event, words, from) {
+export function move(event, words, from) {
   const right = getComputedStyle(words[0].parentElement).direction === "rtl" ? -1 : 1;
   const step = { ArrowRight: right, ArrowLeft: -right, Home: -from, End: words.length - 1 - from }[event.key];
   const next = words[from + step];

@@ -1,6 +1,8 @@
 // What the page does with the model that it finds.
 
 import { fail, Refused, whenConnected } from "./ask.js";
+import { startEvents } from "./events.js";
+import { startImage } from "./image.js";
 import { element } from "./look.js";
 import { startText } from "./text.js";
 
@@ -12,8 +14,13 @@ function showCard({ model, version, target, card, signatures }) {
   document.title = `${model}: where the model looks`;
 }
 
+// What a model is for is told by its signatures.
+const KINDS = [["translate", "text", startText], ["read", "image", startImage], ["predict", "events", startEvents]];
+
 whenConnected((model) => {
   showCard(model);
-  if (model.signatures.translate) startText(model);
+  const [, kind, start] = KINDS.find(([signature]) => model.signatures[signature]) ?? [];
+  for (const section of document.querySelectorAll("[data-kind]")) section.hidden = section.dataset.kind !== kind;
+  if (start) start(model);
   else fail(Object.assign(new Refused(`${model.model} has no signature that this page knows.`), { status: 400 }));
 });

@@ -5,7 +5,9 @@ import sys
 import pytest
 
 from serving.client import Translator
-from serving.page.app import HEADERS, MOST_CHARACTERS, STATIC, Settings
+from serving.page.answers import MOST_CHARACTERS
+from serving.page.app import STATIC, Settings
+from serving.page.requests import HEADERS
 from tests.serving.conftest import serving
 from tests.serving.page.conftest import showing
 

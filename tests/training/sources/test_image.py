@@ -8,6 +8,7 @@ import tensorflow as tf
 from PIL import Image
 
 from training.config import Config, ConfigError
+from training.data.batches import PairBatches, Sentences
 from training.sources.image import (
     GridPositions,
     ImageError,
@@ -115,6 +116,17 @@ def test_images_are_moved_in_training_alone():
         }
     assert len(places) > 1
     assert moved.shape == (4, 7, 11, 1)
+
+
+def test_batches_of_images_do_not_tell_how_long_their_texts_are():
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(1, 8, 210)
+    images = Images(np.arange(210 * 6, dtype="uint8").reshape(210, 2, 3, 1))
+    texts = Sentences.of(rng.integers(4, 9, lengths.sum()), lengths)
+    limits = {"batch_size": 30, "max_source_length": 1, "max_target_length": 9}
+    batches = PairBatches(images, texts, **limits, training=True)
+    for _, labels in batches.epoch():
+        assert len(set((labels != 0).sum(axis=1))) > 3
 
 
 def test_the_grid_is_as_large_as_the_pooling_leaves_it():

@@ -1,0 +1,134 @@
+// Models of images: drop, paste, choose or draw one; see what is read and where the model looks.
+
+import { ask, fail, succeed } from "./ask.js";
+import { element, move, word } from "./look.js";
+
+const PAUSE = 400; // milliseconds after a stroke before the drawing is read
+const STEP = 250; // milliseconds for each character as it appears
+const PEN = 9; // pixels of the pad
+const $ = (id) => document.getElementById(id);
+const still = matchMedia("(prefers-reduced-motion: reduce)");
+const picture = element("img", "", { alt: "The image that is read" });
+let model = null;
+let last = null;
+let running = new AbortController();
+let playing = null;
+
+export function startImage(found) {
+  model = found;
+  if (startImage.started) {
+    if (last) read(last); // the server was gone
+    return;
+  }
+  startImage.started = true;
+  $("file").addEventListener("change", () => $("file").files[0] && read($("file").files[0]));
+  $("play").addEventListener("click", play);
+  addEventListener("paste", (event) => {
+    const image = [...event.clipboardData.files].find(({ type }) => type.startsWith("image/"));
+    if (image) read(image);
+  });
+  for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, dropped);
+  startPad();
+  succeed(`${model.model}, version ${model.version}, at ${model.target}`);
+}
+
+function dropped(event) {
+  event.preventDefault();
+  $("drop").classList.toggle("over", event.type === "dragover");
+  if (event.type === "drop" && event.dataTransfer.files[0]) read(event.dataTransfer.files[0]);
+}
+
+function startPad() {
+  const pen = $("pad").getContext("2d");
+  let timer = null;
+  const wipe = () => pen.fillRect(0, 0, $("pad").width, $("pad").height);
+  const at = (event) => {
+    const box = $("pad").getBoundingClientRect();
+    return [(event.clientX - box.left) * $("pad").width / box.width, (event.clientY - box.top) * $("pad").height / box.height];
+  };
+  Object.assign(pen, { strokeStyle: "#fff", lineWidth: PEN, lineCap: "round", lineJoin: "round" });
+  wipe();
+  $("wipe").addEventListener("click", wipe);
+  $("pad").addEventListener("pointerdown", (event) => {
+    clearTimeout(timer);
+    $("pad").setPointerCapture(event.pointerId);
+    pen.beginPath();
+    pen.moveTo(...at(event));
+  });
+  $("pad").addEventListener("pointermove", (event) => {
+    if (!event.buttons) return;
+    pen.lineTo(...at(event));
+    pen.stroke();
+  });
+  $("pad").addEventListener("pointerup", () => {
+    timer = setTimeout(() => $("pad").toBlob((image) => read(image)), PAUSE);
+  });
+}
+
+async function read(image) {
+  last = image;
+  running.abort();
+  running = new AbortController();
+  try {
+    const started = performance.now();
+    const found = await ask("api/read", new Blob([image]), running.signal);
+    URL.revokeObjectURL(picture.src);
+    picture.src = URL.createObjectURL(image);
+    $("figure").prepend(picture);
+    show(found);
+    succeed(`${model.model}, version ${model.version}, at ${model.target}: ${Math.round(performance.now() - started)} ms`);
+  } catch (error) {
+    fail(error);
+  }
+}
+
+function show({ text, score, tokens, weights }) {
+  const words = (tokens.length ? tokens : [text]).map(word);
+  words.forEach((one, from) => {
+    const lit = () => light(weights[from]);
+    for (const kind of ["mouseenter", "focus"]) one.addEventListener(kind, lit);
+    for (const kind of ["mouseleave", "blur"]) one.addEventListener(kind, () => light());
+    one.addEventListener("keydown", (event) => move(event, words, from));
+    one.lightUp = lit;
+  });
+  $("reading-text").replaceChildren(...words);
+  $("said").textContent = `${text || "nothing"} (${score.toFixed(2)})`;
+  $("reading").hidden = false;
+  $("play").hidden = still.matches || !weights.length;
+  play();
+}
+
+// One character after the other, each with the region that the model looked at.
+function play() {
+  clearTimeout(playing);
+  light();
+  if ($("play").hidden) return;
+  const words = [...$("reading-text").children];
+  for (const one of words) one.classList.add("unsaid");
+  const next = (position) => {
+    if (position === words.length) return light();
+    words[position].classList.remove("unsaid");
+    words[position].lightUp();
+    playing = setTimeout(next, STEP, position + 1);
+  };
+  next(0);
+}
+
+// Weights (rows, columns) over the picture, the largest brightest; without any, none.
+function light(weights) {
+  const canvas = $("regions");
+  const [rows, columns] = [weights?.length ?? 1, weights?.[0].length ?? 1];
+  Object.assign(canvas, { width: columns, height: rows });
+  delete canvas.dataset.region;
+  if (!weights) return;
+  const flat = weights.flat();
+  const most = Math.max(...flat);
+  const pen = canvas.getContext("2d");
+  const colour = getComputedStyle(canvas).getPropertyValue("--light");
+  flat.forEach((weight, place) => {
+    pen.fillStyle = `rgba(${colour}, ${(0.75 * weight / most).toFixed(3)})`;
+    pen.fillRect(place % columns, Math.floor(place / columns), 1, 1);
+  });
+  const place = flat.indexOf(most);
+  canvas.dataset.region = `${Math.floor(place / columns)},${place % columns}`;
+}

@@ -1,0 +1,104 @@
+"""Images and histories on the page's server."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from serving.client import Reader
+from serving.page.app import MOST_IMAGE, Settings
+from tests.serving.conftest import add_version, serving
+from tests.serving.page.conftest import showing
+from tests.serving.page.models import VISITS, save_predictor, save_reader
+
+FILE = {"content-type": "application/octet-stream"}
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    root = tmp_path_factory.mktemp("kinds")
+    add_version(save_reader(root / "r"), root / "bright", 1)
+    add_version(save_predictor(root / "p"), root / "mean", 1)
+    config = root / "models.config"
+    config.write_text(
+        "model_config_list {"
+        + "".join(
+            f' config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
+            for name in ("bright", "mean")
+        )
+        + " }"
+    )
+    with serving(f"--model_config_file={config}") as server:
+        yield f"127.0.0.1:{server.port}"
+
+
+def picture(rng):
+    file = io.BytesIO()
+    Image.fromarray(rng.integers(0, 255, (7, 11)).astype("uint8")).save(file, "png")
+    return file.getvalue()
+
+
+def test_an_image_is_read_with_the_weights_of_the_client(target, rng):
+    image = picture(rng)
+    with showing(Settings(target, "bright")) as page:
+        status, _, found = page.ask("api/read", image, FILE)
+    with Reader(target, "bright") as reader:
+        (expected,) = reader.regions([image])
+    assert (status, found["text"], found["tokens"]) == (200, "abcde", [*"abcde"])
+    assert found["score"] == expected.score
+    np.testing.assert_allclose(found["weights"], expected.attention_weights, atol=5e-5)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status", "says"),
+    [
+        (b"no image", FILE, 502, "image 1"),
+        (b"x" * (MOST_IMAGE + 1), FILE, 400, "at most 8,388,608 bytes"),
+        (b"{}", {}, 400, "octet-stream"),
+    ],
+)
+def test_what_is_no_image_is_one_line(target, body, headers, status, says):
+    with showing(Settings(target, "bright")) as page:
+        found = page.ask("api/read", body, headers)
+    assert found[0] == status
+    assert says in found[2]["error"]
+    assert "\n" not in found[2]["error"]
+
+
+def test_the_outcome_is_told_after_each_event(target):
+    question = {"table": VISITS, "id": "patient", "time": "day", "person": "a"}
+    with showing(Settings(target, "mean")) as page:
+        status, _, found = page.ask("api/follow", question)
+        other = page.ask("api/follow", {**question, "person": "b"})[2]
+        first = page.ask("api/follow", {**question, "person": "gone"})[2]
+    assert status == 200
+    assert (found["people"], found["person"], found["time"]) == (["a", "b"], "a", [0, 10, 30])
+    assert found["columns"] == {"bili": ["0.5", "", "0.125"], "note": ["first", "", "last"]}
+    assert found["probabilities"] == [0.5, 0.5, 0.3125]
+    assert found["weights"] == [[1], [1, 0], [0.5, 0, 0.5]]
+    assert (other["time"], other["probabilities"]) == ([3], [0.25])
+    assert first["person"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"table": ""}, "no column 'patient'"),
+        ({"table": "patient,day\n"}, "no rows"),
+        ({"id": "who"}, "no column 'who'; it has patient, day, bili, note"),
+        ({"time": "bili"}, "the time of an event is missing"),
+        ({"table": VISITS.replace("30", "5")}, "go back, from 10 to 5"),
+        ({"table": VISITS.replace("30", "x")}, "time to be a number"),
+        ({"table": "patient,day\n" + "a,1\n" * 201}, "at most 200 visits"),
+        ({"table": 'patient,day\na,"' + "1" * 200_000}, "field"),
+        ({"person": 3}, "all text"),
+    ],
+)
+def test_a_table_that_makes_no_sense_is_one_line(target, change, says):
+    question = {"table": VISITS, "id": "patient", "time": "day", "person": "a", **change}
+    with showing(Settings(target, "mean")) as page:
+        status, _, found = page.ask("api/follow", question)
+    assert status == 400
+    assert says in found["error"]
+    assert "\n" not in found["error"]
