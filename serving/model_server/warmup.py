@@ -15,7 +15,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from serving.model_server import examples
 from serving.model_server.call import Call
 from serving.model_server.monitoring import Metrics
-from serving.model_server.predict import predict
+from serving.model_server.predict import DEFAULT_SIGNATURE, predict
 from serving.model_server.servable import Servable
 from serving.status import Code, StatusError
 from serving.tensors import FIELDS
@@ -66,19 +66,30 @@ def replay(servable: Servable, record: prediction_log_pb2.PredictionLog) -> None
 
 
 def warm_up(servable: Servable, version_dir: Path, metrics: Metrics) -> None:
-    """Run every signature once, then replay all records.
+    """Replay all records, then run every signature once that none of them asked for.
 
-    The first run of a signature takes seconds, for which its first client would wait. Raises
-    StatusError on the first record that fails.
+    The first run of a signature takes seconds, for which its first client would wait. It also
+    settles how the kernels of products are laid out in memory, for the sizes that it has: those of
+    a record are like a client's, those of zeros are not. Raises StatusError on the first record
+    that fails.
     """
     started = time.perf_counter()
-    for name, signature in servable.session.signatures.items():
-        if name != _INIT_SIGNATURE:
-            _run_once(servable, name, signature)
+    warm = {_INIT_SIGNATURE}
     for record in read_records(version_dir):
         replay(servable, record)
+        warm |= _signatures(record)
+    for name, signature in servable.session.signatures.items():
+        if name not in warm:
+            _run_once(servable, name, signature)
     took = time.perf_counter() - started
     metrics.observe("model_warmup_latency", took, model_path=str(version_dir), status="OK")
+
+
+def _signatures(record: prediction_log_pb2.PredictionLog) -> set[str]:
+    """The signatures that a record runs."""
+    request = getattr(record, record.WhichOneof("log_type")).request
+    asked = getattr(request, "tasks", None) or [request]
+    return {one.model_spec.signature_name or DEFAULT_SIGNATURE for one in asked}
 
 
 def _run_once(servable: Servable, name: str, signature: meta_graph_pb2.SignatureDef) -> None:

@@ -11,7 +11,7 @@ import pytest
 from serving.model_server.flags import build_parser
 from tests.attack.conftest import add_version, serving
 from tests.serving.conftest import error_of, ssl_config
-from tests.serving.test_versions import config, reload, served, states
+from tests.serving.test_versions import config, reload, served, states, write_warmup
 
 LATEST = "latest {}"
 
@@ -132,23 +132,44 @@ def test_a_reload_that_fails_changes_nothing(server, stubs, tmp_path, fault):
     assert states(client, "second") == {1: "END"}
 
 
-def test_every_signature_is_warm_when_the_port_opens(base, monkeypatch):
+@pytest.fixture
+def ran(monkeypatch):
+    """The runs of sessions: the tensors that each feeds, and the rows it has."""
     from serving.session import ModelSession
 
-    ran = []
+    seen = []
     run = ModelSession.run
 
-    def spy(session, signature, *rest, **options):
-        ran.append(tuple(sorted(info.name for info in signature.inputs.values())))
-        return run(session, signature, *rest, **options)
+    def spy(session, signature, inputs, *rest, **options):
+        feeds = tuple(sorted(info.name for info in signature.inputs.values()))
+        seen.append((feeds, list(inputs["text"].string_val)))
+        return run(session, signature, inputs, *rest, **options)
 
     monkeypatch.setattr(ModelSession, "run", spy)
+    return seen
+
+
+def feeds_of(server):
+    """What each signature feeds."""
+    signatures = server._manager._models["upper"].versions[1].servable.session.signatures
+    return {
+        name: tuple(sorted(info.name for info in signature.inputs.values()))
+        for name, signature in signatures.items()
+        if name != "__saved_model_init_op"
+    }
+
+
+def test_every_signature_is_warm_when_the_port_opens(base, ran):
     with serving("--model_name=upper", f"--model_base_path={base}") as server:
-        signatures = server._manager._models["upper"].versions[1].servable.session.signatures
-        feeds = {
-            tuple(sorted(info.name for info in signature.inputs.values()))
-            for name, signature in signatures.items()
-            if name != "__saved_model_init_op"
-        }
-    assert feeds == set(ran)
+        feeds = feeds_of(server)
     assert len(feeds) == 4
+    assert sorted(ran) == sorted((names, [b""]) for names in feeds.values())
+
+
+def test_what_records_warm_is_not_run_on_zeros(base, ran):
+    write_warmup(base / "1", "warm up")
+    with serving("--model_name=upper", f"--model_base_path={base}") as server:
+        feeds = feeds_of(server)
+    recorded = feeds.pop("serving_default")
+    assert ran[0] == (recorded, [b"warm up"])
+    assert sorted(ran[1:]) == sorted((names, [b""]) for names in feeds.values())
