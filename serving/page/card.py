@@ -11,6 +11,9 @@ FIGURES = {
     "chrf": "chrF",
     "wer": "WER",
     "per": "PER",
+    "exact": "Exact",
+    "cer": "CER",
+    "auc": "AUC",
     "val_perplexity": "Perplexity",
 }
 
@@ -41,13 +44,16 @@ def read_card(manifest: Path) -> dict[str, str]:
 def _of_run(run: dict[str, Any]) -> dict[str, str]:
     config, history = run["config"], run["history"]
     card = {"Data": config["data"], "Attention": config["attention"]}
-    card["Model"] = f"{config['encoder']} encoder, {config['decoder']} decoder"
+    # A model of images has no recurrent encoder, one of labels no decoder.
+    encoder = config.get("encoder") or "convolutional"
+    decoder = f", {config['decoder']} decoder" if "decoder" in config else ""
+    card["Model"] = f"{encoder} encoder{decoder}"
     card["Weights"] = f"{run['parameters']:,}"
     last = history[-1]
     card["Training"] = f"{len(history)} epochs"
     for key, name in FIGURES.items():
         if key in last:
-            card[f"{name}, last epoch, dev"] = f"{last[key]:.1f}"
+            card[f"{name}, last epoch, dev"] = f"{last[key]:.4g}"
     return card
 
 
