@@ -2,12 +2,13 @@
 
 from keras_attention import addons, distributions, losses, mechanisms, scores
 from keras_attention.additive import AdditiveAttention
-from keras_attention.attention import Attention, Memory
+from keras_attention.attention import Attention
 from keras_attention.cell import AttentionCell, State
+from keras_attention.coverage import CoverageAttention
 from keras_attention.fast.choice import exporting, fast_paths
 from keras_attention.fast.hoisted import HoistedRNN
-from keras_attention.history import CoverageAttention, LocationSensitiveAttention
 from keras_attention.local import LocalAttention
+from keras_attention.location_sensitive import LocationSensitiveAttention
 from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
 from keras_attention.normalized import LayerNormGRUCell, LayerNormLSTMCell
@@ -24,6 +25,7 @@ from keras_attention.search import (
     sample_search,
 )
 from keras_attention.shapes import as_grid
+from keras_attention.weighing import Memory
 
 __all__ = [
     "AdditiveAttention",

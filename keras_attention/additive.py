@@ -91,7 +91,7 @@ class AdditiveAttention(Attention):
         return ops.stack([scores.additive(query[:, h], key[:, h], scale[h]) for h in heads], axis=1)
 
     def _effective_scale(self) -> Tensor:
-        wide = "float64" if self.compute_dtype == "float64" else self.wide_dtype
+        wide = self.wide_dtype
         scale = ops.reshape(ops.cast(self.scale, wide), (self.num_heads, -1))
         if self.normalize:
             length = ops.sqrt(ops.sum(ops.square(scale), axis=-1, keepdims=True))

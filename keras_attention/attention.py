@@ -23,15 +23,13 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention import distributions, masks
+from keras_attention import masks
 from keras_attention.fast import choice
-from keras_attention.fast.backend import average
-from keras_attention.layer import BaseLayer
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
     batched_mask,
@@ -42,30 +40,14 @@ from keras_attention.shapes import (
     flat_length,
     flat_mask,
     flat_memory,
-    join_heads,
-    split_heads,
+    share,
 )
+from keras_attention.weighing import Memory, Weighing
 
 Tensor = Any
 
 
-class Memory(NamedTuple):
-    """What is attended to, with everything that does not depend on the query done once.
-
-    Attributes:
-        value: `(B, Tv, dv)`, what contexts are averaged from.
-        key: `(B, Tv, ·)`, the keys as the score function wants them, projected where it projects.
-        mask: boolean `(B, Tv)`, True where there is something to attend to, or None.
-
-    With several heads value and key are split among them, `(B, heads, Tv, ·)`.
-    """
-
-    value: Tensor
-    key: Any
-    mask: Tensor | None
-
-
-class Attention(BaseLayer):
+class Attention(Weighing):
     """Base class of the mechanisms.
 
     A subclass makes its weights in `build_score(query_dim, key_dim)` and gives `project_query`,
@@ -90,7 +72,8 @@ class Attention(BaseLayer):
         key: `(B, Tv, dk)`, or a grid; the value if not given.
         query_mask: boolean `(B, Tq)`; weights and context are 0 where it is False, and what the
             mechanism remembers stays.
-        value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; what is False gets weight 0.
+        value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; what is False gets weight 0. The
+            values there must be finite all the same: 0 times NaN is NaN, as in Keras's layers.
         key_mask: like `value_mask`, and combined with it.
         attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, B and Tq of which may be 1; combined
             with the others.
@@ -117,100 +100,6 @@ class Attention(BaseLayer):
         context = CosineAttention()(query, value)  # (2, 3, 6)
         ```
     """
-
-    # Whether a query's weights depend on those of the queries before it.
-    sequential = False
-
-    def __init__(
-        self,
-        distribution: str = "softmax",
-        num_heads: int = 1,
-        dropout: float = 0.0,
-        seed: int | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(**kwargs)
-        self._expect(
-            distribution in distributions.BY_NAME,
-            f"distribution to be one of {', '.join(distributions.BY_NAME)}",
-            f"distribution={distribution!r}",
-        )
-        self._expect_count("num_heads", num_heads)
-        self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
-        self.distribution = distribution
-        self.num_heads = num_heads
-        self.dropout = dropout
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
-        self.supports_masking = True
-
-    # What a mechanism provides.
-
-    def build_score(self, query_dim: int, key_dim: int) -> None:
-        """Make the weights of the score function."""
-
-    def project_query(self, query: Tensor) -> Tensor:
-        """Return the queries `(B, Tq, dq)` as the score function wants them."""
-        return query
-
-    def project_key(self, key: Tensor) -> Tensor:
-        """Return the keys `(B, Tv, dk)` as the score function wants them."""
-        return key
-
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores `(B, Tq, Tv)` of projected queries and projected keys.
-
-        With several heads the arguments are `(B, heads, T, ·)`, the scores `(B, heads, Tq, Tv)`.
-        """
-        raise NotImplementedError
-
-    def queries(self, query: Tensor) -> Any:
-        """Return what `weigh` is to know of the queries `(B, n, dq)`."""
-        return self.split_heads(self.project_query(query))
-
-    def keys(self, key: Tensor, mask: Tensor | None) -> Any:
-        """Return the memory's `key` of keys `(B, Tv, dk)` and its mask `(B, Tv)` or None."""
-        return self.split_heads(self.project_key(key))
-
-    def initial_state(self, memory: Memory) -> Any:
-        """Return what the mechanism remembers before the first step: here nothing, `()`.
-
-        A state is a structure of tensors whose first axis is the batch.
-        """
-        return ()
-
-    def weigh(
-        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
-    ) -> tuple[Tensor, Any]:
-        """Return the attention weights of queries that do not depend on one another.
-
-        Args:
-            query: from `queries`: `(B, n, ·)` projected, with several heads `(B, heads, n, ·)`.
-            memory: from `prepare`.
-            state: from `initial_state` or the last step, with `B·n` rows.
-            mask: boolean, broadcasts to the weights, or None.
-            noise: from `noise`, for weights of this shape.
-
-        Returns:
-            The weights `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`, and the next state.
-        """
-        scores = self.score(query, memory.key)
-        return distributions.BY_NAME[self.distribution](scores, mask), state
-
-    def noise(self, shape: tuple[Any, ...], training: bool | None) -> dict[str, Tensor]:
-        """Draw, before any loop, what is random about attention weights of this shape.
-
-        Args:
-            shape: `(..., n, Tv)`.
-            training: whether there is to be anything random.
-
-        Returns:
-            Tensors of this shape by name: `"dropout"`, factors for the weights.
-        """
-        if not (training and self.dropout):
-            return {}
-        ones = ops.ones(shape, self.compute_dtype)
-        return {"dropout": keras.random.dropout(ones, self.dropout, seed=self.seed_generator)}
 
     # All queries at once.
 
@@ -353,7 +242,7 @@ class Attention(BaseLayer):
         """
         noise = {}
         if training:
-            queries = ops.shape(query)[0] // ops.shape(memory.value)[0]
+            queries = share(ops.shape(query)[0], ops.shape(memory.value)[0])
             noise = self.noise(self.weights_shape(memory, queries), training)
         return self.look(query, memory, state, noise)
 
@@ -369,60 +258,21 @@ class Attention(BaseLayer):
             "is shared by the beams of a search, and never tiled",
             f"query {tuple(query.shape)}",
         )
+        total = ops.shape(query)[0]
         if rows is not None and rows == batch:
             query = ops.expand_dims(query, 1)
         else:
-            query = ops.reshape(query, (ops.shape(memory.value)[0], -1, query.shape[-1]))
+            batch = ops.shape(memory.value)[0]
+            query = ops.reshape(query, (batch, share(total, batch), query.shape[-1]))
         query = self.queries(query)
         context, weights, state = self.attend(query, memory, state, None, noise)
         # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis
         length = ops.shape(memory.value)[-2]
         context = ops.reshape(context, (-1, context.shape[-1]))
         if self.num_heads == 1:
-            return context, ops.reshape(weights, (-1, length)), state
-        weights = ops.reshape(ops.moveaxis(weights, 1, 2), (-1, self.num_heads, length))
+            return context, ops.reshape(weights, (total, length)), state
+        weights = ops.reshape(ops.moveaxis(weights, 1, 2), (total, self.num_heads, length))
         return context, weights, state
-
-    # Shared by the mechanisms.
-
-    @property
-    def wide_dtype(self) -> str:
-        """What is summed over many positions or queries is in this: float32 or wider."""
-        return "float64" if self.compute_dtype == "float64" else "float32"
-
-    def attend(
-        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, Any]:
-        """Weigh the memory and average it; arguments as those of `weigh`.
-
-        Args:
-            query: see `weigh`.
-            memory: see `weigh`.
-            state: see `weigh`.
-            mask: boolean `(B | 1, n | 1, Tv | 1)` or None, combined with the memory's mask.
-            noise: see `weigh`.
-
-        Returns:
-            The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
-        """
-        if memory.mask is not None:
-            mask = both(ops.expand_dims(memory.mask, 1), mask)
-        if mask is not None and self.num_heads > 1:
-            mask = ops.expand_dims(mask, 1)
-        weights, state = self.weigh(query, memory, state, mask, noise)
-        weights = ops.cast(weights, self.compute_dtype)
-        dropped = weights * noise["dropout"] if "dropout" in noise else weights
-        context = average(dropped, memory.value)
-        return (context if self.num_heads == 1 else join_heads(context)), weights, state
-
-    def split_heads(self, x: Any) -> Any:
-        """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
-        return x if self.num_heads == 1 else split_heads(x, self.num_heads)
-
-    def weights_shape(self, memory: Memory, queries: Any) -> tuple[Any, ...]:
-        """Return the shape of the weights of so many queries, `(B, [heads,] queries, Tv)`."""
-        *lead, length, _ = ops.shape(memory.value)
-        return (*lead, queries, length)
 
     # Keras.
 
@@ -447,13 +297,3 @@ class Attention(BaseLayer):
         heads = [self.num_heads] if self.num_heads > 1 else []
         shape = (batch, *heads, *steps, flat_length(value.shape))
         return context, keras.KerasTensor(shape, self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "distribution": self.distribution,
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

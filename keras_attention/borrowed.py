@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_attention.attention import Attention, Tensor
 
@@ -41,15 +42,15 @@ class BorrowedScore(Attention):
 
     def project_query(self, query: Tensor) -> Any:
         """Return what the inner layer makes of the queries."""
-        return self.attention.project_query(query)
+        return self.attention.project_query(ops.cast(query, self.attention.compute_dtype))
 
     def project_key(self, key: Tensor) -> Any:
         """Return what the inner layer makes of the keys."""
-        return self.attention.project_key(key)
+        return self.attention.project_key(ops.cast(key, self.attention.compute_dtype))
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Any:
         """Return what the inner layer makes of keys and mask."""
-        return self.attention.keys(key, mask)
+        return self.attention.keys(ops.cast(key, self.attention.compute_dtype), mask)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores of the inner layer."""

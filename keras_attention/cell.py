@@ -10,9 +10,10 @@ import keras
 from keras import ops, tree
 
 from keras_attention import cells
-from keras_attention.attention import Attention, Memory, Tensor
-from keras_attention.layer import BaseLayer
-from keras_attention.shapes import alike, checked_mask
+from keras_attention.attention import Attention, Tensor
+from keras_attention.memories import OfMemories
+from keras_attention.shapes import is_empty, share
+from keras_attention.weighing import Memory
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")
@@ -34,7 +35,7 @@ class State(NamedTuple):
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionCell(BaseLayer):
+class AttentionCell(OfMemories):
     """One step of a recurrent cell that attends to a memory.
 
     Two orders of computation, for input `y_t`, memory `h` and cell `f`:
@@ -261,7 +262,8 @@ class AttentionCell(BaseLayer):
         rows = ops.shape(inputs)[0]
         noise = None
         if training:
-            noise = self._noise(memory, (), rows // ops.shape(self._list(memory)[0].value)[0])
+            batch = ops.shape(self._list(memory)[0].value)[0]
+            noise = self._noise(memory, (), share(rows, batch))
         with self._dropout_masks(rows, training):
             pair, weights, state = self._advance(inputs, memory, state, noise, training)
         output = self._read_out(pair, inputs)
@@ -332,7 +334,8 @@ class AttentionCell(BaseLayer):
         """Return the output of its linear part: activated, or the greater of each pair."""
         if self.readout == "vector":
             return self.activation(hidden)
-        return ops.max(ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2)), axis=-1)
+        pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2))
+        return pairs[..., 0] if is_empty(pairs) else ops.max(pairs, axis=-1)
 
     @property
     def cell_output_size(self) -> int:
@@ -366,39 +369,6 @@ class AttentionCell(BaseLayer):
             return
         with cells.dropout_masks(self.cell, self.cell_input_size, rows, self.compute_dtype):
             yield
-
-    # One or several memories.
-
-    def _list(self, x: Any) -> list[Any]:
-        return list(x) if self.several else [x]
-
-    def _list_or_nones(self, x: Any) -> list[Any]:
-        return [None] * len(self._list(self.attention)) if x is None else self._list(x)
-
-    def _one(self, xs: Any) -> Any:
-        return xs if self.several else xs[0]
-
-    def _check_shapes(self, inputs: tuple[Any, ...], memories: list[tuple[Any, ...]]) -> None:
-        described = ", ".join(f"memory {tuple(shape)}" for shape in memories)
-        received = f"inputs {tuple(inputs)}, {described}"
-        self._expect(
-            len(memories) == len(self._list(self.attention)),
-            f"{len(self._list(self.attention))} memory(s), one for each attention layer",
-            received,
-        )
-        self._expect(
-            len(inputs) == self._inputs_rank and all(len(shape) in (3, 4) for shape in memories),
-            f"{self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)",
-            received,
-        )
-        self._expect(
-            all(alike(inputs[0], shape[0]) for shape in memories), "one batch size", received
-        )
-
-    def _checked_memory_masks(self, memory: Any, mask: Any) -> Any:
-        """Return the mask of the memory, or a list of those of the memories."""
-        pairs = zip(self._list(memory), self._list_or_nones(mask), strict=True)
-        return self._one([checked_mask(self, "memory_mask", m, x.shape[:-1]) for x, m in pairs])
 
     _inputs_rank, _inputs_form = 2, "inputs (B, dim)"
 

@@ -12,6 +12,7 @@ from keras import backend as keras_backend
 from keras import ops
 
 from keras_attention.fast import backend
+from keras_attention.shapes import at_least_one, is_empty
 
 Tensor = Any
 
@@ -28,6 +29,8 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         Weights of the shape and dtype of the scores. Rows sum to 1, fully masked rows to 0.
     """
+    if is_empty(scores):
+        return _nothing(scores, mask)
     scores, dtype = _raised(scores)
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
@@ -49,6 +52,8 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         Weights like those of `softmax`, most of them exactly 0.
     """
+    if is_empty(scores):
+        return _nothing(scores, mask)
     scores, dtype = _raised(scores)
     z, mask = _shifted(scores, mask)
     ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
@@ -74,6 +79,8 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         Weights like those of `softmax`, some of them exactly 0.
     """
+    if is_empty(scores):
+        return _nothing(scores, mask)
     scores, dtype = _raised(scores)
     z, mask = _shifted(scores / 2, mask)
     ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
@@ -104,7 +111,7 @@ def sigmoid(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         Weights between 0 and 1, of the shape and dtype of the scores.
     """
-    scores, dtype = _raised(scores)
+    scores, dtype = _raised(_visible(scores, mask))
     return ops.cast(_visible(ops.sigmoid(scores), mask), dtype)
 
 
@@ -120,7 +127,7 @@ def smoothing(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     Returns:
         Weights like those of `softmax`.
     """
-    scores, dtype = _raised(scores)
+    scores, dtype = _raised(_visible(scores, mask))
     return ops.cast(softmax(ops.log_sigmoid(scores), mask), dtype)
 
 
@@ -152,7 +159,9 @@ def monotonic(
         raise ValueError(
             f"monotonic expected mode to be one of {', '.join(MODES)}. Received: mode={mode!r}"
         )
-    scores, dtype = _raised(scores)
+    if is_empty(scores):
+        return _nothing(scores, mask)
+    scores, dtype = _raised(_visible(scores, mask))
     previous = ops.cast(previous, scores.dtype)
     if mode == "hard":
         stop = ops.cast(scores > 0, scores.dtype)
@@ -172,20 +181,23 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
     """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis, one after the other."""
     terms = ops.broadcast_to(terms, ops.shape(factors))
 
-    def step(now: tuple[Tensor, Tensor], q: Tensor) -> tuple[Tensor, Tensor]:
+    def step(now: list[Tensor], q: Tensor) -> tuple[Tensor, Tensor]:
         q = now[0] * q + now[1]
         return q, q
 
-    steps = ops.moveaxis(factors, -1, 0), ops.moveaxis(terms, -1, 0)
+    steps = [ops.moveaxis(factors, -1, 0), ops.moveaxis(terms, -1, 0)]
+    length = steps[0].shape[0]
+    if length is None:
+        steps, length = [at_least_one(x) for x in steps], ops.shape(factors)[-1]
     dtype = keras_backend.standardize_dtype(factors.dtype)
-    outputs, _ = backend.scan(step, ops.zeros_like(factors[..., 0]), steps, dtype)
-    return ops.moveaxis(outputs, 0, -1)
+    outputs, _ = backend.scan(step, ops.zeros_like(steps[0][0]), steps, dtype)
+    return ops.moveaxis(outputs[:length], 0, -1)
 
 
 def _recurrence_by_doubling(factors: Tensor, terms: Tensor) -> Tensor:
     """Return the same: after step n, each position has gathered from the `2 ** n` before it."""
     length = factors.shape[-1]
-    if length is not None:
+    if isinstance(length, int):
         distance = 1
         while distance < length:
             terms = terms + factors * _moved(terms, distance)
@@ -222,6 +234,11 @@ BY_NAME = {
 }
 
 
+def _nothing(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the weights of empty scores, which have no highest."""
+    return scores if mask is None else ops.where(mask, scores, 0.0)
+
+
 def _raised(scores: Tensor) -> tuple[Tensor, str]:
     """Return the scores in at least float32, and the dtype that they came in."""
     dtype = keras_backend.standardize_dtype(scores.dtype)
@@ -245,5 +262,6 @@ def _shifted(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:
-    # Not a product, since NaN times 0 is NaN.
+    # Not a product, since NaN times 0 is NaN. Scores are hidden before a function as well, whose
+    # gradient at NaN is NaN.
     return weights if mask is None else ops.where(ops.cast(mask, "bool"), weights, 0.0)

@@ -39,6 +39,11 @@ class BaseLayer(keras.layers.Layer):
             constraint=self.kernel_constraint,
         )
 
+    @property
+    def wide_dtype(self) -> str:
+        """What is summed over many positions or queries is in this: float32 or wider."""
+        return "float64" if self.compute_dtype == "float64" else "float32"
+
     def _expect(self, holds: bool, expected: str, received: str) -> None:
         if not holds:
             raise ValueError(f"{type(self).__name__} expected {expected}. Received: {received}")

@@ -7,10 +7,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.attention import Attention, Tensor
 from keras_attention.borrowed import BorrowedScore
 from keras_attention.fast.backend import project
 from keras_attention.shapes import both, first_place
+from keras_attention.weighing import Memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -110,7 +111,8 @@ class LocalAttention(BorrowedScore):
             center = size * query["position"]
         else:
             center = ops.cast(state, self.wide_dtype)
-            center = ops.reshape(center, (ops.shape(memory.value)[0], -1, 1))
+            rows = ops.shape(memory.value)[0], ops.shape(query["query"])[-2]
+            center = ops.reshape(center, (*rows, 1))
             state = state + 1
         distance = places - center  # (B, n, Tv)
         if self.num_heads > 1:

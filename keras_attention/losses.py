@@ -16,7 +16,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
-from keras_attention.shapes import checked_mask
+from keras_attention.shapes import checked_mask, is_empty
 
 Tensor = Any
 
@@ -211,7 +211,8 @@ class AttentionLoss(keras.layers.Layer):
         source_mask = checked_mask(self, "source_mask", source_mask, (batch, length))
         function = BY_NAME[self.loss_name]
         values = function(attention_weights, target_mask, source_mask, **self.options)
-        self.add_loss(self.weight * ops.mean(values))
+        mean = ops.sum(values) if is_empty(values) else ops.mean(values)
+        self.add_loss(self.weight * mean)
         return attention_weights
 
     def compute_output_spec(self, attention_weights: Any, **kwargs: Any) -> Any:
@@ -241,8 +242,9 @@ def _masked(
     target_mask = carried.target if target_mask is None else target_mask
     source_mask = carried.source if source_mask is None else source_mask
     weights = ops.cast(weights, "float32")
-    target = ops.ones_like(weights[:, :, 0]) if target_mask is None else target_mask
-    source = ops.ones_like(weights[:, 0]) if source_mask is None else source_mask
+    batch, time, length = ops.shape(weights)
+    target = ops.ones((batch, time)) if target_mask is None else target_mask
+    source = ops.ones((batch, length)) if source_mask is None else source_mask
     target, source = ops.cast(target, "float32"), ops.cast(source, "float32")
     return weights * ops.expand_dims(target, 2) * ops.expand_dims(source, 1), target, source
 

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 
 from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention
-from keras_attention.history import CoverageAttention, LocationSensitiveAttention
+from keras_attention.coverage import CoverageAttention
 from keras_attention.local import LocalAttention
+from keras_attention.location_sensitive import LocationSensitiveAttention
 from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
 from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
 
@@ -44,20 +45,23 @@ def _location(units: int, max_length: int = 256, **options: Any) -> Attention:
 
 def _local(predictive: bool) -> Callable[..., Attention]:
     def make(units: int, num_heads: int = 1, **options: Any) -> Attention:
-        score = MultiplicativeAttention("general", num_heads=num_heads)
+        score = MultiplicativeAttention("general", num_heads=num_heads, dtype=options.get("dtype"))
         return LocalAttention(score, predictive=predictive, **options)
 
     return make
 
 
 def _monotonic(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
-    score = AdditiveAttention(units, normalize=True, num_heads=num_heads)
+    dtype = options.get("dtype")
+    score = AdditiveAttention(units, normalize=True, num_heads=num_heads, dtype=dtype)
     return MonotonicAttention(score, noise=noise, **options)
 
 
 def _chunkwise(units: int, num_heads: int = 1, noise: float = 1.0, **options: Any) -> Attention:
-    stop = AdditiveAttention(units, normalize=True, num_heads=num_heads)
-    return MonotonicChunkwiseAttention(stop, AdditiveAttention(units), noise=noise, **options)
+    dtype = options.get("dtype")
+    stop = AdditiveAttention(units, normalize=True, num_heads=num_heads, dtype=dtype)
+    weigh = AdditiveAttention(units, dtype=dtype)
+    return MonotonicChunkwiseAttention(stop, weigh, noise=noise, **options)
 
 
 BY_NAME = {

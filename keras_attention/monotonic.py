@@ -8,8 +8,9 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.attention import Attention, Tensor
 from keras_attention.borrowed import BorrowedScore
+from keras_attention.weighing import Memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -180,12 +181,14 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
 
     def project_query(self, query: Tensor) -> dict[str, Tensor]:
         """Return what both inner layers make of the queries."""
-        chunk = self.chunk_attention.project_query(query)
+        chunk = ops.cast(query, self.chunk_attention.compute_dtype)
+        chunk = self.chunk_attention.project_query(chunk)
         return {"stop": super().project_query(query), "chunk": chunk}
 
     def keys(self, key: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         """Return what both inner layers make of keys and mask."""
-        return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(key, mask)}
+        chunk = ops.cast(key, self.chunk_attention.compute_dtype)
+        return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(chunk, mask)}
 
     def weigh(
         self,

@@ -9,7 +9,8 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.shapes import first_place
+from keras_attention.fast.backend import gather_in_rows
+from keras_attention.shapes import first_place, is_empty
 
 SCORES = ("dot", "scaled_dot", "general")
 
@@ -139,10 +140,11 @@ class LocationAttention(Attention):
             f"a memory of at most max_length={self.max_length} positions",
             f"{length} positions",
         )
+        if is_empty(query) or is_empty(key):  # of which TensorFlow gathers no gradient
+            return ops.zeros((*ops.shape(query)[:2], ops.shape(key)[1]), self.compute_dtype)
         kernel = ops.cast(self.kernel, self.compute_dtype)
-        by_place = scores.location(query, kernel, self.max_length)
-        shape = (*ops.shape(query)[:2], ops.shape(key)[1])
-        return ops.take_along_axis(by_place, ops.broadcast_to(key[:, None], shape), axis=-1)
+        by_place = ops.swapaxes(scores.location(query, kernel, self.max_length), 1, 2)
+        return ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -115,8 +115,9 @@ class SinePositionEncoding(PositionEncoding):
     def encode(self, places: Tensor, axis: int, value_shape: tuple[Any, ...]) -> Tensor:
         """Return the sines and cosines, `(..., dim)`; of a grid 0 in the other axis's half."""
         width = value_shape[-1] // (len(value_shape) - 2)
-        rates = self.max_wavelength ** (-2 * ops.cast(ops.arange(width // 2), "float32") / width)
-        angles = ops.expand_dims(ops.cast(places, "float32"), -1) * rates
+        powers = -2 * ops.cast(ops.arange(width // 2), self.wide_dtype) / width
+        rates = self.max_wavelength**powers
+        angles = ops.expand_dims(ops.cast(places, self.wide_dtype), -1) * rates
         pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         encoding = ops.reshape(pairs, (*ops.shape(places), width))
         if width == value_shape[-1]:

@@ -110,7 +110,7 @@ class AttentionRNN(AttentionCell):
             given = ops.where(ops.expand_dims(inputs_mask, -1), given, ops.zeros_like(given))
         if not self.return_sequences:
             outputs, given = (
-                x[:, -1] if inputs_mask is None else _last_valid(x, inputs_mask)
+                _last(x) if inputs_mask is None else _last_valid(x, inputs_mask)
                 for x in (outputs, given)
             )
         if not self.input_feeding:  # one product for all steps, after the loop
@@ -250,8 +250,15 @@ class AttentionRNN(AttentionCell):
         }
 
 
+def _last(outputs: Tensor) -> Tensor:
+    """Return from `(B, T, dim)` the last row, zeros if there is none."""
+    return ops.sum(outputs, axis=1) if outputs.shape[1] == 0 else outputs[:, -1]
+
+
 def _last_valid(outputs: Tensor, mask: Tensor) -> Tensor:
     """Return from `(B, T, dim)` the last row that the mask `(B, T)` allows, zeros if none."""
+    if outputs.shape[1] == 0:
+        return _last(outputs)
     backwards = ops.flip(ops.cast(mask, "int32"), axis=1)
     index = ops.shape(outputs)[1] - 1 - ops.cast(ops.argmax(backwards, axis=1), "int32")
     picked = ops.take_along_axis(outputs, ops.reshape(index, (-1, 1, 1)), axis=1)

@@ -67,6 +67,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     Neither this nor its gradient holds the `(B, Tq, Tv, units)` tensor of the formula, and half
     precision is computed in float32: see `keras_attention.fast.exponential`.
+    Forward mode on JAX and `torch.func` on PyTorch refuse that for large sizes: they work within
+    `fast_paths(False)`.
 
     Args:
         query: projected queries, float tensor `(B, Tq, units)`.

@@ -8,7 +8,7 @@ from typing import Any
 from keras import ops, tree
 
 from keras_attention.fast import backend
-from keras_attention.shapes import keep_where
+from keras_attention.shapes import at_least_one, keep_where
 
 Tensor = Any
 
@@ -44,6 +44,9 @@ def attend_in_turn(
         steps["mask"] = ops.expand_dims(_time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
     if query_mask is not None:
         steps["valid"] = _time_major(query_mask)  # (Tq, B)
+    length = tree.flatten(steps["query"])[0].shape[0]
+    if length is None:
+        steps = tree.map_structure(at_least_one, steps)
 
     def step(now: dict[str, Any], state: Any) -> tuple[Any, Any]:
         context, weights, new = attend(now["query"], state, now.get("mask"), now["noise"])
@@ -52,6 +55,9 @@ def attend_in_turn(
         return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
 
     outputs, _ = backend.scan(step, state, steps, (dtype, dtype))
+    if length is None:
+        count = ops.shape(tree.flatten(query)[0])[1]
+        outputs = tree.map_structure(lambda x: x[:count], outputs)
     contexts, weights = (ops.moveaxis(x, 0, 1) for x in outputs)
     return contexts, weights
 

@@ -69,6 +69,26 @@ def checked_mask(
     )
 
 
+def is_empty(x: Tensor) -> bool:
+    """Return whether a tensor is known to have no elements."""
+    return any(size is not None and size == 0 for size in x.shape)
+
+
+def at_least_one(x: Tensor) -> Tensor:
+    """Pad `(T, ...)` to a `T` of at least 1: a loop in a graph cannot stack no steps."""
+    missing = ops.maximum(1 - ops.shape(x)[0], 0)
+    return ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
+
+
+def share(rows: Any, batch: Any) -> Any:
+    """Return how many of so many rows share each of `batch` rows, where `batch` may be 0."""
+    if isinstance(batch, int):
+        return rows // (batch or 1)
+    if keras.backend.backend() != "tensorflow":  # a symbol, of a shape that is not yet known
+        return rows // batch
+    return rows // ops.maximum(batch, 1)
+
+
 def alike(a: int | None, b: int | None) -> bool:
     """Return whether two sizes, None where unknown, can be the same."""
     return a is None or b is None or a == b
@@ -138,9 +158,8 @@ def flat_mask(mask: Tensor | None) -> Tensor | None:
 
 def first_place(mask: Tensor) -> Tensor:
     """Return the first position that a mask `(B, Tv)` allows, int32 `(B, 1, 1)`; 0 if none."""
-    if mask.shape[1] == 0:
-        return ops.zeros((ops.shape(mask)[0], 1, 1), "int32")
-    first = ops.argmax(ops.cast(mask, "int32"), axis=1)
+    # There is always a position to find, also in a memory without any.
+    first = ops.argmax(ops.pad(ops.cast(mask, "int32"), [[0, 0], [0, 1]]), axis=1)
     return ops.reshape(ops.cast(first, "int32"), (-1, 1, 1))
 
 
@@ -152,8 +171,8 @@ def split_heads(x: Tensor, heads: int) -> Tensor:
 
 def join_heads(x: Tensor) -> Tensor:
     """Undo `split_heads`."""
-    heads, length, width = x.shape[1], ops.shape(x)[2], x.shape[3]
-    return ops.reshape(ops.moveaxis(x, 1, 2), (-1, length, heads * width))
+    batch, heads, length, width = ops.shape(x)
+    return ops.reshape(ops.moveaxis(x, 1, 2), (batch, length, heads * width))
 
 
 def keep_where(valid: Tensor, new: Any, old: Any) -> Any:

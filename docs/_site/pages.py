@@ -27,9 +27,10 @@ def public_names() -> list[str]:
 
 
 def api_page(name: str) -> str:
-    """Return the page of a public name; a module's shows all that is in it."""
-    members = "\n    options:\n      members: true" if name.islower() else ""
-    return f"::: keras_attention.{name}{members}\n"
+    """Return the page of a public name; a module's and the base class's show all that is there."""
+    shown = {"Attention": "inherited_members"}.get(name, "members" if name.islower() else "")
+    options = f"\n    options:\n      {shown}: true" if shown else ""
+    return f"::: keras_attention.{name}{options}\n"
 
 
 def on_config(config: Any) -> Any:

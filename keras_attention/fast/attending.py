@@ -16,9 +16,10 @@ from keras_attention.multiplicative import MultiplicativeAttention
 from keras_attention.shapes import keep_where
 
 if TYPE_CHECKING:
-    from keras_attention.attention import Attention, Memory
+    from keras_attention.attention import Attention
     from keras_attention.cell import State
     from keras_attention.recurrent import AttentionRNN
+    from keras_attention.weighing import Memory
 
 Tensor = Any
 

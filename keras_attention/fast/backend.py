@@ -2,59 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+
 import keras
 
-if keras.backend.backend() == "tensorflow":
-    from keras_attention.fast.tensorflow import (
-        average,
-        builds_graph,
-        compiled,
-        forward_mode,
-        fuses_sums,
-        gather,
-        gather_in_rows,
-        in_loop,
-        project,
-        pull_back,
-        scan,
-        times_transposed,
-        under_xla,
-        unfold,
-    )
-elif keras.backend.backend() == "jax":
-    from keras_attention.fast.jax import (
-        average,
-        builds_graph,
-        compiled,
-        forward_mode,
-        fuses_sums,
-        gather,
-        gather_in_rows,
-        in_loop,
-        project,
-        pull_back,
-        scan,
-        times_transposed,
-        under_xla,
-        unfold,
-    )
-else:
-    from keras_attention.fast.generic import (
-        average,
-        builds_graph,
-        compiled,
-        forward_mode,
-        fuses_sums,
-        gather,
-        gather_in_rows,
-        in_loop,
-        project,
-        pull_back,
-        scan,
-        times_transposed,
-        under_xla,
-        unfold,
-    )
+from keras_attention.fast.generic import (
+    average,
+    builds_graph,
+    compiled,
+    forward_mode,
+    fuses_sums,
+    gather,
+    gather_in_rows,
+    in_loop,
+    project,
+    pull_back,
+    scan,
+    times_transposed,
+    under_xla,
+    unfold,
+)
 
 __all__ = [
     "average",
@@ -72,3 +39,8 @@ __all__ = [
     "under_xla",
     "unfold",
 ]
+
+# What a backend has of its own takes the place of the plain way, and has its types.
+if keras.backend.backend() in ("tensorflow", "jax"):
+    _own = importlib.import_module(f"keras_attention.fast.{keras.backend.backend()}")
+    globals().update({name: getattr(_own, name) for name in __all__ if hasattr(_own, name)})

@@ -20,11 +20,11 @@ import keras
 from keras import ops
 
 from keras_attention.additive import AdditiveAttention
-from keras_attention.attention import Memory
 from keras_attention.cell import AttentionCell, State
 from keras_attention.fast.cells import gru_step, lstm_step
 from keras_attention.fast.tensorflow_constant import is_kept, lookup, product
 from keras_attention.shapes import flat_mask, flat_memory
+from keras_attention.weighing import Memory
 
 Tensor = Any
 

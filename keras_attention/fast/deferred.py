@@ -36,7 +36,8 @@ class Trace:
 
     def before(self, name: str, first: Tensor) -> Tensor:
         """Return what each step found: `first` `(B, ·)`, then what the step before it gave."""
-        return ops.concatenate([first[None], self[name][:-1]], axis=0)
+        steps = self[name]
+        return ops.concatenate([first[None], steps[:-1]], axis=0) if steps.shape[0] != 0 else steps
 
 
 def fixed(y: Tensor) -> Callable[[Tensor], Tensor]:

@@ -210,7 +210,7 @@ def _map_blocks(
     """
     batch, length = _size(rows[0], 0), _size(rows[0], 1)
     count = -(-batch * length * row_size // choice.BLOCK)
-    if not isinstance(count, int) or count > batch:
+    if not isinstance(count, int) or not 0 < count <= batch:
         return _map_rows(lambda *rows: function(*rows, *others), rows, row_size)
     # Without padding, if there is a number of blocks for that.
     count = next((n for n in range(count, 2 * count) if batch % n == 0), count)

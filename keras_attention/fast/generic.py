@@ -31,11 +31,22 @@ def scan(
     Returns:
         The outputs of all steps, stacked to `(T, ...)`, and the last state.
     """
-    outputs = []
-    for t in range(tree.flatten(inputs)[0].shape[0]):
+    outputs: list[Any] = []
+    length = tree.flatten(inputs)[0].shape[0]
+    if length == 0:
+        return nothing(step, state, inputs), state
+    for t in range(length):
         output, state = step(tree.map_structure(lambda x, t=t: x[t], inputs), state)
         outputs.append(output)
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state
+
+
+def nothing(step: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Any) -> Any:
+    """Return the outputs `(0, ...)` of no steps: those of a step with zeros say their shapes."""
+    rows = tree.map_structure(lambda x: ops.zeros(ops.shape(x)[1:], x.dtype), inputs)
+    return tree.map_structure(
+        lambda x: ops.zeros((0, *ops.shape(x)), x.dtype), step(rows, state)[0]
+    )
 
 
 def unfold(

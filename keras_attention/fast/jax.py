@@ -8,36 +8,6 @@ from typing import Any
 import jax
 from jax import numpy as jnp
 
-from keras_attention.fast.generic import (
-    average,
-    builds_graph,
-    compiled,
-    forward_mode,
-    gather,
-    gather_in_rows,
-    in_loop,
-    project,
-    pull_back,
-    times_transposed,
-)
-
-__all__ = [
-    "average",
-    "builds_graph",
-    "compiled",
-    "forward_mode",
-    "fuses_sums",
-    "gather",
-    "gather_in_rows",
-    "in_loop",
-    "project",
-    "pull_back",
-    "scan",
-    "times_transposed",
-    "under_xla",
-    "unfold",
-]
-
 Tensor = Any
 
 

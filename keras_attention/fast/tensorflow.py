@@ -14,27 +14,14 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-# TensorFlow has no public name for this.
-from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+from keras_attention.fast.generic import nothing
 
-from keras_attention.fast.generic import fuses_sums
-
-__all__ = [
-    "average",
-    "builds_graph",
-    "compiled",
-    "forward_mode",
-    "fuses_sums",
-    "gather",
-    "gather_in_rows",
-    "in_loop",
-    "project",
-    "pull_back",
-    "scan",
-    "times_transposed",
-    "under_xla",
-    "unfold",
-]
+# TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
+# graph does not say. A TensorFlow without it would run, but compile nothing of this library.
+try:
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+except ImportError:
+    GraphOrParentsInXlaContext = None
 
 Tensor = Any
 
@@ -51,6 +38,8 @@ def scan(
     """Call `step` for each time step in turn: see `generic.scan`."""
     first = tree.flatten(inputs)[0]
     length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
+    if first.shape[0] == 0:
+        return nothing(step, state, inputs), state
 
     def array(dtype: str, shape: Any = None) -> tf.TensorArray:
         return tf.TensorArray(dtype, length, element_shape=shape)
@@ -168,7 +157,8 @@ def builds_graph() -> bool:
 
 def under_xla() -> bool:
     """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
-    return bool(GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
+    known = GraphOrParentsInXlaContext
+    return known is not None and bool(known(tf.compat.v1.get_default_graph()))
 
 
 def forward_mode(watched: Any) -> bool:

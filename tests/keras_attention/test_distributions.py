@@ -7,6 +7,7 @@ import pytest
 from keras import ops
 
 from keras_attention import distributions
+from keras_attention.monotonic import chunkwise
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,
@@ -80,6 +81,30 @@ def test_a_fully_masked_row_gives_zeros_and_no_nan_gradient(rng, name):
     assert np.isfinite(slope).all()
     assert not slope[1].any()
     assert slope[0].any()
+
+
+@pytest.mark.parametrize("name", [*NAMES, *distributions.MODES, "chunkwise"])
+def test_what_is_masked_may_be_nan(rng, name):
+    scores, upstream = normal(rng, B, TV), normal(rng, B, TV)
+    allowed = mask(rng, B, TV)
+    allowed[0, 1] = False
+    previous = rng.dirichlet(np.ones(TV), size=B).astype("float32")
+
+    def weigh(scores):
+        if name == "chunkwise":
+            return chunkwise(scores, ops.convert_to_tensor(previous), 2, allowed)
+        if name in distributions.MODES:
+            return distributions.monotonic(scores, previous, allowed, name)
+        return distributions.BY_NAME[name](scores, allowed)
+
+    def slope(scores):
+        return gradient(lambda scores: weighted_sum(weigh(scores), upstream), scores)
+
+    for bad in (np.nan, np.inf):
+        hidden = np.where(allowed, scores, bad).astype("float32")
+        found = array(weigh(ops.convert_to_tensor(hidden)))
+        assert_close(found, array(weigh(ops.convert_to_tensor(scores))))
+        assert_close(slope(hidden), slope(scores))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -187,7 +187,7 @@ def test_padding_of_the_memory_changes_nothing(rng, name):
     key = "mask" if name in zoo.POOLING else "value_mask"
     key = "memory_mask" if name in zoo.RECURRENT else key
     expected = [array(x) for x in zoo.call(name, layer, inputs)]
-    padding = rng.normal(size=(zoo.B, 2, zoo.DV)).astype("float32")
+    padding = rng.normal(size=(zoo.B, 2, zoo.widths(name)[1])).astype("float32")
     wider = [*inputs[:-1], np.concatenate([inputs[-1], padding], 1)]
     valid = np.arange(zoo.TV + 2) < zoo.TV
     found = zoo.call(name, layer, wider, **{key: np.stack([valid] * zoo.B)})
@@ -217,7 +217,8 @@ def test_dropout_obeys_the_seed_and_spares_the_returned_weights(rng, name):
 @pytest.mark.parametrize("name", zoo.MECHANISMS)
 def test_a_very_long_memory_works(rng, name):
     layer = zoo.LAYERS[name](**({"max_length": 3001} if name == "location" else {}))
-    query, value = rng.normal(size=(1, 2, zoo.DQ)), rng.normal(size=(1, 3001, zoo.DV))
+    widths = zoo.widths(name)
+    query, value = rng.normal(size=(1, 2, widths[0])), rng.normal(size=(1, 3001, widths[1]))
     context, weights = (
         array(x) for x in zoo.call(name, layer, [query.astype("float32"), value.astype("float32")])
     )

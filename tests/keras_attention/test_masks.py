@@ -20,7 +20,7 @@ def test_padding_on_the_left_of_the_memory_changes_nothing(rng, name):
     zoo.call(name, layer, inputs)
     zoo.fixed_weights(layer)
     expected = [array(x) for x in zoo.call(name, layer, inputs)]
-    padding = rng.normal(size=(zoo.B, 2, zoo.DV)).astype("float32")
+    padding = rng.normal(size=(zoo.B, 2, zoo.widths(name)[1])).astype("float32")
     wider = [inputs[0], np.concatenate([padding, inputs[1]], 1)]
     valid = np.stack([np.arange(zoo.TV + 2) >= 2] * zoo.B)
     key = "value_mask" if name in zoo.MECHANISMS else "memory_mask"

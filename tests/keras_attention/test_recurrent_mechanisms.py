@@ -339,3 +339,20 @@ def test_in_half_precision_a_state_keeps_what_adds_up_slowly(rng, cell):
     last = array(ops.cast(ours(inputs, initial_state=initial)[-1], "float32"))
     assert_close(last, np.full((B, units), wanted), 1e-2)
     assert abs(wanted - start) > 0.03
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("order", ["bahdanau", "luong"])
+@pytest.mark.parametrize("mode", ["recursive", "parallel"])
+def test_a_monotonic_decoder_trains_alike_when_xla_compiles_it(rng, mode, order):
+    attention = MonotonicAttention(MultiplicativeAttention("general"), mode=mode)
+    layer = AttentionRNN(keras.layers.GRUCell(13), attention, order=order)
+    inputs, memory = keras.Input((3, 7)), keras.Input((5, 11))
+    model = keras.Model([inputs, memory], layer(inputs, memory))
+    start, losses = model.get_weights(), []
+    arrays, targets = [normal(rng, 2, 3, 7), normal(rng, 2, 5, 11)], normal(rng, 2, 3, 24)
+    for jit_compile in (False, True):
+        model.set_weights(start)
+        model.compile("sgd", "mse", jit_compile=jit_compile)
+        losses.append([model.train_on_batch(arrays, targets) for _ in range(3)])
+    assert_close(np.array(losses[0]), np.array(losses[1]))

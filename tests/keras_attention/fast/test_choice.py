@@ -8,7 +8,9 @@ import pytest
 from keras import ops
 
 from keras_attention import fast_paths
-from keras_attention.fast import choice
+from keras_attention.fast import backend, choice
+from keras_attention.fast.top_k import top_k
+from tests.keras_attention.helpers import array
 
 SHAPES = (32, 48, 512), (32, 48, 512), (512,)
 
@@ -29,6 +31,39 @@ def test_the_switch_turns_fast_paths_off_and_on_again():
     with pytest.raises(ZeroDivisionError), fast_paths(False):
         raise ZeroDivisionError
     assert path() == fast
+
+
+def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
+    rows = ops.reshape(ops.arange(4001.0), (1, 4001))
+    taken, gather = [], backend.gather_in_rows
+    monkeypatch.setattr(backend, "gather_in_rows", lambda *x: taken.append(1) or gather(*x))
+    for fast in (True, False):
+        del taken[:]
+        with fast_paths(fast):
+            _, index = top_k(rows, 3)
+            assert choice.lets_leave(()) == (fast and not backend.under_xla())
+        assert bool(taken) == fast
+        assert array(index).tolist() == [[4000, 3999, 3998]]
+
+
+@pytest.mark.tensorflow
+def test_what_xla_compiles_is_known():
+    """TensorFlow says so by a private name alone."""
+    import tensorflow as tf
+
+    found = []
+
+    def look(x):
+        found.append(backend.under_xla())
+        return tf.while_loop(
+            lambda x: x < 3, lambda x: found.append(backend.under_xla()) or x + 1, [x]
+        )
+
+    for jit_compile in (False, True):
+        tf.function(look, jit_compile=jit_compile, autograph=False)(tf.constant(0))
+        assert set(found) == {jit_compile}
+        del found[:]
+    assert not backend.under_xla()
 
 
 @pytest.mark.parametrize("value", ["0", "1", "yes"])

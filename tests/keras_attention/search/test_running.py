@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import beam_search, greedy_search
+from keras_attention import beam_search, fast_paths, greedy_search
 from keras_attention.fast import backend
 from tests.keras_attention.decoders import END, LENGTH, START, B, Decoder, S
 from tests.keras_attention.helpers import array, assert_close
@@ -39,6 +39,12 @@ def test_finished_sentences_leave_state_and_memory_and_change_nothing(rng, find,
     if not backend.under_xla():
         assert batches == sorted(batches, reverse=True)
         assert {B, B - 1, B - 2} == set(batches)
+    del batches[:]
+    with fast_paths(False):
+        plain = find(step, state, memory=memory, **options)
+    assert set(batches) == {B}
+    for name, x in array({k: v for k, v in plain._asdict().items() if v is not None}).items():
+        assert_close(x, expected[name])
 
 
 @pytest.mark.parametrize("find", [greedy_search, beam_search])

@@ -1,0 +1,174 @@
+"""Batches of no sentences, memories of no positions, no queries: empty results, or zeros."""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import AttentionPooling, MultiplicativeAttention, losses
+from tests.keras_attention import zoo
+from tests.keras_attention.helpers import array, assert_close, normal, weight_gradients
+
+# B, Tq and Tv, one of which is 0.
+EMPTY = {"sentences": (0, 3, 5), "queries": (2, 0, 5), "memory": (2, 3, 0), "both": (2, 0, 0)}
+every_way = pytest.mark.parametrize(
+    ("graph", "masked"),
+    [
+        (False, False),
+        (False, True),
+        pytest.param(True, False, marks=pytest.mark.tensorflow),
+        pytest.param(True, True, marks=pytest.mark.tensorflow),
+    ],
+)
+
+
+def built(name):
+    layer = zoo.LAYERS[name]()
+    layer.build(*[(zoo.B, *shape) for shape in zoo.shapes(name)])
+    zoo.fixed_weights(layer)
+    return layer
+
+
+def given(rng, name, what):
+    """Inputs of the layer, and masks of them by the names that it has for them."""
+    batch, rows, places = EMPTY[what]
+    width, size = zoo.widths(name)
+    if name in zoo.POOLING or name == "hoisted":
+        inputs = [normal(rng, batch, places, size)]
+        names = ["mask"]
+    elif name == "cell":
+        inputs = [normal(rng, batch, width), normal(rng, batch, places, size)]
+        names = [None, "memory_mask"]
+    else:
+        inputs = [normal(rng, batch, rows, width), normal(rng, batch, places, size)]
+        names = ["query_mask", "value_mask"]
+        if name in zoo.RECURRENT:
+            names = ["inputs_mask", "memory_mask"]
+    masks = {n: np.ones(x.shape[:2], bool) for n, x in zip(names, inputs, strict=True) if n}
+    return inputs, masks
+
+
+def run(name, layer, inputs, masks, graph):
+    """What the layer returns; in a graph, whose lengths are unknown when it is traced."""
+    if not graph:
+        return zoo.call(name, layer, inputs, **masks)
+    import tensorflow as tf
+
+    def spec(x):
+        free = x.ndim - (x.dtype != bool)
+        return tf.TensorSpec([None] * free + list(x.shape[free:]), x.dtype)
+
+    count = len(inputs)
+    flat = [*inputs, *masks.values()]
+
+    @tf.function(input_signature=[spec(x) for x in flat], autograph=False)
+    def traced(*arrays):
+        return zoo.call(
+            name, layer, arrays[:count], **dict(zip(masks, arrays[count:], strict=True))
+        )
+
+    return traced(*flat)
+
+
+@every_way
+@pytest.mark.parametrize("what", EMPTY)
+@pytest.mark.parametrize("name", zoo.MECHANISMS)
+def test_attention_gives_zeros(rng, name, what, graph, masked):
+    layer, (inputs, masks) = built(name), given(rng, name, what)
+    masks = masks if masked else {}
+    if masked:
+        masks["attention_mask"] = np.ones(EMPTY[what], bool)
+    batch, rows, places = EMPTY[what]
+    context, weights = run(name, layer, inputs, masks, graph)
+    heads = [layer.num_heads] if layer.num_heads > 1 else []
+    assert_close(context, np.zeros((batch, rows, zoo.widths(name)[1])))
+    assert_close(weights, np.zeros((batch, *heads, rows, places)))
+    assert keras.backend.standardize_dtype(weights.dtype) == "float32"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("what", EMPTY)
+@pytest.mark.parametrize("name", [n for n in zoo.LAYERS if n != "hoisted"])
+def test_gradients_are_finite(rng, name, what, masked):
+    layer, (inputs, masks) = built(name), given(rng, name, what)
+    found = weight_gradients(
+        layer, lambda: ops.sum(zoo.call(name, layer, inputs, **(masks if masked else {}))[0])
+    )
+    for weight in layer.trainable_weights:
+        assert found[weight.path].shape == tuple(weight.shape)
+        assert np.isfinite(found[weight.path]).all()
+        if name in zoo.MECHANISMS:
+            assert not found[weight.path].any()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("what", EMPTY)
+def test_keras_gives_the_same(rng, what, masked):
+    batch, rows, places = EMPTY[what]
+    query, value = normal(rng, batch, rows, 7), normal(rng, batch, places, 7)
+    masks = [np.ones((batch, rows), bool), np.ones((batch, places), bool)] if masked else None
+    expected = keras.layers.Attention()([query, value], mask=masks)
+    named = {"query_mask": masks[0], "value_mask": masks[1]} if masked else {}
+    assert_close(MultiplicativeAttention("dot")(query, value, **named), array(expected))
+
+
+@every_way
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("what", ["sentences", "memory"])
+def test_pooling_gives_zeros(rng, what, causal, graph, masked):
+    layer = AttentionPooling(zoo.UNITS, causal=causal)
+    layer.build((zoo.B, zoo.TV, zoo.DV))
+    inputs, masks = given(rng, "pooling", what)
+    batch, places = inputs[0].shape[:2]
+    steps = [places] if causal else []
+    pooled, weights = run("pooling", layer, inputs, masks if masked else {}, graph)
+    assert_close(pooled, np.zeros((batch, *steps, zoo.DV)))
+    assert_close(weights, np.zeros((batch, *steps, places)))
+
+
+@every_way
+@pytest.mark.parametrize("what", EMPTY)
+@pytest.mark.parametrize("name", [*zoo.RECURRENT, "cell"])
+def test_a_recurrent_layer_goes_on_without_contexts(rng, name, what, graph, masked):
+    """It does what it does with a memory that is masked all over."""
+    if graph and EMPTY[what][1] == 0 and name != "cell":
+        pytest.skip("a loop of no steps in a graph, which keras.layers.RNN does not run either")
+    if name == "cell" and what == "queries":
+        pytest.skip("it takes one query")
+    layer, (inputs, masks) = built(name), given(rng, name, what)
+    found = run(name, layer, inputs, masks if masked else {}, graph)
+    batch, rows, _ = EMPTY[what]
+    if batch == 0 or (rows == 0 and name != "cell"):
+        full = zoo.call(name, layer, zoo.arrays(name, rng))
+        assert len(found) == len(full)
+        for x, like in zip(found, full, strict=True):
+            assert len(x.shape) == len(like.shape)
+            assert x.shape[0] == batch
+            assert not array(x).any()  # states are those before the first step
+        return
+    memory = normal(rng, batch, zoo.TV, zoo.widths(name)[1])
+    hidden = {"memory_mask": np.zeros((batch, zoo.TV), bool)}
+    expected = zoo.call(name, layer, [inputs[0], memory], **hidden)
+    for x, e in zip(found, expected, strict=True):
+        if e.shape[-1] == zoo.TV:  # weights
+            e = e[..., :0]
+        assert_close(x, array(e))
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
+@pytest.mark.parametrize("loss", losses.BY_NAME)
+def test_losses_of_nothing_are_nothing(rng, loss, shape):
+    """But for places that are owed attention."""
+    found = array(losses.BY_NAME[loss](np.zeros(shape, "float32")))
+    owed = shape[2] if loss == "doubly_stochastic" else 0
+    assert_close(found, np.full(shape[0], float(owed)))
+    layer = losses.AttentionLoss(loss)
+    assert layer(np.zeros(shape, "float32")).shape == shape
+    assert_close(layer.losses, [float(owed if shape[0] else 0)])
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 5), (2, 0, 5), (2, 3, 0)])
+def test_losses_against_alignments_and_directions(shape):
+    weights = np.zeros(shape, "float32")
+    assert_close(losses.guided_alignment(weights, weights), np.zeros(shape[0]))
+    assert losses.agreement(weights, np.swapaxes(weights, 1, 2)).shape == shape[:1]

@@ -1,0 +1,181 @@
+"""In float64 everything is as exact as float64 is: against NumPy, to twelve digits.
+
+On TensorFlow: products of `keras.ops` are in float32 on PyTorch, and JAX has float64 where a whole
+process has it.
+"""
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from keras_attention import (
+    AdditiveAttention,
+    AttentionPooling,
+    AttentionRNN,
+    HoistedRNN,
+    LayerNormGRUCell,
+    LayerNormLSTMCell,
+    LocationAttention,
+    SinePositionEncoding,
+    distributions,
+    mechanisms,
+    scores,
+)
+from tests.keras_attention import reference, test_attention, test_mechanisms, zoo
+from tests.keras_attention.helpers import array, assert_close, mask, randomize, weights_of
+
+EXACT = 1e-12
+pytestmark = pytest.mark.tensorflow
+
+
+@pytest.fixture(autouse=True)
+def float64():
+    """Make float64 the type of all layers, for the length of a test."""
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("float64")
+    yield
+    keras.config.set_dtype_policy(before)
+
+
+def normal(rng, *shape):
+    return rng.normal(size=shape)
+
+
+@pytest.mark.parametrize("distribution", ["softmax", "sparsemax", "entmax15", "smoothing"])
+@pytest.mark.parametrize("name", test_attention.LAYERS)
+def test_scores_and_distributions(rng, name, distribution):
+    t = test_attention
+    width = t.DV if name in ("dot", "scaled_dot") else t.DQ
+    layer, score = t.built(t.LAYERS[name](distribution=distribution), rng, width)
+    query, value = normal(rng, t.B, t.TQ, width), normal(rng, t.B, t.TV, t.DV)
+    allowed = mask(rng, t.B, t.TQ, t.TV)
+    weigh = getattr(reference, distribution)
+    expected = reference.attend(score, query, value, mask=allowed, distribution=weigh)
+    found = layer(query, value, attention_mask=allowed, return_attention_scores=True)
+    assert_close(found, expected, EXACT)
+
+
+@pytest.mark.parametrize("name", test_mechanisms.CASES)
+def test_mechanisms_with_places_and_a_past(rng, name):
+    t = test_mechanisms
+    layer = t.built(t.CASES[name][0], rng)
+    query, memory = normal(rng, t.B, t.TQ, t.DQ), normal(rng, t.B, t.TV, t.DV)
+    valid, present = mask(rng, t.B, t.TQ), mask(rng, t.B, t.TV)
+    allowed = reference.join_masks((t.B, t.TQ, t.TV), query_mask=valid, value_mask=present)
+    expected = t.run(name, layer, query, memory, valid, allowed, present)
+    found = layer(query, memory, query_mask=valid, value_mask=present, return_attention_scores=True)
+    assert_close(found, expected, EXACT)
+
+
+def test_places(rng):
+    layer = LocationAttention(11)
+    query, value = normal(rng, 2, 3, 7), normal(rng, 2, 5, 13)
+    _, weights = layer(query, value, return_attention_scores=True)
+    kernel = weights_of(layer)["kernel"][:, :5]
+    expected = [[reference.softmax(q @ kernel) for q in rows] for rows in query]
+    assert_close(weights, np.array(expected), EXACT)
+    value = np.zeros((1, 5, 6))
+    rates = [10000.0 ** (-2 * i / 6) for i in range(3)]
+    waves = [[f(p * r) for r in rates for f in (np.sin, np.cos)] for p in range(5)]
+    assert_close(SinePositionEncoding()(value)[0], np.array(waves), EXACT)
+
+
+def test_pooling(rng):
+    layer, value, valid = AttentionPooling(7), normal(rng, 2, 5, 11), mask(rng, 2, 5)
+    layer.build(value.shape)
+    randomize(layer, rng)
+    w = weights_of(layer)
+    for b, row in enumerate(value):
+        e = [w["scale"] @ np.tanh(x @ w["kernel"] + w["bias"]) for x in row]
+        expected = reference.softmax(e, valid[b]) @ row
+        assert_close(layer(value, mask=valid)[b], expected, EXACT)
+
+
+CELLS = {
+    "SimpleRNN": keras.layers.SimpleRNNCell,
+    "GRU": keras.layers.GRUCell,
+    "LSTM": keras.layers.LSTMCell,
+    "layer-normalised GRU": LayerNormGRUCell,
+    "layer-normalised LSTM": LayerNormLSTMCell,
+}
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("order", "feeding"), [("bahdanau", False), ("luong", True)])
+def test_recurrent_layers(rng, cell, order, feeding):
+    layer = AttentionRNN(
+        CELLS[cell](13),
+        AdditiveAttention(17),
+        order=order,
+        input_feeding=feeding,
+        units=19,
+        return_state=True,
+        return_attention_scores=True,
+    )
+    inputs, memory = normal(rng, 2, 5, 7), normal(rng, 2, 3, 11)
+    layer.build(inputs.shape, memory.shape)
+    randomize(layer, rng, 0.3)
+    w, own = weights_of(layer.attention), weights_of(layer.cell)
+    step = reference.CELLS[type(layer.cell).__name__]
+    outputs, weights, states = reference.attention_rnn(
+        [(step, own, len(keras.tree.flatten(layer.cell.state_size)), 13)],
+        inputs,
+        memory,
+        lambda q, k: reference.additive(q, k, w["query_kernel"], w["key_kernel"], w["scale"]),
+        order,
+        array(layer.output_kernel.value),
+        feeding,
+    )
+    assert_close(layer(inputs, memory), (outputs, *states, weights), EXACT)
+    runner = HoistedRNN(CELLS[cell](13))
+    runner.build(inputs.shape)
+    randomize(runner, rng, 0.3)
+    state = [np.zeros((2, 13))] * len(states)
+    for t in range(5):
+        output, state = step(inputs[:, t], state, weights_of(runner.cell))
+    assert_close(runner(inputs), output, EXACT)
+
+
+def test_large_additive_scores(rng):
+    query, key, scale = normal(rng, 2, 67, 61), normal(rng, 2, 71, 61), normal(rng, 61)
+    assert 2 * 67 * 71 * 61 > 2**19
+    expected = np.tanh(query[:, :, None] + key[:, None]) @ scale
+    tensors = [ops.convert_to_tensor(x) for x in (query, key, scale)]
+    assert_close(scores.additive(*tensors), expected, EXACT)
+    tiled = [ops.tile(tensors[0], (1, 4, 1)), ops.tile(tensors[1], (1, 1, 1)), tensors[2]]
+    assert_close(scores.additive(*tiled), np.tile(expected, (1, 4, 1)), EXACT)
+
+
+@pytest.mark.parametrize("name", mechanisms.BY_NAME)
+def test_a_mechanism_made_by_name_has_its_type_all_through(rng, name):
+    """Where the rest of a model is in another."""
+    keras.config.set_dtype_policy("float32")
+    layer = mechanisms.make(name, zoo.UNITS, dtype="float64")
+    query, value = normal(rng, 2, 3, zoo.DV), normal(rng, 2, 5, zoo.DV)
+    layer(query, value)
+    assert {w.dtype for w in layer.weights} <= {"float64"}
+    assert keras.backend.standardize_dtype(layer(query, value).dtype) == "float64"
+
+
+def test_a_borrowed_score_may_have_a_type_of_its_own(rng):
+    query, value = normal(rng, 2, 3, 7), normal(rng, 2, 5, 11)
+    for name in ("monotonic", "chunkwise", "local_p"):
+        exact, other = mechanisms.make(name, 13), mechanisms.make(name, 13)
+        exact(query, value)
+        config = other.get_config()
+        for inner in ("attention", "chunk_attention"):
+            if inner in config:
+                config[inner]["config"]["dtype"] = "float32"
+        other = type(other).from_config(config)
+        other(query, value)
+        other.set_weights(exact.get_weights())
+        found = other(query, value)
+        assert keras.backend.standardize_dtype(found.dtype) == "float64"
+        assert_close(found, array(exact(query, value)), 1e-5)
+
+
+def test_distributions_of_what_is_far_apart():
+    e = np.array([[0.0, 1e-9, -30.0, 2e-9]])
+    for name, weigh in (("softmax", reference.softmax), ("smoothing", reference.smoothing)):
+        assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(e)), [weigh(e[0])], EXACT)
