@@ -267,7 +267,7 @@ def test_damaged_saved_models(fuzzed_server, saved):
     number = 1
 
     @seed(SEED)
-    @settings(fuzzed, max_examples=6 if SECONDS <= 10 else 10**6)
+    @settings(fuzzed, max_examples=4 if SECONDS <= 10 else 10**6)
     @given(
         file=st.sampled_from(["saved_model.pb", "variables.index", "variables.data"]),
         damage=st.sampled_from(["cut", "empty", "another's", "noise"]),
