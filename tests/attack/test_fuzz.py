@@ -294,7 +294,7 @@ def test_damaged_saved_models(fuzzed_server, saved):
             }[damage]
         )
         aside.rename(base / str(number))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 6  # a version that is not complete has no state
         while time.monotonic() < deadline:
             assert served(server.client) in (1, number)
             if states(server.client).get(number) in ("END", "AVAILABLE"):
