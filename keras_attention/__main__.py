@@ -5,30 +5,34 @@ from keras_attention import distributions, mechanisms
 PAGE = """# Attention mechanisms
 
 Each has a name. `keras_attention.mechanisms.make(NAME, units, …)` makes the layer, and
-`python -m training.train --preset … --set attention=NAME` trains with it; further settings are
-`attention_units`, `attention_heads`, `distribution` and `attention_options`, which holds arguments
-of the mechanism's own, for example `--set attention_options=half_width=5`. `none` is a decoder
-that sees the encoder's last states alone.
+`python -m training.train --preset … --set attention=NAME` trains with it. Further settings are
+`attention_units`, `attention_heads`, `distribution` and `attention_options`. The last one holds
+arguments of the mechanism's own, for example `--set attention_options=half_width=5`. With `none`
+the decoder sees the encoder's last states alone.
 
 | `attention=` | scores, or what makes the weights |
 |---|---|
 {rows}
 
-`distribution=` makes weights out of scores: {distributions}. The monotonic mechanisms have none:
-their `mode` is `parallel`, `recursive` (the same, position by position) or `hard`, which is soft
-in training and decodes by choices of a single position.
+`distribution=` makes weights out of scores: {distributions}. The monotonic mechanisms have none.
+Their `mode` is `parallel`, `recursive` (the same, position by position) or `hard`. A `hard` one is
+soft in training, and attends to a single position when it decodes.
 
-Beside them: `coverage_loss=1` adds the loss for looking twice at the same place (See et al. 2017,
-arXiv 1704.04368), and `copy=true` makes the decoder a pointer-generator (the same paper): words
-that no vocabulary holds, names and numbers, are copied from where it looks, with tokenizers of
-whole words. A model that was trained without can say the source word it looked at in place of an
-unknown one: `--replace-unknown` of `training.translate` and `serving.export`.
+Three settings go beyond the mechanism:
+
+- `coverage_loss=1` adds the loss for looking twice at the same place (See et al. 2017, arXiv
+  1704.04368).
+- `copy=true` makes the decoder a pointer-generator (the same paper). It copies words that no
+  vocabulary holds, such as names and numbers, from the place it looks at. It takes tokenizers of
+  whole words.
+- `--replace-unknown` of `training.translate`, `training.evaluate` and `serving.export` needs no
+  such training. It says the source word that the decoder looked at in place of an unknown one.
 
 A new mechanism is one file in `keras_attention`, a subclass of `keras_attention.Attention`, and one
-line in `keras_attention/mechanisms.py`. The checks that all layers pass take it from there
-(`python -m tests.keras_attention.test_agreement` records what the other backends are held to), and
-so do training, export and this page, which `python -m keras_attention > docs/mechanisms.md` writes.
-Its formula deserves a test of its own, beside a loop in NumPy.
+line in `keras_attention/mechanisms.py`. The checks that all layers pass, training, the export and
+this page find it there. `python -m tests.keras_attention.test_agreement` records what the other
+backends are held to, and `python -m keras_attention > docs/mechanisms.md` writes this page. Its
+formula deserves a test of its own, beside a loop in NumPy.
 """
 
 
