@@ -88,14 +88,15 @@ def _train(config: Config, tokens: Mapping[str, np.ndarray], files: RunFiles) ->
             model.make_train_function(force=True)  # on JAX, the rate is a constant of the old one
         set_rate(model, config, epoch)
         started = time.perf_counter()
-        fitted = model.fit(
-            pairs.epoch(epoch),
-            initial_epoch=epoch,
-            epochs=epoch + 1,
-            steps_per_epoch=steps,
-            callbacks=[Bar(), keras.callbacks.TerminateOnNaN()],
-            verbose=0,
-        )
+        with Bar() as bar:
+            fitted = model.fit(
+                pairs.epoch(epoch),
+                initial_epoch=epoch,
+                epochs=epoch + 1,
+                steps_per_epoch=steps,
+                callbacks=[bar, keras.callbacks.TerminateOnNaN()],
+                verbose=0,
+            )
         seconds = time.perf_counter() - started
         recorder.finish(fitted.history["loss"][0], seconds)
         if recorder.is_out_of_patience():

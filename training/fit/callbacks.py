@@ -48,12 +48,21 @@ class EpochEnd(keras.callbacks.Callback):
 
 
 class Bar(keras.callbacks.Callback):
-    """A bar for the steps of each epoch on standard error, where that is a terminal."""
+    """A bar for the steps of each epoch on standard error, where that is a terminal.
+
+    It is a context manager: at its end, by an error too, no bar is left.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.shown = ExitStack()
         self.advance: Callable[[int], None] = lambda count: None
+
+    def __enter__(self) -> Bar:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.shown.close()
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
         """Begin a new bar."""

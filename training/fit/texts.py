@@ -133,21 +133,22 @@ def _train(config: Config, files: RunFiles, resume: bool, init: Path | None, for
             drawn.append(HeatMaps(run, dev_set.split))
     recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
     if not is_complete(history, config.epochs, config.patience, config.keep_by):
-        model.fit(
-            make_dataset(pairs, start_epoch=len(history)),
-            epochs=config.epochs,
-            initial_epoch=len(history),
-            steps_per_epoch=pairs.statistics.steps_per_epoch,
-            callbacks=[
-                Bar(),
-                EpochEnd(recorder, rate, gradient_norm),
-                keras.callbacks.TerminateOnNaN(),
-                keras.callbacks.TensorBoard(files.tensorboard, write_graph=False),
-                *drawn,
-            ],
-            shuffle=False,  # the dataset is, anew each epoch
-            verbose=0,
-        )
+        with Bar() as bar:
+            model.fit(
+                make_dataset(pairs, start_epoch=len(history)),
+                epochs=config.epochs,
+                initial_epoch=len(history),
+                steps_per_epoch=pairs.statistics.steps_per_epoch,
+                callbacks=[
+                    bar,
+                    EpochEnd(recorder, rate, gradient_norm),
+                    keras.callbacks.TerminateOnNaN(),
+                    keras.callbacks.TensorBoard(files.tensorboard, write_graph=False),
+                    *drawn,
+                ],
+                shuffle=False,  # the dataset is, anew each epoch
+                verbose=0,
+            )
     if not history:
         raise RunError("training stopped before the first epoch was finished")
     if config.average_epochs:
