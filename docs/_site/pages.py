@@ -1,6 +1,7 @@
 """Pages of the site that are not files of docs/: README and the like, and the public names."""
 
 import ast
+import posixpath
 import re
 from pathlib import Path
 from typing import Any
@@ -54,10 +55,12 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     """Leave only the text of links to files that the site does not have."""
 
     def kept(found: re.Match[str]) -> str:
-        target = found[2].partition("#")[0].removeprefix("../")
+        here = posixpath.dirname(page.file.src_uri)
+        target = posixpath.normpath(posixpath.join(here, found[2].partition("#")[0]))
+        target = target.removeprefix("../")  # of docs/
         target = COPIES.get(target, target)
-        here = Path(page.file.src_uri).parent
-        known = files.get_file_from_path((here / target).as_posix()) is not None
-        return f"{found[1]}({target}{found[3] or ''})" if known else f"`{found[1].strip('![]`')}`"
+        if files.get_file_from_path(target) is None:
+            return f"`{found[1].strip('![]`')}`"
+        return f"{found[1]}({posixpath.relpath(target, here or '.')}{found[3] or ''})"
 
     return re.sub(r"(!?\[[^\]]+\])\((?!https?:|#)([^)#]+)(#[^)]*)?\)", kept, markdown)
