@@ -44,7 +44,7 @@ def about_preset(name: str) -> dict[str, str]:
 
 def own_data_preset(pairs: int) -> tuple[Config, str]:
     """Return the settings that fit so many sentence pairs, and the name of their file."""
-    size = "small" if pairs < 10_000 else "medium" if pairs < 100_000 else "large"
+    size = "small" if pairs < 20_000 else "medium" if pairs < 100_000 else "large"
     path = PRESETS / "own" / f"{size}.toml"
     return load_config(path), f"training/presets/own/{path.name}"
 

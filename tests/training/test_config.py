@@ -115,7 +115,7 @@ def test_a_run_that_has_begun_can_change_what_its_weights_do_not_depend_on():
             changed_later(config, [setting])
 
 
-@pytest.mark.parametrize("pairs", [3, 9_999, 10_000, 99_999, 100_000, 10**8])
+@pytest.mark.parametrize("pairs", [3, 19_999, 20_000, 99_999, 100_000, 10**8])
 def test_own_data_has_settings_by_its_amount(pairs):
     config, file = own_data_preset(pairs)
     assert (Path(__file__).parents[2] / file).is_file()
