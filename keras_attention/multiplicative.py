@@ -136,7 +136,7 @@ class LocationAttention(Attention):
         """Return the scores of the places that the memory has."""
         length = key.shape[1]
         self._expect(
-            length is None or length <= self.max_length,
+            not isinstance(length, int) or length <= self.max_length,
             f"a memory of at most max_length={self.max_length} positions",
             f"{length} positions",
         )
