@@ -8,6 +8,7 @@ import pytest
 from tests.training.conftest import TINY, tiny_config
 from training import prepare, train_arrays
 from training.errors import UserError
+from training.fit import arrays
 from training.runs.checkpoints import save_checkpoint
 from training.train import train
 
@@ -43,14 +44,14 @@ def test_stopped_between_epochs_it_goes_on(prepared, tmp_path, monkeypatch):
 
     monkeypatch.setattr("training.fit.recorder.save_checkpoint", save_and_stop)
     with pytest.raises(KeyboardInterrupt):
-        train_arrays.train_arrays(path)
+        arrays.train_arrays(path)
     monkeypatch.undo()
-    last = train_arrays.train_arrays(path)
-    at_once = train_arrays.train_arrays(shutil.copytree(prepared, tmp_path / "whole"))
+    last = arrays.train_arrays(path)
+    at_once = arrays.train_arrays(shutil.copytree(prepared, tmp_path / "whole"))
     assert last["epoch"] == at_once["epoch"] == 2
     for key in ("loss", "val_perplexity"):
         assert last[key] == pytest.approx(at_once[key], rel=1e-4)
-    assert train_arrays.train_arrays(path) == last  # all is done
+    assert arrays.train_arrays(path) == last  # all is done
 
 
 def test_the_rate_of_a_plateau_is_cut(prepared, tmp_path):
@@ -67,7 +68,7 @@ def test_the_rate_of_a_plateau_is_cut(prepared, tmp_path):
         for key, line in zip(keys, lines, strict=True)
     ]
     (path / "config.toml").write_text("\n".join(lines))
-    train_arrays.train_arrays(path)
+    arrays.train_arrays(path)
     rates = [r["learning_rate"] for r in json.loads((path / "history.json").read_text())]
     assert rates == pytest.approx([1e-30, 1e-30, 5e-31, 2.5e-31], rel=1e-5)
 
