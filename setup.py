@@ -134,7 +134,8 @@ setup(
         "browser": ["playwright>=1.55,<2"],
         "tasks": TASKS,
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
-        "backends": ["jax", "torch"],
+        # ONNX for the tests of exports from PyTorch.
+        "backends": ["jax", "torch", "onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"],
         "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2"],
         "dev": DEV,
     },

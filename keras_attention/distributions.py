@@ -197,6 +197,8 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
 def _recurrence_by_doubling(factors: Tensor, terms: Tensor) -> Tensor:
     """Return the same: after step n, each position has gathered from the `2 ** n` before it."""
     length = factors.shape[-1]
+    if keras_backend.backend() == "torch":
+        length = int(length)  # a tensor while the graph of an export to ONNX is traced
     if isinstance(length, int):
         distance = 1
         while distance < length:

@@ -244,7 +244,8 @@ def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = No
     shares = distributions.softmax(chunks(scores), inside)
     parts = shares * ops.expand_dims(stops, -1)
     # Part o of the chunk that ends at k belongs to position k - (size - 1 - o).
-    padded = _pad(ops.moveaxis(parts, -1, 0), 0, size - 1)
+    # (An axis of -1 would not be understood in an ONNX graph.)
+    padded = _pad(ops.moveaxis(parts, len(parts.shape) - 1, 0), 0, size - 1)
     shifted = [padded[o][..., size - 1 - o : -o or None] for o in range(size)]
     return sum(shifted[1:], shifted[0])
 

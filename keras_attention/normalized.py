@@ -167,7 +167,14 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
 
 
 def _layer_norm(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -> Tensor:
-    return ops.layer_normalization(x, gain, shift, axis=-1, epsilon=epsilon)
+    """Return `LN(x; gain, shift)` over the last axis; in half precision it is made in float32."""
+    # That of `keras.ops` asks for sizes, which an export from PyTorch to ONNX does not have.
+    dtype = keras.backend.standardize_dtype(x.dtype)
+    wide = keras.backend.result_type(dtype, "float32")
+    x = ops.cast(x, wide)
+    x = x - ops.mean(x, axis=-1, keepdims=True)
+    x = x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + epsilon) * ops.cast(gain, wide)
+    return ops.cast(x if shift is None else x + ops.cast(shift, wide), dtype)
 
 
 def _dropped_out(cell: Any, inputs: Tensor, state: Tensor, training: bool) -> tuple[Tensor, Tensor]:
