@@ -242,9 +242,9 @@ def _masked(
     target_mask = carried.target if target_mask is None else target_mask
     source_mask = carried.source if source_mask is None else source_mask
     weights = ops.cast(weights, "float32")
-    batch, time, length = ops.shape(weights)
-    target = ops.ones((batch, time)) if target_mask is None else target_mask
-    source = ops.ones((batch, length)) if source_mask is None else source_mask
+    # Sums have the shapes that are wanted, of symbolic weights and of empty ones, too.
+    target = ops.ones_like(ops.sum(weights, axis=2)) if target_mask is None else target_mask
+    source = ops.ones_like(ops.sum(weights, axis=1)) if source_mask is None else source_mask
     target, source = ops.cast(target, "float32"), ops.cast(source, "float32")
     return weights * ops.expand_dims(target, 2) * ops.expand_dims(source, 1), target, source
 
