@@ -12,7 +12,7 @@ Who calls whom, from what users call to what a mechanism gives:
              keys, project_key          └─ `sequential`: one after the other ─────────> attend
              queries, project_query
 
-    step ──> look, with noise drawn outside any loop ─────────────────────────────────> attend
+    step ──> step_with_noise, whose noise was drawn outside any loop ─────────────────> attend
 
     attend: masks, then weigh, then the average of the values
             weigh: score, then the distribution; a mechanism with a past overrides it
@@ -244,9 +244,9 @@ class Attention(Weighing):
         if training:
             queries = share(ops.shape(query)[0], ops.shape(memory.value)[0])
             noise = self.noise(self.weights_shape(memory, queries), training)
-        return self.look(query, memory, state, noise)
+        return self.step_with_noise(query, memory, state, noise)
 
-    def look(
+    def step_with_noise(
         self, query: Tensor, memory: Memory, state: Any, noise: dict[str, Tensor]
     ) -> tuple[Tensor, Tensor, Any]:
         """Do the work of `step`, with given noise."""

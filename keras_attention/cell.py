@@ -293,7 +293,7 @@ class AttentionCell(OfMemories):
         layers, memories = self._list(self.attention), self._list(memory)
         noises = [{}] * len(layers) if noise is None else self._list(noise)
         looks = [
-            attention.look(query, *rest)
+            attention.step_with_noise(query, *rest)
             for attention, *rest in zip(layers, memories, self._list(state), noises, strict=True)
         ]
         contexts, weights, states = zip(*looks, strict=True)

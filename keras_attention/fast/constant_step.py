@@ -162,7 +162,7 @@ class ConstantStep:
     ) -> tuple[dict[str, Tensor], Tensor, Any]:
         attention = self._layer.attention
         if self._query is None:
-            found, weights, state = attention.look(query, memory, state, {})
+            found, weights, state = attention.step_with_noise(query, memory, state, {})
         else:
             query = ops.cast(self._query(query), attention.compute_dtype)
             query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
