@@ -23,7 +23,7 @@ SETTINGS = {
     "coverage": ["attention=coverage", "coverage_loss=1", "order=bahdanau"],
 }
 # One that remembers and one that moves: exports may lose what is carried from step to step.
-QUICK = ("coverage", "hard")
+QUICK = ("coverage",)
 
 
 @pytest.fixture(scope="module")
