@@ -22,7 +22,7 @@ SETTINGS = {
     "hard": ["attention=chunkwise", "attention_options=mode=hard, chunk_size=3"],
     "coverage": ["attention=coverage", "coverage_loss=1", "order=bahdanau"],
 }
-# One that remembers and one that moves: exports may lose what is carried from step to step.
+# One that remembers: an export may lose what is carried from step to step.
 QUICK = ("coverage",)
 
 
