@@ -48,8 +48,8 @@ def add_runs(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the search, `--beam-width` and `--length-penalty`."""
+def add_beam_width(parser: argparse.ArgumentParser) -> None:
+    """Add `--beam-width`."""
     parser.add_argument(
         "--beam-width",
         type=positive_int,
@@ -57,6 +57,11 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="hypotheses kept for each sentence; 1 is greedy search; default: 5",
     )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search, `--beam-width` and `--length-penalty`."""
+    add_beam_width(parser)
     parser.add_argument(
         "--length-penalty",
         type=number_from_0,

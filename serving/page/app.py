@@ -21,12 +21,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from serving.client import AsyncPredictor, AsyncReader, AsyncTranslator
-from serving.page import answers
+from serving.page import questions
 from serving.page.requests import Answer, Headers, Read, answering, file, json_object, nothing
 
 STATIC = Path(__file__).with_name("static")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
-MOST_TEXT = 4 * answers.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
+MOST_TEXT = 4 * questions.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
 MOST_IMAGE = 8 << 20
 MOST_TABLE = 1 << 20
 
@@ -79,17 +79,17 @@ def build(settings: Settings) -> Starlette:
             "signatures": found.signatures,
             "card": settings.card,
             "example": settings.example,
-            "most_characters": answers.MOST_CHARACTERS,
+            "most_characters": questions.MOST_CHARACTERS,
         }
 
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
         Route("/api/model", answering(model, nothing)),
-        _question("/api/translate", answers.translate, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/look", answers.look, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/read", answers.read, AsyncReader, file(MOST_IMAGE)),
-        _question("/api/follow", answers.follow, AsyncPredictor, json_object(MOST_TABLE)),
+        _question("/api/translate", questions.translate, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/look", questions.look, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/read", questions.read, AsyncReader, file(MOST_IMAGE)),
+        _question("/api/follow", questions.follow, AsyncPredictor, json_object(MOST_TABLE)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [
@@ -105,7 +105,7 @@ def _question(
     kind: Any,
     read: Read[Any],
 ) -> Route:
-    """Make a route of a function of `serving.page.answers`."""
+    """Make a route of a function of `serving.page.questions`."""
 
     async def ask(request: Request, body: Any) -> Answer:
         return await function(request.app.state.clients[kind], body)

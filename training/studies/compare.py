@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from training.cli import add_beam_width
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.texts import make_translator
@@ -65,9 +66,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
     parser.add_argument("--split", default="dev", help="default: dev")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
-    parser.add_argument(
-        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
-    )
+    add_beam_width(parser)
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
     parser.add_argument(
         "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"

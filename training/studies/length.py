@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from training.cli import add_beam_width
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.texts import make_translator
@@ -55,9 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="count at most N references of a sentence: more of them make BLEU higher, and short "
         "sentences may have more; default: all",
     )
-    parser.add_argument(
-        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
-    )
+    add_beam_width(parser)
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
     parser.add_argument("--seed", type=count, default=0, help="of the joined sentences; default: 0")
 

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import keras_attention.mechanisms
+from training.cli import add_beam_width
 from training.data.splits import load_split
 from training.errors import UserError
 from training.parser import positive_int
@@ -48,9 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--split", default="dev", help="default: dev")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences scored")
-    parser.add_argument(
-        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
-    )
+    add_beam_width(parser)
     parser.set_defaults(lowercase=False)
 
 

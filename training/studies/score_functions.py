@@ -14,11 +14,11 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
+from training.cli import add_beam_width
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
 from training.errors import UserError
-from training.parser import positive_int
 from training.runs.history import best
 from training.runs.run import Run
 from training.score.evaluation import evaluate
@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_model_arguments(parser, "tatoeba-en-fr")
     parser.add_argument("--data", metavar="SPEC", help="to score on; default: the models' corpus")
     parser.add_argument("--split", default="dev", help="default: dev")
-    parser.add_argument(
-        "--beam-width", type=positive_int, default=5, metavar="N", help="1 is greedy search"
-    )
+    add_beam_width(parser)
     parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
 
 

@@ -5,8 +5,8 @@ import sys
 import pytest
 
 from serving.client import Translator
-from serving.page.answers import MOST_CHARACTERS
 from serving.page.app import STATIC, Settings
+from serving.page.questions import MOST_CHARACTERS
 from serving.page.requests import HEADERS
 from tests.serving.conftest import serving
 from tests.serving.page.conftest import showing
