@@ -218,6 +218,7 @@ def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rn
     with Reader(bright, "bright") as reader:
         (expected,) = reader.regions([path])
     with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
         expect(tab.locator("#ask")).to_be_hidden()
         tab.locator("#file").set_input_files(path)
         expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
@@ -295,6 +296,7 @@ def test_the_other_kinds_fit_the_screen_and_have_names(browser, kind, width, req
     with tab_on(browser, settings) as tab:
         tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
         if kind == "bright":
+            expect(tab.locator("#pad")).to_be_visible()
             tab.locator("#file").set_input_files(path)
         expect(tab.locator("#said" if kind == "bright" else "#event")).not_to_be_empty()
         assert tab.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
