@@ -61,7 +61,7 @@ def check_version(version_dir: Path, tell: Tell = lambda stage: None) -> list[st
         if findings := check_weights(version_dir, meta_graph):
             return findings  # NaN answers would follow from NaN weights
         findings = check_answers(version_dir, servable.session, tell)
-        return findings + check_warmup(servable, version_dir, tell)
+        return [*map(printable, findings), *check_warmup(servable, version_dir, tell)]
     finally:
         servable.close()
 
@@ -90,7 +90,12 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
 def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """What the graph alone shows; nothing of it is run."""
     checks = (check_ops, check_files, check_xla, check_outputs)
-    return [finding for check in checks for finding in check(meta_graph)]
+    return [printable(finding) for check in checks for finding in check(meta_graph)]
+
+
+def printable(text: str) -> str:
+    """A text in one line that steers no terminal, whatever names a model gives to its parts."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def check_warmup(servable: Servable, version_dir: Path, tell: Tell) -> list[str]:
@@ -129,4 +134,4 @@ def main() -> None:
     def say(**line: object) -> None:
         print(json.dumps(line), file=answers, flush=True)
 
-    say(findings=check_version(Path(sys.argv[1]), lambda stage: say(stage=stage)))
+    say(findings=check_version(Path(sys.argv[1]), lambda stage: say(stage=printable(stage))))
