@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mechanisms test-backends test-jax test-torch fuzz lint format docs build serve page test-page test-batch serve-docker clean
+.PHONY: help demo test test-mechanisms test-guides test-backends test-jax test-torch fuzz lint format docs build serve page test-page test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -49,6 +49,9 @@ test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on
 
 test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mechanism, which takes long
 	EVERY_MECHANISM=1 $(BIN)/python -m pytest -q -n 2 tests/serving/test_mechanisms.py
+
+test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
+	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py
 
 # Most tests build small functions and run them once: compiling quickly, and never twice, is all.
 test-jax: export KERAS_BACKEND = jax

@@ -1,4 +1,4 @@
-"""The blocks of the guide to one's own models run as they stand, on every backend."""
+"""The blocks of the guides run as they stand, on every backend, and do what they say."""
 
 import re
 from pathlib import Path
@@ -7,18 +7,23 @@ import numpy as np
 import pytest
 from keras import ops
 
-GUIDE = Path(__file__).parents[2] / "docs" / "guides" / "own-model.md"
+GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+
+
+def run(guide):
+    """Run all blocks of a guide; return what is there after each."""
+    found, names = [], {}
+    text = (GUIDES / guide).read_text(encoding="utf-8")
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        names = {} if block.startswith("import keras") else dict(names)
+        exec(compile(block, guide, "exec"), names)
+        found.append(names)
+    return found
 
 
 @pytest.fixture(scope="module")
 def names():
-    """What is there after all blocks, of each block its own."""
-    found, names = [], {}
-    for block in re.findall(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL):
-        names = {} if block.startswith("import keras") else dict(names)
-        exec(compile(block, str(GUIDE), "exec"), names)
-        found.append(names)
-    return found
+    return run("own-model.md")
 
 
 def test_the_classifier_learns_and_its_weights_leave_out_the_padding(names):
@@ -48,3 +53,31 @@ def test_the_search_gives_its_best_first(names):
     scores = ops.convert_to_numpy(names[4]["result"].scores)
     assert scores.shape == (3, 2)
     assert (scores[:, 0] >= scores[:, 1]).all()
+
+
+def test_the_loop_of_ones_own_trains(names):
+    losses = names[5]["losses"]
+    assert len(losses) == 8
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
+    names = run("from-addons.md")
+    assert np.mean(names[3]["right"]) > 0.5
+    first = names[3]["looked"][:, 0].argmax(-1)
+    lengths = (names[3]["test_source"] != 0).sum(-1)
+    assert (first == lengths - 1).mean() > 0.5  # what is written first was read last
+    arrays, old = names[4]["arrays"], names[4]["old"]
+    kernel = arrays["_attention_mechanisms/0/memory_layer/kernel"]
+    found = [ops.convert_to_numpy(weight) for weight in old.weights]
+    assert any(
+        weight.shape == kernel.shape and np.allclose(weight, kernel.T, atol=1e-6)
+        for weight in found
+    )
+
+
+def test_the_ideas_behind_the_speed_change_no_result():
+    first, second, third = run("fast.md")  # each compares by itself
+    assert first["plain"].shape == (5, 3)
+    assert second["fast"].shape == (4, 48, 128)
+    assert third["at_once"].shape == (2, 5, 12)
