@@ -212,7 +212,7 @@ class ImageSource(Source):
 
 def convolve(config: Config, images: Tensor) -> Tensor:
     """Return the grid that a configuration's convolutions make of images `(B, H, W, C)`."""
-    x = keras.layers.Rescaling(1 / 255)(images)
+    x = _standardised(images)
     for filters, down, across in parse_convolutions(config):
         x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
         # With a momentum of 0.99 the statistics are not there yet when a short run ends.
@@ -221,6 +221,18 @@ def convolve(config: Config, images: Tensor) -> Tensor:
         if (down, across) != (1, 1):
             x = keras.layers.MaxPooling2D((down, across))(x)
     return x
+
+
+def _standardised(images: Tensor) -> Tensor:
+    """Return images `(B, H, W, C)`, each with a mean of 0 and a deviation of 1.
+
+    Batch normalisation's running means of a light background are large beside its deviations, and
+    are wrong as soon as the weights have moved on.
+    """
+    x = ops.cast(images, "float32")
+    places = (1, 2, 3)
+    deviation = ops.std(x, axis=places, keepdims=True)
+    return (x - ops.mean(x, axis=places, keepdims=True)) / ops.maximum(deviation, 1.0)
 
 
 def parse_convolutions(config: Config) -> list[tuple[int, int, int]]:

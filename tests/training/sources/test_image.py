@@ -140,6 +140,16 @@ def test_the_grid_is_as_large_as_the_pooling_leaves_it():
     assert mask.numpy().all()
 
 
+def test_brightness_and_contrast_of_an_image_change_nothing():
+    encoder = ImageSource.build_encoder(image_config(convolutions="3:2x2 5:1x3"), 0)
+    image = np.random.default_rng(0).integers(0, 100, (1, 13, 29, 1)).astype("uint8")
+    other = np.random.default_rng(1).integers(0, 100, (1, 13, 29, 1)).astype("uint8")
+    found = encoder(np.concatenate([image, 2 * image + 37, other]))[0].numpy()
+    np.testing.assert_allclose(found[1], found[0], atol=1e-4)
+    assert np.abs(found[2] - found[0]).max() > 0.01
+    assert np.isfinite(encoder(np.full((1, 13, 29, 1), 255, "uint8"))[0].numpy()).all()
+
+
 @pytest.mark.parametrize(
     ("convolutions", "said"),
     [
