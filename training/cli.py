@@ -15,13 +15,23 @@ from training.config import Config, ConfigError
 from training.data import corpus
 from training.errors import UserError
 from training.parser import number_from_0, positive_int
-from training.settings import keys_help, load_preset, override, own_data_preset, preset_names
+from training.settings import (
+    keys_help,
+    load_config,
+    load_preset,
+    override,
+    own_data_preset,
+    own_source_preset,
+    preset_names,
+)
 
 SPECS = """SPECs name what is read:
   NAME                    a corpus: {names}
   tsv:PATH                source TAB target; further columns are ignored
   multiref:PATH           source TAB translation TAB further translation …
   parallel:SOURCE,TARGET  two files, line by line
+  images:PATH             a folder of PNG or JPEG files with labels.tsv: file TAB text
+  events:PATH             a CSV of events with a TOML file beside it
 Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
 
@@ -153,6 +163,8 @@ def configuration(options: argparse.Namespace) -> Config:
         config = load_preset(options.preset)
     elif options.data in preset_names():
         config = load_preset(options.data)
+    elif options.data and (file := own_source_preset(options.data)):
+        config = load_config(file)
     elif options.data:
         pairs = len(corpus.load(options.data, "train").pairs())
         config, file = own_data_preset(pairs)

@@ -1,9 +1,11 @@
+import argparse
 import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
+from training.cli import configuration
 from training.config import Config, ConfigError
 from training.settings import (
     about_preset,
@@ -164,3 +166,12 @@ def test_a_key_that_a_source_does_not_have_is_refused_and_not_written(tmp_path):
     assert load_config(tmp_path / "config.toml") == config
     Config().save(tmp_path / "config.toml")
     assert "image" not in (tmp_path / "config.toml").read_text()
+
+
+@pytest.mark.parametrize(("form", "source"), [("images", "image"), ("events", "events")])
+def test_own_images_and_events_have_settings_of_their_own(form, source):
+    options = argparse.Namespace(preset=None, dev=None, test=None, settings=["epochs=3"])
+    options.data = f"{form}:own"
+    config = configuration(options)
+    assert (config.source, config.epochs) == (source, 3)
+    assert config.data == f"{form}:{Path.cwd() / 'own'}"
