@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -59,8 +60,11 @@ async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
         "sentences": [
             {
                 "alignment": _words(alignments[number]) if alignments else None,
+                # A search that found fewer fills up with -inf.
                 "hypotheses": [
-                    dataclasses.asdict(one) for one in (hypotheses or [[]] * len(texts))[number]
+                    dataclasses.asdict(one)
+                    for one in (hypotheses or [[]] * len(texts))[number]
+                    if one.score > -math.inf
                 ],
             }
             for number in range(len(texts))

@@ -66,7 +66,12 @@ def answering(
     async def endpoint(request: Request) -> Response:
         try:
             body = await read(request)
-            return JSONResponse(await _unless_gone(request, function(request, body)))
+            found = await _unless_gone(request, function(request, body))
+            try:
+                return JSONResponse(found)
+            except ValueError:
+                error = "the model's answer has numbers that are not finite"
+                return JSONResponse({"error": error}, 502)
         except ClientDisconnect:
             return Response(status_code=CLIENT_CLOSED)
         except BadRequestError as error:

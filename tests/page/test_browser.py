@@ -145,11 +145,32 @@ def test_the_keyboard_goes_from_word_to_word(view):
 
 def test_the_matrix_and_the_best_translations(view):
     expect(view.locator("#hypotheses li")).to_have_count(3)
+    assert view.locator("#shown").get_attribute("max") == "3"  # what the model gives
+    expect(view.locator("output[for=shown]")).to_have_text("3 of 3")
+    expect(view.locator("#beam")).to_contain_text("fixed in the export")
     view.locator("#shown").fill("2")
     expect(view.locator("#hypotheses li")).to_have_count(2)
+    expect(view.locator("output[for=shown]")).to_have_text("2 of 3")
     view.locator(".sentence summary").click()
     expect(view.locator("td[title]")).to_have_count(9)
     assert view.locator("td[title]").nth(4).get_attribute("title") == "TWO ← two: 100 %"
+
+
+def test_the_slider_is_not_there_for_one_translation_and_comes_back(view):
+    def answers(route):
+        texts = route.request.post_data_json["texts"]
+        found = [{"text": str(n), "score": -1.0 - n} for n in range(5 if "five" in texts else 1)]
+        sentences = [{"alignment": None, "hypotheses": found} for _ in texts]
+        route.fulfill(json={"sentences": sentences})
+
+    expect(view.locator("#hypotheses li")).to_have_count(3)
+    view.route("**/api/look", answers)
+    view.locator("#text").fill("single")
+    expect(view.locator("#others")).to_be_hidden()
+    view.locator("#text").fill("five")
+    expect(view.locator("output[for=shown]")).to_have_text("3 of 5")
+    assert view.locator("#shown").get_attribute("max") == "5"
+    expect(view.locator("#hypotheses li")).to_have_count(3)
 
 
 def test_what_a_text_holds_is_never_html(view):
@@ -253,6 +274,30 @@ def test_characters_appear_one_after_the_other_unless_motion_is_unwanted(browser
         tab.locator("#file").set_input_files(path)
         expect(tab.locator("#play")).to_be_hidden()
         expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
+
+
+@pytest.mark.parametrize("kind", ["paste", "drop"])
+def test_a_picture_is_pasted_and_dropped(browser, bright, kind):
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        tab.evaluate(
+            """async kind => {
+                const canvas = document.createElement("canvas");
+                canvas.getContext("2d").fillRect(0, 0, 30, 20);
+                canvas.getContext("2d").fillStyle = "#fff";
+                canvas.getContext("2d").fillRect(9, 9, 200, 100);
+                const blob = await new Promise(done => canvas.toBlob(done));
+                const data = new DataTransfer();
+                data.items.add(new File([blob], "image.png", {type: "image/png"}));
+                const [make, field] = {
+                    paste: [ClipboardEvent, "clipboardData"], drop: [DragEvent, "dataTransfer"],
+                }[kind];
+                document.body.dispatchEvent(
+                    new make(kind, {[field]: data, bubbles: true, cancelable: true}));
+            }""",
+            kind,
+        )
+        expect(tab.locator("#said")).to_have_text(re.compile("abcde"))
 
 
 def test_a_drawing_is_read(browser, bright):

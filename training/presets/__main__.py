@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
         "to expect\n(docs/results.md), and the corpora with their splits, and whether they are "
         "here.",
     )
+    parser.add_argument("--list", action="store_true", help="what it does without it, too")
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(arguments)
     presets: list[dict[str, str]] = [

@@ -12,6 +12,7 @@ let model = null;
 let timer = null;
 let running = new AbortController();
 let shown = { text: "", sentences: [] };
+let wanted = 3; // translations, where the model gives so many
 
 export function startText(found) {
   model = found;
@@ -20,7 +21,10 @@ export function startText(found) {
   if (!startText.started) {
     startText.started = true;
     $("text").addEventListener("input", later);
-    $("shown").addEventListener("input", showHypotheses);
+    $("shown").addEventListener("input", () => {
+      wanted = Number($("shown").value);
+      showHypotheses();
+    });
     const first = startHistory(() => ({ text: shown.text, translation: said() }), bring);
     if (!$("text").value) $("text").value = first ?? found.example ?? "";
   }
@@ -74,18 +78,20 @@ function showSentences() {
   const views = known.filter(({ alignment }) => alignment).map(({ alignment }) => sentenceView(alignment));
   $("sentences").replaceChildren(...views);
   $("looks").hidden = !views.length;
-  const most = Math.max(0, ...known.map(({ hypotheses }) => hypotheses.length));
-  $("others").hidden = most < 2;
-  $("shown").max = Math.max(1, most);
   showHypotheses();
 }
 
-// Of the sentence that was typed last: those before it stand as they are.
+// Of the sentence that was typed last: those before it stand as they are. How wide the search is is
+// part of the export, so that the slider goes as far as what was found, and is not there for one.
 function showHypotheses() {
   const last = shown.sentences.at(-1);
   const hypotheses = looked.get(last?.source)?.hypotheses ?? [];
-  const count = Number($("shown").value);
-  $("shown").nextElementSibling.textContent = count;
+  const most = hypotheses.length;
+  const count = Math.min(wanted, most);
+  $("others").hidden = most < 2;
+  $("shown").max = Math.max(1, most);
+  $("shown").value = count;
+  $("shown").nextElementSibling.textContent = `${count} of ${most}`;
   $("hypotheses").replaceChildren(...hypotheses.slice(0, count).map(({ text, score }) => {
     const item = element("li");
     item.append(element("span", text, { dir: "auto" }), " ", element("span", `(${score.toFixed(2)})`, { className: "score" }));

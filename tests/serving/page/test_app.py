@@ -1,15 +1,21 @@
+import asyncio
+import math
 import re
 import subprocess
 import sys
+import time
 
 import pytest
 
 from serving.client import Translator
+from serving.errors import SignatureNotFoundError
+from serving.page import questions
 from serving.page.app import STATIC, Settings
 from serving.page.questions import MOST_CHARACTERS
 from serving.page.requests import HEADERS
+from serving.translation import Hypothesis
 from tests.serving.conftest import serving
-from tests.serving.page.conftest import showing
+from tests.serving.page.conftest import Page, showing
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +113,59 @@ def test_another_hosts_name_is_refused(page):
 def test_a_lone_surrogate_is_translated(page):
     status, _, _ = page.ask("api/translate", b'{"text": "\\ud800"}')
     assert status == 200
+
+
+def test_translations_that_a_search_did_not_find_are_left_out():
+    class Found:
+        async def align(self, texts):
+            raise SignatureNotFoundError("align")
+
+        async def nbest(self, texts):
+            return [[Hypothesis("a", -1.5), Hypothesis("", -math.inf)] for _ in texts]
+
+    found = asyncio.run(questions.look(Found(), {"texts": ["one", "two"]}))
+    for sentence in found["sentences"]:
+        assert sentence["hypotheses"] == [{"text": "a", "score": -1.5}]
+
+
+def test_numbers_that_no_json_has_are_one_line(monkeypatch):
+    async def translate(translator, body):
+        return {"score": math.nan}
+
+    monkeypatch.setattr(questions, "translate", translate)
+    with showing(Settings("127.0.0.1:9", "upper")) as page:
+        status, _, found = page.ask("api/translate", {"text": "one"})
+    assert (status, found) == (502, {"error": "the model's answer has numbers that are not finite"})
+
+
+def test_nothing_typed_is_logged(served):
+    command = [sys.executable, "-m", "serving.page", "--model", "upper", "--port", "0"]
+    secrets = [f"secret{number}" for number in (3, 5, 7)]
+    with subprocess.Popen(
+        [*command, "--target", served], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            page = Page(int(re.search(r":(\d+)/$", line.strip())[1]))
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    page.ask("healthz")
+                    break
+                except OSError:
+                    assert time.monotonic() < deadline
+                    time.sleep(0.05)
+            typed, refused, broken = secrets
+            assert page.ask("api/translate", {"text": typed})[0] == 200
+            assert page.ask("api/look", {"texts": [typed]})[0] == 200
+            assert page.ask("api/translate", {"texts": refused})[0] == 400
+            assert page.ask("api/translate", f'{{"text": "{broken}'.encode())[0] == 400
+            assert page.ask(f"api/{typed}?text={refused}")[0] == 404
+        finally:
+            process.terminate()
+        said = line + process.stdout.read()
+    assert "is shown on" in said
+    assert not [secret for secret in secrets if secret in said]
 
 
 def test_a_server_that_is_gone_is_one_line():
