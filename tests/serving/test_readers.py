@@ -31,7 +31,13 @@ from training.score.pointing import region_weights
 from training.settings import load_preset, override
 
 TINY_IMAGES = [
-    *("train_limit=40", "epochs=1", "convolutions=5:4x4", "decoder_units=7", "embedding_size=3"),
+    *(
+        "train_limit=40",
+        "epochs=1",
+        "convolutions=3:2x2 5:2x2",
+        "decoder_units=7",
+        "embedding_size=3",
+    ),
     *("attention_units=5", "readout_units=7", "batch_size=20", "validation_limit=5"),
 ]
 
