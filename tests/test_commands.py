@@ -35,6 +35,7 @@ WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know w
     "training.train_arrays",
 }
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
+CMUDICT = ["--preset", "cmudict"]
 ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where nobody listens
 # What a user may get wrong, by command: a wrong value, a file that is missing, a place that cannot
 # be written. RUN is a trained run, NEW a place for results, FILE a file, FULL a user's directory.
@@ -52,6 +53,14 @@ MISTAKES = [
     ("training.prepare", ["--preset", "digits", "--output", "NEW"], "expected source = text"),
     ("training.prepare", ["--preset", "cmudict", "--output", "FILE"], "cannot write to FILE"),
     ("training.prepare", ["--data", "tsv:/no.tsv", "--output", "NEW"], "Cannot read /no.tsv"),
+    ("training.prepare", ["--data", "tsv:/no.tsv", "--corpus", "NEW"], "Cannot read /no.tsv"),
+    ("training.prepare", ["--corpus", "NEW"], "say what to train with --preset"),
+    ("training.prepare", [*CMUDICT, "--corpus", "FULL"], "is not empty"),
+    ("training.prepare", [*CMUDICT, "--corpus", "FILE/c"], "cannot write to FILE/c"),
+    ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--output", "NEW"], "no --output fits"),
+    ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--source-script", "x"], "Received: x"),
+    ("training.prepare", [*CMUDICT, "--corpus", "NEW", "--workers", "0"], "at least 1, not 0"),
+    ("training.train", [*CMUDICT, "--data", "prepared:NEW"], "NEW is not a prepared corpus"),
     ("training.train_arrays", ["NEW"], "is not prepared"),
     ("training.train_arrays", ["FILE"], "is not prepared"),
     ("training.train_arrays", [], "arguments are required: "),

@@ -13,6 +13,7 @@ from typing import NoReturn
 import training.parser
 from training.config import Config, ConfigError
 from training.data import corpus
+from training.data.prepared import Prepared, is_prepared
 from training.errors import UserError
 from training.parser import number_from_0, positive_int
 from training.settings import (
@@ -32,6 +33,7 @@ SPECS = """SPECs name what is read:
   parallel:SOURCE,TARGET  two files, line by line
   images:PATH             a folder of PNG or JPEG files with labels.tsv: file TAB text
   events:PATH             a CSV of events with a TOML file beside it
+  prepared:DIR            what python -m training.prepare --corpus DIR wrote
 Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
 
@@ -152,8 +154,12 @@ def add_configuration(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"{SPECS.format(names=_names())}\n\n{keys}"
 
 
-def configuration(options: argparse.Namespace) -> Config:
+def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:
     """Return the configuration asked for; files are named by their absolute paths.
+
+    Args:
+        options: what was typed.
+        pairs: of the corpus, where that is known; 0 where it is not yet.
 
     Raises:
         ConfigError: for an unknown preset or key, or a value that does not fit.
@@ -166,16 +172,28 @@ def configuration(options: argparse.Namespace) -> Config:
     elif options.data and (file := own_source_preset(options.data)):
         config = load_config(file)
     elif options.data:
-        pairs = len(corpus.load(options.data, "train").pairs())
+        if pairs is None:
+            pairs = count_pairs(options.data)
         config, file = own_data_preset(pairs)
-        print(f"{options.data}: {pairs:,} pairs, so with the settings of {file}")
+        if pairs:
+            print(f"{options.data}: {pairs:,} pairs, so with the settings of {file}", flush=True)
     else:
         raise ConfigError("say what to train with --preset, or on what with --data")
     given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
+    if is_prepared(options.data or config.data):
+        settled = Prepared(corpus.absolute(options.data or config.data)).settings
+        config = override(config, [f"{key}={value}" for key, value in settled.items()])
     config = override(config, options.settings)
     config = override(config, [f"{name}={value}" for name, value in given if value])
     paths = ((name, corpus.absolute(getattr(config, name))) for name in ("data", "dev", "test"))
     return override(config, [f"{name}={path}" for name, path in paths if path])
+
+
+def count_pairs(spec: str) -> int:
+    """Return how many pairs a corpus has to train on."""
+    if is_prepared(spec):
+        return Prepared(spec).count
+    return len(corpus.load(spec, "train").pairs())
 
 
 def default_output(options: argparse.Namespace) -> Path:

@@ -22,7 +22,7 @@ from training.cli import (
 from training.config import Config
 from training.data import corpus
 from training.data.pair_files import Split, sample
-from training.data.splits import load_spec, load_split, load_training
+from training.data.splits import load_spec, load_split
 from training.decode.texts import check_precision
 from training.errors import UserError
 from training.parser import count, positive_int
@@ -203,7 +203,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     if options.baseline:
         config = runs[0].config
-        train, _ = load_training(config)
+        train, _ = load_split(
+            config, "train", limit=config.train_limit or None, seed=config.seed, merge=False
+        )
         similar = most_similar(train.pairs(), split.sources)
         scores = metrics.score(
             config.metric, similar, split.references, lowercase=options.lowercase

@@ -1,86 +1,130 @@
-"""Make a run directory ready for training elsewhere: python -m training.prepare --preset NAME.
+"""Tokenise once, to train later: python -m training.prepare --data SPEC --corpus DIR.
 
-It gets the configuration, the tokenizers and the token ids of all pairs, from which
-`training.train_arrays` trains where there is no TensorFlow.
+`--corpus` writes a corpus of any size as token ids, which `--data prepared:DIR` trains from.
+Without it, a run directory is made ready for `training.train_arrays`, where there is no TensorFlow:
+it gets the configuration, the tokenizers and the token ids of all pairs.
 """
 
 from __future__ import annotations
 
 import training.quiet  # noqa: F401
 
+import argparse
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from training.cli import Parser, add_configuration, configuration, default_output, main_guard
-from training.config import Config, ConfigError
-from training.data.batches import PairBatches, Sentences
-from training.data.copying import shared_words, vocabularies
-from training.data.pipeline import pair_rows
-from training.data.splits import load_training
-from training.fit.arrays import token_arrays
-from training.model import build_seq2seq
-from training.runs.begin import begin, check_free, make_sides
-from training.runs.files import SIDES, RunFiles
-from training.runs.lock import locked
-from training.runs.origin import Origin, fingerprint
+from training.config import Config
+from training.errors import UserError
+from training.parser import count, number_from_0, positive_int
+
+# Worker processes import this module: nothing else is imported before it is needed.
 
 
-def prepare(config: Config, output: Path) -> dict:
-    """Make a run directory with all that training needs.
-
-    Returns:
-        Numbers of pairs, `train` and `dev`.
-
-    Raises:
-        CorpusError: if the data cannot be read.
-        ConfigError: if the configuration does not fit the data.
-        RunError: if the directory cannot be used.
-    """
-    if config.source != "text" or config.target != "text":
-        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
-    files = RunFiles(output)
-    with locked(files):
-        check_free(files)
-        data, dev = load_training(config)
-        source, target = make_sides(config, data)
-        assert target is not None
-        sizes = source.size, target.vocab_size
-        build_seq2seq(config, *sizes)  # finds out now what would fail elsewhere
-        names = (f"{side}_vocab_size" for side in SIDES)
-        arrays: dict[str, Any] = dict(zip(names, map(np.int64, sizes), strict=True))
-        ids, dev_ids = (
-            cast(tuple[Sentences, Sentences], pair_rows(config, split, source, target))
-            for split in (data, dev)
+def _add_corpus(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("a corpus of any size, tokenized once")
+    group.add_argument(
+        "--corpus",
+        type=Path,
+        metavar="DIR",
+        help="write the corpus into this new folder, to be trained on with --data prepared:DIR, "
+        "and make no run; --data may be tsv:-, standard input, and files may end in .gz or .zst",
+    )
+    group.add_argument(
+        "--workers", type=positive_int, metavar="N", help="processes; default: one for each core"
+    )
+    group.add_argument(
+        "--tokenizers",
+        type=Path,
+        metavar="DIR",
+        help="take those of this run or prepared corpus; default: new ones are trained",
+    )
+    group.add_argument(
+        "--sample",
+        type=positive_int,
+        default=10,
+        metavar="N",
+        help="million characters of a side, drawn at random, that its tokenizer is trained on; "
+        "20 MB of memory for each",
+    )
+    group.add_argument(
+        "--max-characters", type=count, default=0, metavar="N", help="leave out longer sides"
+    )
+    group.add_argument(
+        "--max-ratio",
+        type=number_from_0,
+        default=0.0,
+        metavar="X",
+        help="leave out pairs with one side X times as long as the other, in characters",
+    )
+    group.add_argument(
+        "--no-identical", action="store_true", help="leave out pairs whose sides are the same"
+    )
+    group.add_argument(
+        "--no-duplicates", action="store_true", help="leave out pairs that came before"
+    )
+    for side in ("source", "target"):
+        group.add_argument(
+            f"--{side}-script",
+            default="",
+            metavar="NAME",
+            help=f"leave out pairs with less than half of the {side}'s letters in this script: "
+            "LATIN, CYRILLIC, CJK, HIRAGANA+KATAKANA+CJK …",
         )
-        statistics = PairBatches.of(config, *ids, training=True).statistics
-        arrays |= token_arrays("", ids)
-        arrays |= token_arrays("dev_", dev_ids)
-        if config.copy:
-            arrays["source_words"] = shared_words(*vocabularies(source, target))
-        corpus_hash = fingerprint(data.pairs(), dev.pairs())
-        origin = Origin.now(config.data, corpus_hash, statistics, len(dev.sources), sizes)
-        begin(files, source, target, origin)
-        np.savez_compressed(files.tokens, **arrays)
-        config.save(files.config)
-    return {"train": len(data.pairs()), "dev": len(dev.pairs())}
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(
         prog="python -m training.prepare",
-        description="Make a run directory that training.train_arrays trains from, on JAX or "
-        "PyTorch and without TensorFlow. JAX compiles the step anew for each length: with it, add "
-        "--set length_multiple=8 or so.",
+        description="Tokenize once, to train later. With --corpus: text of any size, for "
+        "training.train --data prepared:DIR. Without it: a run directory that "
+        "training.train_arrays trains from, on JAX or PyTorch and without TensorFlow. JAX compiles "
+        "the step anew for each length: with it, add --set length_multiple=8 or so.",
     )
     add_configuration(parser)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default: runs/NAME")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="the run; default: runs/NAME")
+    _add_corpus(parser)
     options = parser.parse_args(arguments)
+    if options.corpus:
+        if options.output:
+            raise UserError("--corpus makes no run: no --output fits")
+        print(json.dumps(_prepare_corpus(options)))
+        return
+    from training.preparing.run import prepare_run
+
     output = options.output or default_output(options)
-    print(json.dumps({"run": str(output), **prepare(configuration(options), output)}))
+    print(json.dumps({"run": str(output), **prepare_run(configuration(options), output)}))
+
+
+def _prepare_corpus(options: argparse.Namespace) -> dict[str, Any]:
+    """Write a prepared corpus; return what is printed of it."""
+    from training.preparing.cleaning import Filters
+    from training.preparing.corpora import Plan, prepare_corpus
+
+    filters = Filters(
+        **{name: getattr(options, name) for name in Filters.__dataclass_fields__},
+    )
+    plan = Plan(
+        filters, options.workers or os.cpu_count() or 1, options.sample * 10**6, options.tokenizers
+    )
+    configure: Callable[[int], Config] | None = None
+    if options.preset:
+        config = configuration(options)
+    else:
+        config = configuration(options, pairs=0)  # how many there are shows later
+
+        def configure(pairs: int) -> Config:
+            return configuration(options, pairs=pairs)
+
+    manifest = prepare_corpus(options.corpus, config, plan, configure)
+    for reason, number in manifest["left_out"].items():
+        print(f"left out: {number:,} {reason}")
+    shown = ("pairs", "lines", "unusable", "seconds")
+    return {"corpus": str(options.corpus), **{name: manifest[name] for name in shown}}
 
 
 if __name__ == "__main__":

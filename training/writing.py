@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +41,46 @@ def read_json(path: Path) -> Any:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(f"cannot read {path}: {reason}") from None
+
+
+@contextmanager
+def written_aside(folder: Path) -> Iterator[Path]:
+    """Write a folder whole or not at all: yield another beside it, which takes its name at the end.
+
+    What a process that was killed has left there is removed first.
+
+    Raises:
+        UserError: if the folder holds anything, cannot be made, or another process writes it.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty: choose another place")
+    aside = folder.with_name(f"{folder.name}.writing")
+    made = [path for path in (aside, *aside.parents) if not path.exists()]
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        lock = (aside / ".lock").open("a")
+    except OSError as error:
+        raise UserError(f"cannot write to {aside}: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder} is being written by another process") from None
+        try:
+            for left in aside.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+                elif left.name != ".lock":
+                    left.unlink()
+            yield aside
+            (aside / ".lock").unlink()
+            aside.replace(folder)
+        except BaseException:
+            shutil.rmtree(aside)
+            for path in made[1:]:
+                with suppress(OSError):  # something else has been put there
+                    path.rmdir()
+            raise
 
 
 def check_writable(*paths: Path | None) -> None:

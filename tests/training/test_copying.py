@@ -17,7 +17,7 @@ from training.decode.search import force_decode, search
 from training.decode.texts import make_translator
 from training.fit.arrays import train_arrays
 from training.fit.texts import train
-from training.prepare import prepare
+from training.preparing.run import prepare_run
 from training.runs.run import load_run
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
@@ -165,7 +165,7 @@ def test_a_served_model_copies(copying_run, tmp_path):
 
 def test_a_run_prepared_for_other_backends_copies_too(copying_run, tmp_path):
     config = dataclasses.replace(copying_run.config, train_limit=200, epochs=1)
-    prepare(config, tmp_path / "run")
+    prepare_run(config, tmp_path / "run")
     record = train_arrays(tmp_path / "run")
     assert record["val_perplexity"] < 20
     trained = load_run(tmp_path / "run")

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from training import sampling
 from training.config import Config, attentions
-from training.data.tokenizers import END_ID, START_ID
+from training.data.ids import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.fit.crossentropy import token_losses
 from training.model import build_seq2seq

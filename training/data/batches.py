@@ -24,9 +24,9 @@ class Sentences:
     """Token ids of many sentences, one after another.
 
     Attributes:
-        values: int32 `(tokens + 1,)`; the last one is never read as a token.
+        values: whole numbers `(tokens + 1,)`; the last one is never read as a token.
         starts: int64 `(sentences,)`, where each begins.
-        lengths: int64 `(sentences,)`, tokens of each.
+        lengths: whole numbers `(sentences,)`, tokens of each.
     """
 
     values: np.ndarray
@@ -62,7 +62,7 @@ class Sentences:
         positions = np.arange(-(-width // multiple) * multiple)
         within = positions < lengths[:, None]
         ids = self.values[np.where(within, self.starts[rows, None] + positions, -1)]
-        ids = np.where(within, ids, np.int32(PAD_ID))
+        ids = np.where(within, ids.astype(np.int32, copy=False), np.int32(PAD_ID))
         if end:
             ids[np.arange(len(rows)), lengths] = END_ID
         return ids

@@ -1,7 +1,8 @@
 """Where sentence pairs come from: by name, or from files.
 
 A SPEC is `tsv:PATH` (source TAB target; further columns are ignored), `multiref:PATH` (source TAB
-reference TAB reference …), `parallel:SOURCE,TARGET` (line-aligned files), or a name in `NAMES`.
+reference TAB reference …), `parallel:SOURCE,TARGET` (line-aligned files), `prepared:PATH` (what
+`training.prepare --corpus` wrote; here its texts, of dev and test), or a name in `NAMES`.
 `training.data.pair_files` reads files. They have no splits: they are read whole whichever split is
 asked for; `training.data.splits` makes some of them.
 
@@ -30,8 +31,10 @@ from training.data.pair_files import (
     read_tsv,
     sample,
 )
+from training.data.prepared import Prepared, is_prepared
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
+STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
 
 
 def load(
@@ -60,14 +63,16 @@ def load(
         if not comma:
             raise CorpusError(f"Expected parallel:SOURCE,TARGET, received {spec!r}")
         loaded = read_parallel([Path(source), Path(target)])
+    elif is_prepared(spec):
+        loaded = Prepared(spec).texts(split)
     elif spec in _PHRASEBOOKS:
         loaded = _generate_phrasebook(spec, split, limit, seed)
     elif spec in _CORPORA:
         loaded = written_like(spec, _load_named(spec, split))
     else:
         raise CorpusError(
-            f"Unknown corpus {spec!r}; expected tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET "
-            f"or one of {', '.join(NAMES)}"
+            f"Unknown corpus {spec!r}; expected tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, "
+            f"prepared:PATH or one of {', '.join(NAMES)}"
         )
     if merge and split != "train":
         loaded = merge_sources(loaded)
@@ -93,7 +98,7 @@ def is_here(name: str) -> bool:
 
 def is_file(spec: str) -> bool:
     """Whether a SPEC names files, which have no splits."""
-    return ":" in spec
+    return ":" in spec and not is_prepared(spec)
 
 
 def absolute(spec: str) -> str:
@@ -102,7 +107,11 @@ def absolute(spec: str) -> str:
     if not colon:
         return spec
     each = paths.split(",") if form == "parallel" else [paths]
-    return f"{form}:{','.join(str(Path(path).absolute()) for path in each)}"
+    return f"{form}:{','.join(_absolute(path) for path in each)}"
+
+
+def _absolute(path: str) -> str:
+    return path if path == STDIN else str(Path(path).absolute())
 
 
 def written_like(spec: str, split: Split) -> Split:

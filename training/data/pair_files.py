@@ -110,7 +110,7 @@ def merge_sources(split: Split) -> Split:
     return replace(merged, references=[list(texts) for texts in references.values()])
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
     """NFC with single spaces."""
     return " ".join(unicodedata.normalize("NFC", text).split())
 
@@ -147,7 +147,7 @@ def read_tsv(paths: Sequence[Path], *, all_columns: bool = False, separator: str
     split = Split([], [])
     unusable = []
     for number, line in enumerate(_read_lines(path), start=1):
-        columns = [_clean(column) for column in line.split("\t")]
+        columns = [clean(column) for column in line.split("\t")]
         if not any(columns):
             continue
         targets = columns[1:] if all_columns else columns[1:2]
@@ -176,7 +176,7 @@ def read_parallel(paths: Sequence[Path]) -> Split:
             f"Expected as many lines in {paths[0]} and {paths[1]}, "
             f"received {len(sources)} and {len(targets)}"
         )
-    return Split([_clean(line) for line in sources], [[_clean(line)] for line in targets])
+    return Split([clean(line) for line in sources], [[clean(line)] for line in targets])
 
 
 def read_alibi(paths: Sequence[Path]) -> Split:
@@ -204,7 +204,7 @@ def read_alibi(paths: Sequence[Path]) -> Split:
 
 def _numbered(path: Path) -> dict[str, list[str]]:
     """Words after the number and the tab of each line."""
-    rows = (_clean(line).split(" ") for line in _read_lines(path))
+    rows = (clean(line).split(" ") for line in _read_lines(path))
     return {row[0]: row[1:] for row in rows}
 
 

@@ -14,6 +14,7 @@ from training.data.batches import Batch, PairBatches, Sentences
 from training.data.copying import tokenize_to_copy, vocabularies
 from training.data.labelled import LabelBatches
 from training.data.pair_files import Split
+from training.data.prepared import Prepared
 from training.data.tokenizers import Tokenizer
 from training.progress import progress
 from training.sources.source import Rows, Source
@@ -35,12 +36,18 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
 
 
 def pair_rows(
-    config: Config, split: Split, source: Source, target: Tokenizer, training: bool = False
+    config: Config,
+    split: Split | Prepared,
+    source: Source,
+    target: Tokenizer,
+    training: bool = False,
 ) -> tuple[Rows, Sentences]:
     """Read all pairs of a split: the rows of their sources and those of their targets.
 
     With `copy`, a target has the places of what it may copy from its source.
     """
+    if isinstance(split, Prepared):
+        return split.sides(config.train_limit, config.seed)
     sources, targets = zip(*split.pairs(), strict=True)
     if config.copy:
         tokenizers = vocabularies(source, target)
@@ -57,7 +64,7 @@ def make_batches(
 
     Args:
         config: of the run.
-        split: what the source loads: `Split`, for a label `events.Histories`.
+        split: what the source loads: `Split` or `Prepared`, for a label `events.Histories`.
         source: reads the sources.
         target: reads the targets; None for a label.
         training: whether to train with them.

@@ -13,19 +13,24 @@ import hashlib
 from training.config import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
+from training.data.prepared import Prepared, is_prepared
 
 DEV_SHARE = 0.02
 MOST_DEV = 1000  # sentences, where the share is not chosen
 
 
-def load_training(config: Config) -> tuple[Split, Split]:
+def load_training(config: Config) -> tuple[Split | Prepared, Split]:
     """Read what to train on and what to measure progress on.
+
+    Of a prepared corpus the pairs to train on are token ids alone.
 
     Raises:
         CorpusError: as `load_split`, and if there is too little to hold anything out.
     """
     if config.test:
         load_split(config, "test")  # finds out now whether it can be read
+    if is_prepared(config.data):
+        return Prepared(config.data), load_split(config, "dev")[0]
     limit = config.train_limit or None
     if not corpus.is_file(config.data):
         train = corpus.load(config.data, "train", limit=limit, seed=config.seed)
@@ -77,22 +82,32 @@ def load_spec(
     return read, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
 
 
-def _parts(config: Config) -> dict[str, Split]:
-    """Read files, and hold out what is to be held out of them."""
+def held_out(config: Config) -> tuple[float, float]:
+    """Return the shares of the sources that are held out for dev and for test.
+
+    Raises:
+        CorpusError: for shares that nothing is left of, or of a corpus that has splits.
+    """
     share = {name: _share(config, name) for name in ("dev", "test")}
-    if share["dev"] is None and not config.dev:
+    if share["dev"] is None and not config.dev and corpus.is_file(config.data):
         share["dev"] = DEV_SHARE
     dev, test = (value or 0.0 for value in share.values())
     if dev + test >= 1:
         raise CorpusError(
             f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
         )
+    return dev, test
+
+
+def _parts(config: Config) -> dict[str, Split]:
+    """Read files, and hold out what is to be held out of them."""
+    dev, test = held_out(config)
     everything = corpus.load(config.data, "train")
-    places = [_place(source) for source in everything.sources]
+    places = [place(source) for source in everything.sources]
     rows = {
-        "train": [i for i, place in enumerate(places) if dev <= place < 1 - test],
-        "dev": [i for i, place in enumerate(places) if place < dev],
-        "test": [i for i, place in enumerate(places) if place >= 1 - test],
+        "train": [i for i, at in enumerate(places) if dev <= at < 1 - test],
+        "dev": [i for i, at in enumerate(places) if at < dev],
+        "test": [i for i, at in enumerate(places) if at >= 1 - test],
     }
     if not config.dev:
         rows["dev"] = rows["dev"][:MOST_DEV]
@@ -125,7 +140,7 @@ def _share(config: Config, name: str) -> float | None:
     return share
 
 
-def _place(source: str) -> float:
+def place(source: str) -> float:
     """Return a number from 0 to 1 that depends on the text alone."""
     digest = int(hashlib.sha1(source.encode()).hexdigest(), 16)
     return (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50

@@ -5,9 +5,7 @@ phones are). Every kind has the special ids PAD_ID, UNK_ID, START_ID and END_ID,
 stands for a space within a token.
 """
 
-import base64
 import difflib
-import io
 import json
 import unicodedata
 from abc import ABC, abstractmethod
@@ -20,7 +18,8 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from training.config import TOKENIZERS
-from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.ids import END_ID, UNK_ID
+from training.data.pieces import KIND, model_of, model_state, train_sentencepiece, write_state
 from training.native_log import without_native_log
 
 UNK_TOKEN = "<unk>"
@@ -110,8 +109,11 @@ class Tokenizer(tf.Module, ABC):
 
     def save(self, path: str | Path) -> None:
         """Write the tokenizer to one JSON file, which `load_tokenizer` reads."""
-        content = json.dumps({"kind": self.kind, **self._state()}, ensure_ascii=False, indent=0)
-        Path(path).write_text(content + "\n", encoding="utf-8")
+        write_state(path, self.state())
+
+    def state(self) -> dict:
+        """Return what its file holds."""
+        return {"kind": self.kind, **self._state()}
 
     @abstractmethod
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
@@ -139,7 +141,7 @@ class SentencePieceTokenizer(Tokenizer):
         model: a serialised SentencePiece model with this module's special ids.
     """
 
-    kind = "sentencepiece"
+    kind = KIND
 
     def __init__(self, model: bytes):
         super().__init__(name="tokenizer")
@@ -158,7 +160,7 @@ class SentencePieceTokenizer(Tokenizer):
         return self._pieces.id_to_string(ids)
 
     def _state(self) -> dict:
-        return {"model": base64.b64encode(self._model).decode("ascii")}
+        return model_state(self._model)
 
 
 class VocabularyTokenizer(Tokenizer):
@@ -237,7 +239,7 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
     if not lines:
         raise ValueError("A tokenizer needs text to learn from, received none")
     if kind == SentencePieceTokenizer.kind:
-        return SentencePieceTokenizer(_train_sentencepiece(lines, vocab_size, **options))
+        return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size, **options))
     if kind not in TOKENIZERS:
         raise ValueError(f"tokenizer must be one of {', '.join(TOKENIZERS)}; received {kind!r}")
     if options:
@@ -264,7 +266,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         state = json.loads(Path(path).read_text(encoding="utf-8"))
         kind = state["kind"]
         if kind == SentencePieceTokenizer.kind:
-            return SentencePieceTokenizer(base64.b64decode(state["model"]))
+            return SentencePieceTokenizer(model_of(state))
         if kind in TOKENIZERS:
             return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False))
     except (ValueError, KeyError, TypeError, tf.errors.OpError) as error:
@@ -344,37 +346,3 @@ def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
     text = tf.strings.strip(tf.strings.regex_replace(text, _SPACES, " "))
     text = tf.strings.regex_replace(text, "^(.)", r" \1")  # the first word like the others
     return tf_text.regex_split(tf.strings.regex_replace(text, " ", "▁"), _WORD, _WORD)
-
-
-def _train_sentencepiece(
-    lines: list[str],
-    vocab_size: int,
-    *,
-    model_type: str = "unigram",
-    normalization: str = "nmt_nfkc",
-    character_coverage: float = 1.0,
-) -> bytes:
-    """A serialised SentencePiece model."""
-    import sentencepiece
-
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
-            model_writer=model,
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            model_type=model_type,
-            normalization_rule_name=normalization,
-            character_coverage=character_coverage,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=START_ID,
-            eos_id=END_ID,
-            max_sentence_length=100_000,
-            minloglevel=2,
-        )
-    except (RuntimeError, OSError) as error:
-        reason = str(error).splitlines()[-1]
-        raise ValueError(f"sentencepiece with vocab_size={vocab_size}: {reason}") from None
-    return model.getvalue()

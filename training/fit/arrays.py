@@ -12,6 +12,7 @@ import numpy as np
 
 from training.config import Config
 from training.data.batches import PairBatches, Sentences
+from training.data.prepared import Prepared, is_prepared
 from training.errors import RunError
 from training.fit.callbacks import Bar
 from training.fit.clipping import ClippedAdam
@@ -135,7 +136,10 @@ def token_batches(
     tokens: Mapping[str, np.ndarray], prefix: str, config: Config, training: bool
 ) -> PairBatches:
     """Return the batches of the training set, or with the prefix `dev_` of the dev set."""
-    sides = (
+    if not prefix and is_prepared(config.data):
+        sides = Prepared(config.data).sides(config.train_limit, config.seed)
+        return PairBatches.of(config, *sides, training=training)
+    source, target = (
         Sentences.of(tokens[f"{prefix}{side}"], tokens[f"{prefix}{side}_lengths"]) for side in SIDES
     )
-    return PairBatches.of(config, *sides, training=training)
+    return PairBatches.of(config, source, target, training=training)

@@ -10,14 +10,16 @@ from typing import Any
 import keras
 
 from training.config import Config, ConfigError
-from training.data.tokenizers import Tokenizer, train_tokenizer
+from training.data.pieces import KIND, normalization
+from training.data.prepared import Prepared
+from training.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from training.errors import RunError
 from training.progress import stages
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
 from training.settings import load_config
-from training.sources import Source, source_class
+from training.sources import Source, TextSource, source_class
 from training.writing import write_json
 
 
@@ -78,6 +80,8 @@ def make_sides(
         RunError: if those of `init` cannot be read.
         ConfigError: if none can be made with these settings.
     """
+    if isinstance(data, Prepared):
+        return _prepared_sides(config, data, init)
     if init is not None:
         source, target = load_sides(config, RunFiles(init))
         tokenizer = getattr(source, "tokenizer", None)
@@ -91,6 +95,31 @@ def make_sides(
     return source, make_tokenizer(config, "target", lines)
 
 
+def _prepared_sides(
+    config: Config, data: Prepared, init: Path | None
+) -> tuple[Source, Tokenizer | None]:
+    """Return what reads the texts as those of a prepared corpus were read."""
+    for key, value in data.settings.items():
+        if getattr(config, key) != value:
+            raise ConfigError(
+                f"{key} expected {value}, as {data.spec} has it. Received: {getattr(config, key)}"
+            )
+    if config.copy:
+        raise ConfigError(f"copy expected texts. Received: {data.spec}, which has token ids")
+    if init is not None:
+        pairs = zip(RunFiles(init).tokenizers, data.tokenizers, strict=True)
+        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in pairs):
+            raise RunError(
+                f"{init} and {data.spec} have different tokenizers: prepare the corpus with "
+                f"--tokenizers {init}"
+            )
+    try:
+        source, target = (load_tokenizer(file) for file in data.tokenizers)
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read the tokenizers of {data.spec}: {error}") from error
+    return TextSource(source), target
+
+
 def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer:
     """Train the tokenizer of a side.
 
@@ -98,9 +127,10 @@ def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer
         ConfigError: if it cannot be trained with these settings.
     """
     kind, size = getattr(config, f"{side}_tokenizer"), getattr(config, f"{side}_vocab_size")
+    options = {"normalization": normalization(side)} if kind == KIND else {}
     try:
         with stages(f"training the tokenizer of the {side} side"):
-            made = train_tokenizer(kind, lines, size, **_normalization(kind, side))
+            made = train_tokenizer(kind, lines, size, **options)
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
     if made.vocab_size < size:
@@ -122,10 +152,3 @@ def start_from(init: Path, model: keras.Model) -> None:
         load_best(RunFiles(init), model)
     except RunError as error:
         raise RunError(f"cannot start from {init}: {error}") from error
-
-
-def _normalization(kind: str, side: str) -> dict[str, str]:
-    if kind != "sentencepiece":
-        return {}
-    # Whatever way a source is typed, it is read alike; a target keeps its own characters.
-    return {"normalization": "nmt_nfkc" if side == "source" else "identity"}

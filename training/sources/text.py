@@ -16,6 +16,7 @@ from training.sources.source import Source, encoded
 
 if TYPE_CHECKING:
     from training.data.pair_files import Split
+    from training.data.prepared import Prepared
     from training.data.tokenizers import Tokenizer
     from training.runs.files import RunFiles
 
@@ -45,7 +46,7 @@ class TextSource(Source):
         self.size = tokenizer.vocab_size
 
     @classmethod
-    def load_training(cls, config: Config) -> tuple[Split, Split]:
+    def load_training(cls, config: Config) -> tuple[Split | Prepared, Split]:
         """Read sentence pairs: see `training.data.splits`."""
         from training.data.splits import load_training
 
@@ -69,10 +70,13 @@ class TextSource(Source):
         return cls(make_tokenizer(config, "source", [source for source, _ in data.pairs()]))
 
     @classmethod
-    def fingerprint(cls, train: Split, dev: Split) -> str:
+    def fingerprint(cls, train: Split | Prepared, dev: Split) -> str:
         """Hash all sentence pairs."""
+        from training.data.prepared import Prepared
         from training.runs.origin import fingerprint
 
+        if isinstance(train, Prepared):
+            return train.fingerprint(dev)
         return fingerprint(train.pairs(), dev.pairs())
 
     @classmethod

@@ -6,16 +6,8 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from training.config import TOKENIZERS, Config
-from training.data.tokenizers import (
-    END_ID,
-    PAD_ID,
-    START_ID,
-    UNK_ID,
-    load_tokenizer,
-    split_words,
-    train_tokenizer,
-    word_of_piece,
-)
+from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
+from training.data.tokenizers import load_tokenizer, split_words, train_tokenizer, word_of_piece
 from training.runs.begin import make_tokenizer
 
 ENGLISH = [

@@ -1,0 +1,118 @@
+"""A corpus that `training.prepare --corpus` wrote: token ids that are read where they lie.
+
+Of each side there is a file of all ids, one sentence after another, and one of where each begins;
+both are plain arrays, little-endian, that are mapped into memory. `manifest.json` says what they
+hold, and is written last.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.data.batches import Sentences
+from training.data.pair_files import CorpusError, Split, merge_sources, read_tsv
+from training.writing import read_json
+
+FORM = "prepared"  # of a SPEC
+FORMAT = 1
+SIDES = ("source", "target")
+
+
+def is_prepared(spec: str) -> bool:
+    """Whether a SPEC names a prepared corpus."""
+    return spec.startswith(f"{FORM}:")
+
+
+def ids_dtype(vocab_size: int) -> np.dtype:
+    """Return the smallest type that holds the ids of a vocabulary."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
+
+
+class Prepared:
+    """A prepared corpus.
+
+    Args:
+        spec: `prepared:PATH`.
+
+    Attributes:
+        spec: as given.
+        manifest: what it holds.
+        count: pairs of the training set.
+        unusable: lines of the files that held no pair.
+        tokenizers: files of the tokenizers of both sides.
+
+    Raises:
+        CorpusError: if there is none, or a file is missing or has another size than it had.
+    """
+
+    def __init__(self, spec: str) -> None:
+        self.spec, self.path = spec, Path(spec.partition(":")[2])
+        file = self.path / "manifest.json"
+        if not file.is_file():
+            raise CorpusError(f"{self.path} is not a prepared corpus: it has no {file.name}")
+        self.manifest: dict[str, Any] = read_json(file)
+        if self.manifest.get("format") != FORMAT:
+            raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
+        for name, size in self.manifest["bytes"].items():
+            there = self.path / name
+            if not there.is_file() or there.stat().st_size != size:
+                raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
+        self.count: int = self.manifest["pairs"]
+        self.unusable: int = self.manifest["unusable"]
+        self.tokenizers = tuple(self.path / f"{side}.tokenizer" for side in SIDES)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Return the configuration's keys that were settled when it was prepared."""
+        return self.manifest["settings"]
+
+    def sides(self, limit: int = 0, seed: int = 0) -> tuple[Sentences, Sentences]:
+        """Return the token ids of both sides, or of `limit` pairs drawn at random, in order.
+
+        They are the pairs that `training.data.pair_files.sample` draws of the texts.
+        """
+        rows = None
+        if limit and limit < self.count:
+            rows = np.array(sorted(random.Random(seed).sample(range(self.count), limit)))
+        source, target = (self._side(side, rows) for side in SIDES)
+        return source, target
+
+    def _side(self, side: str, rows: np.ndarray | None) -> Sentences:
+        # memmap's own indexing is slow, and nothing of it is needed.
+        ids = np.asarray(np.memmap(self.path / f"train.{side}.ids", self._dtype(side), "r"))
+        starts = np.asarray(np.memmap(self.path / f"train.{side}.starts", np.dtype("<i8"), "r"))
+        lengths = np.diff(starts).astype(np.int32)
+        starts = starts[:-1]
+        return (
+            Sentences(ids, starts, lengths)
+            if rows is None
+            else Sentences(ids, starts[rows], lengths[rows])
+        )
+
+    def _dtype(self, side: str) -> np.dtype:
+        return np.dtype(self.manifest[side]["dtype"])
+
+    def texts(self, split: str) -> Split:
+        """Read the sentences of dev or test.
+
+        Raises:
+            CorpusError: if nothing was held out for it; or for the training pairs, which are token
+                ids alone.
+        """
+        file = self.path / f"{split}.tsv"
+        if split not in ("dev", "test") or not file.is_file():
+            there = [name for name in ("dev", "test") if (self.path / f"{name}.tsv").is_file()]
+            raise CorpusError(f"{self.spec} has no texts of {split!r}; it has {', '.join(there)}")
+        return merge_sources(read_tsv([file], all_columns=True))
+
+    def fingerprint(self, dev: Split) -> str:
+        """Hash what a run learns from and is measured on."""
+        known = json.dumps(self.manifest["sha256"], sort_keys=True)
+        held = json.dumps([dev.sources, dev.references], ensure_ascii=False)
+        return hashlib.sha256(f"{known}\n{held}".encode()).hexdigest()

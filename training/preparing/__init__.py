@@ -1,0 +1,1 @@
+"""A corpus of any size, cleaned and tokenised once: training.prepare --corpus."""

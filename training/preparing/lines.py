@@ -1,0 +1,133 @@
+"""Raw lines of files of any size, a block at a time: plain, `.gz`, `.zst`, or standard input."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import importlib.util
+import io
+import itertools
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from training.data import corpus
+from training.data.pair_files import CorpusError
+
+LONGEST = 1 << 16  # bytes of a line; of a longer one these are read, and one more
+_BLOCK = 16 << 20  # bytes
+_MARK = b"\xef\xbb\xbf"  # with which some files say that they are UTF-8
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some lines that follow one another.
+
+    Attributes:
+        number: of the block, from 0.
+        first: number of its first line, from 1.
+        columns: its lines; of line-aligned files those of each.
+    """
+
+    number: int
+    first: int
+    columns: tuple[bytes, ...]
+
+
+def blocks(spec: str, size: int = _BLOCK) -> Iterator[Block]:
+    """Yield the lines of a SPEC; what is not `tsv:` or `parallel:` is read whole, as a TSV.
+
+    Args:
+        spec: see `training.data.corpus`; `tsv:-` is standard input.
+        size: bytes in a block, about.
+
+    Raises:
+        CorpusError: if it cannot be read, or two files have not as many lines.
+    """
+    form, _, paths = spec.partition(":")
+    if form == "parallel":
+        source, comma, target = paths.partition(",")
+        if not comma:
+            raise CorpusError(f"Expected parallel:SOURCE,TARGET, received {spec!r}")
+        rows = _aligned(source, target)
+    elif form == "tsv":
+        rows = ((line,) for line in _lines(paths))
+    else:
+        rows = (
+            (f"{source}\t{target}\n".encode(),)
+            for source, target in corpus.load(spec, "train").pairs()
+        )
+    number, first, kept, held = 0, 1, list[tuple[bytes, ...]](), 0
+    for row in rows:
+        kept.append(row)
+        held += sum(map(len, row))
+        if held >= size:
+            yield _block(number, first, kept)
+            number, first, kept, held = number + 1, first + len(kept), [], 0
+    if kept:
+        yield _block(number, first, kept)
+
+
+def _block(number: int, first: int, rows: list[tuple[bytes, ...]]) -> Block:
+    return Block(number, first, tuple(b"".join(column) for column in zip(*rows, strict=True)))
+
+
+def _aligned(source: str, target: str) -> Iterator[tuple[bytes, ...]]:
+    sides = _lines(source), _lines(target)
+    counts = [0, 0]
+    for row in itertools.zip_longest(*sides):
+        counts = [count + (line is not None) for count, line in zip(counts, row, strict=True)]
+        if None not in row:
+            yield cast(tuple[bytes, ...], row)
+    if counts[0] != counts[1]:
+        raise CorpusError(
+            f"Expected as many lines in {source} and {target}, received {counts[0]} and {counts[1]}"
+        )
+
+
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield lines with their ends; one that is too long is cut after LONGEST bytes."""
+    damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+    if path.endswith(".zst"):
+        damaged = (*damaged, _zstandard(path).ZstdError)
+    try:
+        with ExitStack() as stack:
+            file = _open(path, stack)
+            if file.peek(len(_MARK)).startswith(_MARK):
+                file.read(len(_MARK))
+            while line := file.readline(LONGEST):
+                if len(line) == LONGEST and not line.endswith(b"\n"):
+                    while (more := file.readline(LONGEST)) and not more.endswith(b"\n"):
+                        pass
+                    line += b"\n"
+                elif not line.endswith(b"\n"):
+                    line += b"\n"
+                yield line
+    except damaged as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"Cannot read {path}: {reason}") from None
+
+
+def _open(path: str, stack: ExitStack) -> io.BufferedReader:
+    """Open a file for reading."""
+    if path == corpus.STDIN:
+        return cast(io.BufferedReader, sys.stdin.buffer)
+    file = stack.enter_context(Path(path).open("rb"))  # noqa: SIM115
+    if path.endswith(".gz"):
+        unpacked: Any = stack.enter_context(gzip.GzipFile(fileobj=file))
+    elif path.endswith(".zst"):
+        reader = _zstandard(path).ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        unpacked = stack.enter_context(reader)
+    else:
+        return file
+    return stack.enter_context(io.BufferedReader(unpacked, 1 << 20))
+
+
+def _zstandard(path: str) -> Any:
+    if importlib.util.find_spec("zstandard") is None:
+        raise CorpusError(f"Cannot read {path}: zstandard is not installed: pip install zstandard")
+    return importlib.import_module("zstandard")
