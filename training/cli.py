@@ -126,7 +126,7 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_configuration(parser: argparse.ArgumentParser) -> None:
+def add_configuration(parser: Parser) -> None:
     """Add the options that `configuration` reads, and what SPECs and keys there are to the help."""
     parser.add_argument(
         "--preset",
@@ -150,8 +150,9 @@ def add_configuration(parser: argparse.ArgumentParser) -> None:
         "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
     )
     add_settings(parser)
-    keys = f"Keys of --set, with their defaults:\n{keys_help()}"
-    parser.epilog = f"{SPECS.format(names=_names())}\n\n{keys}"
+    parser.end_of_help = lambda: (
+        f"{SPECS.format(names=_names())}\n\nKeys of --set, with their defaults:\n{keys_help()}"
+    )
 
 
 def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:

@@ -6,6 +6,7 @@ import argparse
 import math
 import os
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -24,11 +25,23 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help names the defaults, and whose errors are one line, like all others."""
+    """A parser whose help names the defaults, and whose errors are one line, like all others.
+
+    Attributes:
+        end_of_help: returns the epilog, in place of it, when help is asked for.
+    """
+
+    end_of_help: Callable[[], str] | None = None
 
     def __init__(self, description: str | None = None, **settings: Any) -> None:
         description = textwrap.fill(description or "", 79)
         super().__init__(description=description, **{"formatter_class": Help, **settings})
+
+    def format_help(self) -> str:
+        """Return the help, whose end may take long to find out."""
+        if self.end_of_help is not None:
+            self.epilog = self.end_of_help()
+        return super().format_help()
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""

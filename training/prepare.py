@@ -7,8 +7,6 @@ it gets the configuration, the tokenizers and the token ids of all pairs.
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
-
 import argparse
 import json
 import os
@@ -16,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import training.extras  # noqa: F401
 from training.cli import Parser, add_configuration, configuration, default_output, main_guard
-from training.config import Config
+from training.config import Config, without_layers
 from training.errors import UserError
 from training.parser import count, number_from_0, positive_int
 
-# Worker processes import this module: nothing else is imported before it is needed.
+# A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
 
 
 def _add_corpus(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +91,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UserError("--corpus makes no run: no --output fits")
-        print(json.dumps(_prepare_corpus(options)))
+        with without_layers():
+            print(json.dumps(_prepare_corpus(options)))
         return
+    import training.quiet  # noqa: F401
+
     from training.preparing.run import prepare_run
 
     output = options.output or default_output(options)

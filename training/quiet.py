@@ -5,18 +5,12 @@ level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them. Where a command is run 
 backend as well, see `training.extras`.
 """
 
-import multiprocessing
 import os
 import sys
 
 import training.extras  # noqa: F401
 from training.native_log import without_native_log
 
-if (
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "0"
-    and "tensorflow" not in sys.modules
-    # Worker processes import a command's module, and do without TensorFlow's 400 MB if they can.
-    and multiprocessing.parent_process() is None
-):
+if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "0" and "tensorflow" not in sys.modules:
     with without_native_log():
         import tensorflow  # noqa: F401

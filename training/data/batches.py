@@ -103,6 +103,10 @@ class PairBatches:
     2104.08478). Such a batch is made of `batch_size` pairs, too, and so has fewer rows. A model
     that saw single sentences alone does not translate two of them.
 
+    With `batch_tokens` batches for training have as many tokens each, not as many pairs: short
+    sentences come in batches of many. Every epoch has as many steps as the first would have: where
+    its own order makes more batches, some are left out, and where fewer, some come twice.
+
     Args:
         source: rows of the sources, of texts their ids.
         target: ids of the targets, as many.
@@ -115,6 +119,8 @@ class PairBatches:
         length_multiple: S and T are padded to a multiple of it.
         join: share of the batches in training that hold joined pairs, 0 to 1.
         join_most: most pairs in one of them; fewer where the lengths would be exceeded.
+        batch_tokens: most tokens in a batch for training, padding and START counted, of the side
+            that has more; a single pair may have more. 0 for batches of `batch_size`.
 
     Attributes:
         source: as given.
@@ -139,6 +145,7 @@ class PairBatches:
         length_multiple: int = 1,
         join: float = 0.0,
         join_most: int = 2,
+        batch_tokens: int = 0,
     ) -> None:
         count = len(source.lengths)
         if count != len(target.lengths):
@@ -164,7 +171,10 @@ class PairBatches:
         self.training, self._seed = training, seed
         self._longest = np.array([max_source_length, max_target_length])
         self._join, self._join_most = join, min(join_most, batch_size)
+        self._batch_tokens = batch_tokens
         steps = max(1, rows.size // batch_size) if training else -(-rows.size // batch_size)
+        if training and batch_tokens:
+            steps = len(self._of_tokens(np.random.default_rng([seed, 0]).permutation(rows)))
         self.statistics = Statistics(
             pairs=int(rows.size),
             dropped=count - int(rows.size),
@@ -187,6 +197,7 @@ class PairBatches:
             length_multiple=config.length_multiple,
             join=config.join,
             join_most=config.join_most,
+            batch_tokens=config.batch_tokens,
         )
 
     @property
@@ -202,6 +213,11 @@ class PairBatches:
             return
         size, rng = self._batch_size, np.random.default_rng([self._seed, number])
         steps = self.statistics.steps_per_epoch
+        if self._batch_tokens:
+            filled = self._of_tokens(rng.permutation(self._rows))
+            for position in np.resize(rng.permutation(len(filled)), steps):
+                yield self._single(filled[position])
+            return
         rows = rng.permutation(self._rows)[: steps * size]
         joined = min(round(self._join * steps), rows.size // size)
         batches = [(self._single, batch) for batch in self._alike(rows[joined * size :], size)]
@@ -245,6 +261,31 @@ class PairBatches:
         inputs[inputs == END_ID] = PAD_ID
         padded = source.pad(rows, source_lengths, self._multiple)
         return {"source": padded, "target": inputs}, labels
+
+    def _of_tokens(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Cut shuffled rows into batches of like length and of `batch_tokens` at most."""
+        mean = np.maximum(self._source_lengths, self._target_lengths + 1)[self._rows].mean()
+        window = max(1, int(_WINDOW * self._batch_tokens / mean))
+        return [
+            batch
+            for start in range(0, rows.size, window)
+            for batch in self._filled(rows[start : start + window])
+        ]
+
+    def _filled(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Cut rows, sorted by their length, into batches of `batch_tokens` at most."""
+        sides = self._source_lengths[rows], self._target_lengths[rows] + 1
+        rows = rows[np.lexsort(sides)]
+        longest = np.maximum(self._source_lengths[rows], self._target_lengths[rows] + 1)
+        widths = -(-longest.astype(np.int64) // self._multiple) * self._multiple
+        start = 0
+        while start < rows.size:
+            most = max(1, self._batch_tokens // int(widths[start]))
+            wide = np.maximum.accumulate(widths[start : start + most])
+            sizes = wide * np.arange(1, wide.size + 1)
+            fit = max(1, int(np.count_nonzero(sizes <= self._batch_tokens)))
+            yield rows[start : start + fit]
+            start += fit
 
     def _in_order(self) -> list[np.ndarray]:
         starts = range(0, self._rows.size, self._batch_size)

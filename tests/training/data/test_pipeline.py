@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from training.data import batches
 from training.data.batches import PairBatches
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.data.pipeline import make_dataset, source_batches, tokenize
@@ -190,6 +191,37 @@ def test_unusable_pairs_are_one_clear_line(tokenizer):
     with pytest.raises(ValueError, match="None of 1 sentence pairs is usable") as error:
         build((["a b"], ["a"]), tokenizer, training=True, max_source_length=1)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("tokens", "multiple"), [(101, 1), (240, 4), (9, 1)])
+def test_batches_of_tokens(pairs, tokenizer, tokens, multiple, monkeypatch):
+    """As many tokens as fit are in each, padding counted; epochs have equally many steps."""
+    ids = [tokenize(texts, tokenizer) for texts in pairs]
+    sizes = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40}
+    for window in (10_000, 3):  # one for all of these pairs; many
+        monkeypatch.setattr(batches, "_WINDOW", window)
+        made, again = (
+            PairBatches(
+                *ids, **sizes, training=True, batch_tokens=tokens, length_multiple=multiple, seed=5
+            )
+            for _ in range(2)
+        )
+        seen = []
+        for number in (0, 1, 2):
+            found = list(made.epoch(number))
+            assert len(found) == made.statistics.steps_per_epoch
+            held = [max(inputs["source"].size, labels.size) for inputs, labels in found]
+            for size, (_, labels) in zip(held, found, strict=True):
+                assert size <= tokens or len(labels) == 1
+            if tokens > 200:
+                assert np.mean(held) > 0.8 * tokens
+            seen.append(read_pairs(found))
+        assert read_pairs(again.epoch(2)) == seen[2] != seen[1]
+        everything = sorted(zip(*pairs, strict=True))
+        if window > 3:
+            assert sorted(seen[2]) == everything  # each pair once
+        else:
+            assert len(set(seen[2])) > 0.9 * len(everything)
 
 
 def test_source_batches_restore_the_order_and_pass_over_empty_texts(tokenizer):

@@ -4,13 +4,17 @@ import functools
 import gzip
 import hashlib
 import json
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
 from training import phrasebook, prepare
+from training.config import ConfigError
 from training.data.pair_files import CorpusError
 from training.data.pipeline import make_batches, tokenize
 from training.data.prepared import Prepared
@@ -86,6 +90,7 @@ def read_prepared(config, folder):
     [
         ("batch_size=7", "join=0.4"),
         ("batch_size=13", "seed=3", "max_target_length=9", "length_multiple=4"),
+        ("batch_tokens=99",),
         ("source_tokenizer=words", "target_tokenizer=characters", "dev=0.1", "test=0.2"),
     ],
     ids=str,
@@ -227,6 +232,26 @@ def test_a_file_of_another_kind_is_one_line(tmp_path):
     with pytest.raises(CorpusError, match="Cannot read"):
         prepare_corpus(tmp_path / "c", configured(tmp_path / "p.gz"), HERE)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["p.gz", "p.tsv"]
+
+
+def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):
+    """Neither it nor Keras, 600 MB, is imported; what they would check of a key is not needed."""
+    words = ["--preset", "tatoeba-en-fr", "--data", f"tsv:{text}", "--corpus", str(tmp_path / "c")]
+    words += ["--set", "source_vocab_size=300", "--set", "target_vocab_size=300"]
+    code = (
+        "import sys\n"
+        "from training import prepare\n"
+        "if __name__ == '__main__':\n"
+        "    prepare.main(sys.argv[1:])\n"
+        "    assert not {'keras', 'tensorflow'} & set(sys.modules)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    subprocess.run([sys.executable, script, *words, "--workers", "1"], env=environment, check=True)
+    assert Prepared(f"prepared:{tmp_path / 'c'}").count > 400
+    with pytest.raises(ConfigError, match="source_tokenizer expected one of"):
+        prepare.main([*words[:-1], "source_tokenizer=what"])
 
 
 def test_a_worker_that_is_killed_is_one_line():
