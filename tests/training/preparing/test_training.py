@@ -1,19 +1,19 @@
 """Training from a prepared corpus."""
 
-import json
-
 import numpy as np
 import pytest
 
-from tests.training.conftest import TINY, tiny_config
-from training import phrasebook, train
+from tests.training.conftest import tiny_config
+from training import phrasebook
+from training.cli import Parser, add_configuration, configuration
 from training.config import ConfigError
 from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
+from training.data.pipeline import make_batches, make_dataset
 from training.data.prepared import Prepared
 from training.data.splits import load_split, load_training
 from training.errors import RunError
-from training.fit import arrays
+from training.fit import arrays, texts
 from training.preparing.cleaning import Filters
 from training.preparing.corpora import Plan, prepare_corpus
 from training.preparing.run import prepare_run
@@ -33,13 +33,22 @@ def corpus(tmp_path_factory):
     return folder / "corpus"
 
 
-def test_a_run_is_trained_and_goes_on_with_what_it_began_with_alone(corpus, tmp_path, capsys):
-    small = [f"{name}=1" for name in ("epochs", "encoder_units", "validation_limit")]
-    words = [word for setting in [*TINY, *small] for word in ("--set", setting)]
-    output = ["--output", str(tmp_path / "run")]
-    train.main(["--preset", "phrasebook-en-fr", "--data", f"prepared:{corpus}", *output, *words])
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["epochs_done"] == 1
+def test_a_run_goes_on_with_what_it_began_with_alone(corpus, tmp_path, monkeypatch):
+    """Up to where its model is built, which takes seconds."""
+
+    class BuiltError(Exception):
+        """Its data were as they were."""
+
+    def build(*args):
+        raise BuiltError
+
+    monkeypatch.setattr(texts, "build_model", build)
+    prepare_run(tiny_config("train_limit=0", f"data=prepared:{corpus}"), tmp_path / "run")
     config = load_config(tmp_path / "run" / "config.toml")
+    with pytest.raises(BuiltError):
+        texts.train(config, tmp_path / "run", resume=True)
+    with pytest.raises(BuiltError):
+        texts.train(config, tmp_path / "new")
     dev, read = load_split(config, "dev")  # which training.evaluate scores
     assert (len(dev.sources), read["split"]) == (len(load_training(config)[1].sources), "dev")
     with pytest.raises(CorpusError, match="no texts of 'test'; it has dev"):
@@ -49,9 +58,21 @@ def test_a_run_is_trained_and_goes_on_with_what_it_began_with_alone(corpus, tmp_
     try:
         manifest.write_text(text.replace('"train.source.ids": "', '"train.source.ids": "0'))
         with pytest.raises(RunError, match="no longer has the sentences"):
-            train.main(["--resume", *output, "--set", "epochs=2"])
+            texts.train(config, tmp_path / "run", resume=True)
     finally:
         manifest.write_text(text)
+
+
+def test_the_preset_of_a_size_takes_the_tokenizers_of_what_is_prepared(corpus):
+    parser = Parser(prog="what")
+    add_configuration(parser)
+    config = configuration(parser.parse_args(["--data", f"prepared:{corpus}"]))
+    assert (config.source_tokenizer, config.target_vocab_size) == ("words", 300)
+    assert config.epochs == 40  # of the small ones
+    sides = make_sides(config, Prepared(config.data))
+    train = make_batches(config, Prepared(config.data), *sides, training=True)
+    inputs, labels = next(iter(make_dataset(train).as_numpy_iterator()))
+    assert len(inputs["source"]) == len(labels) == config.batch_size
 
 
 def test_other_backends_read_it_where_it_lies(corpus, tmp_path):
