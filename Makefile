@@ -121,8 +121,9 @@ page: $(STAMP)  ## serve the newest export and show it in the browser, on port $
 	@$(find-model); \
 	  $(BIN)/python -m serving.server --port=$(PORT) --model_name=$$name --model_base_path=$$PWD/$$base & \
 	  trap "kill $$!" EXIT; \
+	  case $$base in demo/en-*) example="She is eating a green apple.";; *) example=;; esac; \
 	  $(BIN)/python -m serving.page --target localhost:$(PORT) --model $$name --port $(PAGE_PORT) --open \
-	    --example "She is eating a green apple." \
+	    --example "$$example" \
 	    --manifest $$(ls -d $$base/[0-9]* | sort -V | tail -1)/assets.extra/manifest.json
 
 serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker engine is

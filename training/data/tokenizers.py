@@ -6,6 +6,7 @@ stands for a space within a token.
 """
 
 import difflib
+import hashlib
 import json
 import unicodedata
 from abc import ABC, abstractmethod
@@ -146,8 +147,11 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, model: bytes):
         super().__init__(name="tokenizer")
         self._model = model
+        # The model's own name: where Python loads an export, resources of one name are one, and the
+        # target would be read with the source's subwords.
+        name = f"sentencepiece_{hashlib.sha256(model).hexdigest()[:16]}"
         with without_native_log():  # a line for each model that changes no character
-            self._pieces = tf_text.SentencepieceTokenizer(model, out_type=tf.int32)
+            self._pieces = tf_text.SentencepieceTokenizer(model, out_type=tf.int32, name=name)
         self.vocab_size = int(self._pieces.vocab_size())
 
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:

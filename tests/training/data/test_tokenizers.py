@@ -278,3 +278,27 @@ def test_a_vocabulary_that_is_smaller_than_asked_for_is_said(capsys):
     config = Config(source_tokenizer="words", source_vocab_size=9)
     make_tokenizer(config, "source", ["she sees it", "he sees her"])
     assert capsys.readouterr().out == ""
+
+
+def test_two_tokenizers_of_one_export_stay_two_in_python(tmp_path):
+    """Python's loader makes one resource of all that have one name."""
+
+    class Both(tf.Module):
+        def __init__(self):
+            super().__init__()
+            self.source = train_tokenizer("sentencepiece", ["she eats an apple"] * 9, 40)
+            self.target = train_tokenizer("sentencepiece", ["zwölf Boxkämpfer jagen"] * 9, 50)
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
+        def pieces(self, text):
+            each = {"source": self.source, "target": self.target}
+            return {name: one.tokens(one.tokenize(text).to_tensor()) for name, one in each.items()}
+
+    made, text = Both(), tf.constant(["she jagen apple zwölf"])
+    tf.saved_model.save(made, str(tmp_path), signatures=made.pieces)
+    loaded = tf.saved_model.load(str(tmp_path))  # and keeps what is in it alive
+    found = loaded.signatures["serving_default"](text)
+    expected = made.pieces(text)
+    assert expected["source"].numpy().tolist() != expected["target"].numpy().tolist()
+    for name, tokens in expected.items():
+        assert found[name].numpy().tolist() == tokens.numpy().tolist(), name
