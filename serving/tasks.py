@@ -114,8 +114,11 @@ def pronounce_words(target: str, output: Path, seed: int) -> None:
         found = translator.align(words)
     for word, answer in zip(words, found, strict=True):
         print(f"      {word:12} {answer.translation}")
-    print("\n" + "\n".join(f"      {line}" for line in draw_alignment(found[0]).splitlines()))
-    first = found[0]
+    first = next((answer for answer in found if answer.target_tokens), None)
+    if first is None:
+        print("      It says nothing yet, so there is nothing to draw.")
+        return
+    print("\n" + "\n".join(f"      {line}" for line in draw_alignment(first).splitlines()))
     plot_attention(
         first.source_tokens,
         first.target_tokens,

@@ -15,12 +15,14 @@ from keras_attention.fast.generic import (
     gather,
     gather_in_rows,
     in_loop,
+    in_place_additive,
     project,
     pull_back,
     scan,
     times_transposed,
     under_xla,
     unfold,
+    writes_in_place,
 )
 
 __all__ = [
@@ -32,15 +34,17 @@ __all__ = [
     "gather",
     "gather_in_rows",
     "in_loop",
+    "in_place_additive",
     "project",
     "pull_back",
     "scan",
     "times_transposed",
     "under_xla",
     "unfold",
+    "writes_in_place",
 ]
 
 # What a backend has of its own takes the place of the plain way, and has its types.
-if keras.backend.backend() in ("tensorflow", "jax"):
+if keras.backend.backend() in ("tensorflow", "jax", "torch"):
     _own = importlib.import_module(f"keras_attention.fast.{keras.backend.backend()}")
     globals().update({name: getattr(_own, name) for name in __all__ if hasattr(_own, name)})

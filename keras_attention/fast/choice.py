@@ -29,12 +29,13 @@ if TYPE_CHECKING:
     from keras_attention.recurrent import AttentionRNN
 
 Tensor = Any
-AdditivePath = Literal["formula", "blocks", "exponential", "compiled"]
+AdditivePath = Literal["formula", "blocks", "exponential", "compiled", "in_place"]
 
 VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
 # Numbers in a block of additive scores: about what the caches hold. What is smaller as a whole
 # stays as it is.
 BLOCK = 2**20
+IN_PLACE = 2**18  # the same where memory is written again: one core's own cache
 LARGE = 2000  # elements of a row
 
 _of_process = os.environ.get(VARIABLE, "1")
@@ -103,12 +104,15 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
     - `"formula"` for what is small, for one query or one key, and for a step of a loop;
     - `"exponential"` where XLA compiles the whole;
     - `"compiled"`, the exponential form as a function that XLA compiles by itself;
+    - `"in_place"`, the exponential form in memory that is written again and again, on PyTorch;
     - `"blocks"`, by `tanh` for one block of queries after the other, elsewhere.
     """
     lengths = query.shape[1], key.shape[1]
     sizes = [query.shape[0] or key.shape[0], *lengths, *scale.shape]
     if any(n is not None and not isinstance(n, int) for n in sizes):
         return "formula"  # symbols on JAX: only the shape of the result is asked for
+    if enabled() and backend.writes_in_place(query, key, scale):
+        return "in_place" if math.prod(sizes) > IN_PLACE else "formula"
     small = None not in sizes and math.prod(sizes) <= BLOCK
     if not enabled() or small or 1 in lengths or backend.in_loop():
         return "formula"

@@ -139,6 +139,16 @@ def fuses_sums() -> bool:
     return True
 
 
+def writes_in_place(*tensors: Any) -> bool:
+    """Whether operations on these may write into memory that exists: PyTorch's, on a CPU."""
+    return False
+
+
+def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
+    """Return `scores.additive` of such tensors, or None where it cannot be had so."""
+    raise NotImplementedError("asked for where operations write in place alone")
+
+
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, compiled by itself; where nothing compiles functions, as it is."""
     return function

@@ -1,0 +1,129 @@
+"""PyTorch's own ways: see `generic.py`.
+
+On a CPU every operation of PyTorch reads its arguments from memory and writes its result there, and
+its `tanh` costs ten multiplications. Additive scores are their exponential form here, a block at a
+time, in memory that is used again and stays in the caches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# Where exponentials of numbers below it are finite in float32, and so is 0 times any of them.
+RANGE = 44.0
+# Numbers in a block, as many as are in a core's own cache.
+BLOCK = 2**18
+
+_Block = tuple[slice, slice, slice]
+
+
+def writes_in_place(*tensors: Any) -> bool:
+    """Whether operations on these may write into memory that exists: eagerly, on a CPU."""
+    if torch.compiler.is_compiling():
+        return False
+    plain = (torch.Tensor, torch.nn.Parameter)
+    return all(type(x) in plain and x.device.type == "cpu" for x in tensors)
+
+
+def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
+    """Return `vᵀ tanh(q + k)` with its gradients, or None where exponentials would leave float32.
+
+    Args:
+        query: see `scores.additive`; float32 or wider.
+        key: see `scores.additive`.
+        scale: see `scores.additive`.
+    """
+    with torch.no_grad():
+        if max(query.max().item(), key.max().item()) >= RANGE:
+            return None
+    scores: Tensor = _Additive.apply(query, key, scale)
+    return scores
+
+
+class _Additive(torch.autograd.Function):
+    """`Σ v - 2 Σ_d v_d r_d` with `r = 1 / (1 + e^{2q} e^{2k})`."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+        ctx.save_for_backward(query, key, scale)
+        found = query.new_empty(*query.shape[:2], key.shape[1])
+        with torch.autocast("cpu", enabled=False):
+            for (b, i, j), r in _blocks_of_r(query, key):
+                found[b, i, j] = torch.matmul(r, scale)
+            return scale.sum() - 2 * found
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> Any:
+        return _Gradients.apply(*ctx.saved_tensors, upstream)
+
+
+class _Gradients(torch.autograd.Function):
+    """`d tanh = 4 r (1 - r)`. Gradients of these are by `tanh`."""
+
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
+        ctx.save_for_backward(query, key, scale, upstream)
+        of_query, of_key = torch.zeros_like(query), torch.zeros_like(key)
+        of_scale = torch.zeros_like(scale)
+        with torch.autocast("cpu", enabled=False):
+            for (b, i, j), r in _blocks_of_r(query, key):
+                weights = upstream[b, i, j]
+                # Block by block: a sum of all `r` is far greater than one of all `1 - 2r`.
+                of_scale += weights.sum() - 2 * torch.mv(
+                    r.reshape(-1, r.shape[-1]).T, weights.reshape(-1)
+                )
+                slope = r.addcmul_(r, r, value=-1).mul_(weights.unsqueeze(-1))
+                of_query[b, i] += slope.sum(2)
+                of_key[b, j] += slope.sum(1)
+            return of_query.mul_(4 * scale), of_key.mul_(4 * scale), of_scale
+
+    @staticmethod
+    def backward(ctx: Any, *upstreams: Tensor) -> Any:
+        with torch.enable_grad():
+            # Views, since the upstream gradient may depend on the others.
+            arguments = [
+                x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
+                for x in ctx.saved_tensors
+            ]
+            found = _plain_gradients(*arguments)
+        again = torch.is_grad_enabled()
+        return torch.autograd.grad(found, arguments, upstreams, create_graph=again)
+
+
+def _plain_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
+    """Return what `_Gradients` does; PyTorch differentiates it."""
+    hidden = torch.tanh(query.unsqueeze(2) + key.unsqueeze(1))
+    weights = upstream.unsqueeze(-1)
+    slope = scale * weights * (1 - hidden * hidden)
+    return slope.sum(2), slope.sum(1), (weights * hidden).sum((0, 1, 2))
+
+
+def _blocks_of_r(query: Tensor, key: Tensor) -> Iterator[tuple[_Block, Tensor]]:
+    """Yield where a block of `r` is, and the block `(b, n, m, units)`, until the next is made."""
+    one = query.new_ones(())
+    queries, keys = torch.exp(2 * query), torch.exp(2 * key)
+    batch, n, m = _sizes(query.shape[0], query.shape[1], key.shape[1], query.shape[2])
+    memory = query.new_empty(batch * n * m * query.shape[2])
+    for b in _slices(query.shape[0], batch):
+        for i in _slices(query.shape[1], n):
+            for j in _slices(key.shape[1], m):
+                rows, others = queries[b, i].unsqueeze(2), keys[b, j].unsqueeze(1)
+                shape = (*rows.shape[:2], *others.shape[2:])
+                r = memory[: math.prod(shape)].view(shape)
+                yield (b, i, j), torch.addcmul(one, rows, others, out=r).reciprocal_()
+
+
+def _sizes(batch: int, queries: int, keys: int, units: int) -> tuple[int, int, int]:
+    """Return how many of a batch, of its queries and of its keys are in a block."""
+    m = max(1, min(keys, BLOCK // units))
+    n = max(1, min(queries, BLOCK // (m * units)))
+    return max(1, min(batch, BLOCK // (n * m * units))), n, m
+
+
+def _slices(length: int, size: int) -> Iterator[slice]:
+    return (slice(start, start + size) for start in range(0, length, size))
