@@ -16,8 +16,8 @@ from torch import Tensor
 
 # Where exponentials of numbers below it are finite in float32, and so is 0 times any of them.
 RANGE = 44.0
-# Numbers in a block, as many as are in a core's own cache.
-BLOCK = 2**18
+# Numbers in a block: few enough for the caches, so many that threads rarely wait for one another.
+BLOCK = 2**21
 
 _Block = tuple[slice, slice, slice]
 
