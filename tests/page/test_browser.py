@@ -311,6 +311,10 @@ def test_a_drawing_is_read(browser, bright):
         expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
         tab.locator("#reading-text .word").first.hover()
         assert tab.locator("#regions").get_attribute("data-region") == "0,0"  # where the pen was
+        # Looking at a character ends their appearing one after the other.
+        assert tab.locator("#reading-text .unsaid").count() == 0
+        tab.wait_for_timeout(700)
+        assert tab.locator("#regions").get_attribute("data-region") == "0,0"
 
 
 def test_a_history_has_a_timeline_with_the_weight_of_each_event(browser, mean):

@@ -86,7 +86,11 @@ function show({ text, score, tokens, weights }) {
   const words = (tokens.length ? tokens : [text]).map(word);
   words.forEach((one, from) => {
     const lit = () => light(weights[from]);
-    for (const kind of ["mouseenter", "focus"]) one.addEventListener(kind, lit);
+    const choose = () => {
+      stop();
+      lit();
+    };
+    for (const kind of ["mouseenter", "focus"]) one.addEventListener(kind, choose);
     for (const kind of ["mouseleave", "blur"]) one.addEventListener(kind, () => light());
     one.addEventListener("keydown", (event) => move(event, words, from));
     one.lightUp = lit;
@@ -112,6 +116,12 @@ function play() {
     playing = setTimeout(next, STEP, position + 1);
   };
   next(0);
+}
+
+// Show all characters at once: somebody looks at one of them.
+function stop() {
+  clearTimeout(playing);
+  for (const one of $("reading-text").children) one.classList.remove("unsaid");
 }
 
 // Weights (rows, columns) over the picture, the largest brightest; without any, none.
