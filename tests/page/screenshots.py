@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from serving.page.app import Settings
 from serving.page.card import read_card
-from tests.page.test_browser import CHROMIUM, FLAGS, WIDTHS, start
+from tests.page.tabs import CHROMIUM, FLAGS, WIDTHS, start
 from tests.serving.page.conftest import showing
 
 PICTURES = Path(__file__).parents[2] / "docs" / "pictures"

@@ -1,0 +1,96 @@
+"""The page of a reader of images, in a real browser."""
+
+import re
+
+import numpy as np
+import pytest
+from PIL import Image
+from playwright.sync_api import expect
+
+from serving.client import Reader
+from serving.page.app import Settings
+from tests.page.tabs import tab_on
+
+
+def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rng):
+    path = tmp_path / "image.png"
+    Image.fromarray(rng.integers(0, 255, (20, 30)).astype("uint8")).save(path)
+    with Reader(bright, "bright") as reader:
+        (expected,) = reader.regions([path])
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        expect(tab.locator("#ask")).to_be_hidden()
+        tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
+        expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
+        for position, weights in enumerate(expected.attention_weights):
+            tab.locator("#reading-text .word").nth(position).hover()
+            place = np.unravel_index(np.argmax(weights), np.shape(weights))
+            region = tab.locator("#regions").get_attribute("data-region")
+            assert region == f"{place[0]},{place[1]}"
+        tab.locator("h1").hover()
+        assert tab.locator("#regions").get_attribute("data-region") is None
+        tab.locator("#file").set_input_files(
+            {"name": "x.png", "mimeType": "image/png", "buffer": b"no image"}
+        )
+        expect(tab.locator("#status.error")).to_contain_text("image 1")
+
+
+def test_characters_appear_one_after_the_other_unless_motion_is_unwanted(browser, bright, tmp_path):
+    path = tmp_path / "image.png"
+    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        tab.clock.install(time=0)
+        tab.clock.pause_at(1000)
+        tab.locator("#file").set_input_files(path)
+        for unsaid in (4, 3, 2):
+            expect(tab.locator("#reading-text .unsaid")).to_have_count(unsaid)
+            tab.clock.run_for(250)
+        tab.clock.resume()
+        tab.emulate_media(reduced_motion="reduce")
+        tab.locator("#file").set_input_files([])
+        tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#play")).to_be_hidden()
+        expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
+
+
+@pytest.mark.parametrize("kind", ["paste", "drop"])
+def test_a_picture_is_pasted_and_dropped(browser, bright, kind):
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        tab.evaluate(
+            """async kind => {
+                const canvas = document.createElement("canvas");
+                canvas.getContext("2d").fillRect(0, 0, 30, 20);
+                canvas.getContext("2d").fillStyle = "#fff";
+                canvas.getContext("2d").fillRect(9, 9, 200, 100);
+                const blob = await new Promise(done => canvas.toBlob(done));
+                const data = new DataTransfer();
+                data.items.add(new File([blob], "image.png", {type: "image/png"}));
+                const [make, field] = {
+                    paste: [ClipboardEvent, "clipboardData"], drop: [DragEvent, "dataTransfer"],
+                }[kind];
+                document.body.dispatchEvent(
+                    new make(kind, {[field]: data, bubbles: true, cancelable: true}));
+            }""",
+            kind,
+        )
+        expect(tab.locator("#said")).to_have_text(re.compile("abcde"))
+
+
+def test_a_drawing_is_read(browser, bright):
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        box = tab.locator("#pad").bounding_box()
+        tab.mouse.move(box["x"] + 0.1 * box["width"], box["y"] + 0.2 * box["height"])
+        tab.mouse.down()
+        tab.mouse.move(box["x"] + 0.2 * box["width"], box["y"] + 0.3 * box["height"], steps=5)
+        tab.mouse.up()
+        expect(tab.locator("#said")).to_have_text("abcde (-1.00)")
+        tab.locator("#reading-text .word").first.hover()
+        assert tab.locator("#regions").get_attribute("data-region") == "0,0"  # where the pen was
+        # Looking at a character ends their appearing one after the other.
+        assert tab.locator("#reading-text .unsaid").count() == 0
+        tab.wait_for_timeout(700)
+        assert tab.locator("#regions").get_attribute("data-region") == "0,0"

@@ -1,0 +1,144 @@
+"""The page of a translator, in a real browser."""
+
+import pytest
+from playwright.sync_api import expect
+
+from serving.client import Translator
+from serving.page.app import Settings
+from tests.page.tabs import start
+from tests.serving.page.conftest import showing
+
+
+def weights_shown(tab, line):
+    words = tab.locator(".words").nth(line).locator(".word")
+    return [float(word.get_attribute("data-weight") or 0) for word in words.all()]
+
+
+def test_it_translates_as_one_types(view):
+    expect(view.locator("#translation")).to_have_text("ONE TWO THREE")
+    view.locator("#text").fill("")
+    view.locator("#text").press_sequentially("she eats. apples", delay=5)
+    expect(view.locator("#translation")).to_have_text("SHE EATS. APPLES")
+    expect(view.locator(".sentence")).to_have_count(2)
+    expect(view.locator("#status")).to_contain_text("upper, version 1")
+
+
+def test_a_word_lights_what_looks_at_it(view, served):
+    text = "one two three four"
+    view.locator("#text").fill(text)
+    expect(view.locator("#translation")).to_have_text(text.upper())
+    expect(view.locator(".words").nth(1)).to_have_text(text.upper())
+    with Translator(served, "upper") as translator:
+        (alignment,) = translator.align([text])
+    for position in range(4):
+        view.locator(".words").nth(0).locator(".word").nth(position).hover()
+        column = [row[position] for row in alignment.attention_weights]
+        assert weights_shown(view, 1) == pytest.approx(column, abs=1e-3)
+        view.locator(".words").nth(1).locator(".word").nth(position).hover()
+        row = list(alignment.attention_weights[position])
+        assert weights_shown(view, 0) == pytest.approx(row, abs=1e-3)
+    view.locator("h1").hover()
+    assert sum(weights_shown(view, 0) + weights_shown(view, 1)) == 0
+
+
+def test_the_keyboard_goes_from_word_to_word(view):
+    expect(view.locator(".words").nth(0)).to_have_text("one two three")
+    view.locator(".words").nth(0).locator(".word").nth(0).focus()
+    view.keyboard.press("ArrowRight")
+    assert view.evaluate("document.activeElement.textContent") == "two"
+    assert weights_shown(view, 1) == [0, 1, 0]
+    view.keyboard.press("End")
+    assert weights_shown(view, 1) == [0, 0, 1]
+    view.keyboard.press("Tab")
+    assert view.evaluate("document.activeElement.textContent") == "ONE"
+    assert "one 100 %" in view.evaluate("document.activeElement.getAttribute('aria-label')")
+
+
+def test_the_matrix_and_the_best_translations(view):
+    expect(view.locator("#hypotheses li")).to_have_count(3)
+    assert view.locator("#shown").get_attribute("max") == "3"  # what the model gives
+    expect(view.locator("output[for=shown]")).to_have_text("3 of 3")
+    expect(view.locator("#beam")).to_contain_text("fixed in the export")
+    view.locator("#shown").fill("2")
+    expect(view.locator("#hypotheses li")).to_have_count(2)
+    expect(view.locator("output[for=shown]")).to_have_text("2 of 3")
+    view.locator(".sentence summary").click()
+    expect(view.locator("td[title]")).to_have_count(9)
+    assert view.locator("td[title]").nth(4).get_attribute("title") == "TWO ← two: 100 %"
+
+
+def test_the_slider_is_not_there_for_one_translation_and_comes_back(view):
+    def answers(route):
+        texts = route.request.post_data_json["texts"]
+        found = [{"text": str(n), "score": -1.0 - n} for n in range(5 if "five" in texts else 1)]
+        sentences = [{"alignment": None, "hypotheses": found} for _ in texts]
+        route.fulfill(json={"sentences": sentences})
+
+    expect(view.locator("#hypotheses li")).to_have_count(3)
+    view.route("**/api/look", answers)
+    view.locator("#text").fill("single")
+    expect(view.locator("#others")).to_be_hidden()
+    view.locator("#text").fill("five")
+    expect(view.locator("output[for=shown]")).to_have_text("3 of 5")
+    assert view.locator("#shown").get_attribute("max") == "5"
+    expect(view.locator("#hypotheses li")).to_have_count(3)
+
+
+def test_what_a_text_holds_is_never_html(view):
+    text = "<img src=x onerror=document.title=1> <b>bold</b>"
+    view.locator("#text").fill(text)
+    expect(view.locator("#translation")).to_have_text(text.upper())
+    view.locator("#keep").click()
+    expect(view.locator("#history li")).to_have_count(1)
+    assert view.locator("main img, aside img, main b, aside b").count() == 0
+    assert "looks" in view.title()
+
+
+def test_the_history_is_shared_by_a_link(view):
+    view.locator("#text").fill("first one")
+    expect(view.locator("#translation")).to_have_text("FIRST ONE")
+    view.locator("#keep").click()
+    view.locator("#text").fill("second")
+    expect(view.locator("#translation")).to_have_text("SECOND")
+    view.locator("#share").click()
+    expect(view.locator("#shared")).to_contain_text("link")
+    link = view.evaluate("location.href")
+    other = view.context.browser.new_context().new_page()
+    other.goto(link)
+    expect(other.locator("#translation")).to_have_text("SECOND")
+    expect(other.locator("#history li")).to_have_count(2)
+    other.locator("#history button").nth(1).click()
+    expect(other.locator("#translation")).to_have_text("FIRST ONE")
+    other.context.close()
+
+
+def test_right_to_left_and_chinese(view):
+    view.locator("#text").fill("שלום עולם")
+    expect(view.locator(".words").nth(0).locator(".word")).to_have_count(2)
+    words = view.locator(".words").nth(0)
+    assert words.evaluate("e => getComputedStyle(e).direction") == "rtl"
+    words.locator(".word").nth(0).focus()
+    view.keyboard.press("ArrowLeft")
+    assert view.evaluate("document.activeElement.textContent") == "עולם"
+    view.locator("#text").fill("她 吃 苹果")
+    expect(view.locator(".words").nth(0)).to_have_text("她 吃 苹果")
+
+
+def test_it_recovers_when_the_server_comes_back(browser, base):
+    server = start(base)
+    port = server.port
+    with showing(Settings(f"127.0.0.1:{port}", "upper", example="one", timeout=2)) as page:
+        tab = browser.new_page()
+        tab.goto(page.address)
+        expect(tab.locator("#translation")).to_have_text("ONE")
+        server.close()
+        tab.locator("#text").fill("two")
+        expect(tab.locator("#status.error")).to_contain_text("no answer", timeout=15_000)
+        assert "\n" not in tab.locator("#status").text_content()
+        server = start(base, port)
+        try:
+            expect(tab.locator("#translation")).to_have_text("TWO", timeout=30_000)
+            expect(tab.locator("#status.error")).to_have_count(0)
+        finally:
+            tab.close()
+            server.close()
