@@ -29,22 +29,15 @@ def test_the_coverage_penalty_is_the_papers(rng, penalty, coverage):
         lost = np.log(np.minimum(looked, 1.0)).sum()
         return decoder.score(b, ids, penalty) + coverage * lost
 
-    result = search(
-        decoder,
-        beam_width=len(hypotheses),
-        num_results=11,
-        length_penalty=penalty,
-        max_length=length,
-        coverage_penalty=coverage,
-        memory_mask=ops.convert_to_tensor(mask),
-    )
-    plain = search(
-        decoder,
-        beam_width=len(hypotheses),
-        num_results=11,
-        length_penalty=penalty,
-        max_length=length,
-    )
+    options = {
+        "beam_width": len(hypotheses),
+        "num_results": 11,
+        "length_penalty": penalty,
+        "max_length": length,
+    }
+    plain = search(decoder, **options)
+    covering = {"coverage_penalty": coverage, "memory_mask": ops.convert_to_tensor(mask)}
+    result = search(decoder, **options, **covering)
     changed = 0
     for b in range(B):
         best = sorted(hypotheses, key=lambda ids, b=b: -score(b, ids))[:11]
