@@ -1,5 +1,7 @@
 """A browser, models of each kind behind servers, and a tab on the page of texts."""
 
+import contextlib
+
 import pytest
 from playwright.sync_api import sync_playwright
 
@@ -9,21 +11,21 @@ from tests.serving.conftest import add_version, save_upper
 from tests.serving.page.models import save_predictor, save_reader
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def base(tmp_path_factory):
     root = tmp_path_factory.mktemp("browser")
     add_version(save_upper(root / "saved"), root / "upper", 1)
     return root / "upper"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def served(base):
     server = start(base)
     yield f"127.0.0.1:{server.port}"
     server.close()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser():
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(
@@ -39,19 +41,21 @@ def view(browser, served):
         yield tab
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bright(tmp_path_factory):
-    root = tmp_path_factory.mktemp("bright")
-    add_version(save_reader(root / "saved"), root / "bright", 1)
-    server = start(root / "bright")
-    yield f"127.0.0.1:{server.port}"
-    server.close()
+    with _serving(tmp_path_factory.mktemp("bright"), "bright", save_reader) as target:
+        yield target
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def mean(tmp_path_factory):
-    root = tmp_path_factory.mktemp("mean")
-    add_version(save_predictor(root / "saved"), root / "mean", 1)
-    server = start(root / "mean")
+    with _serving(tmp_path_factory.mktemp("mean"), "mean", save_predictor) as target:
+        yield target
+
+
+@contextlib.contextmanager
+def _serving(root, name, save):
+    add_version(save(root / "saved"), root / name, 1)
+    server = start(root / name)
     yield f"127.0.0.1:{server.port}"
     server.close()
