@@ -20,14 +20,14 @@ main(sys.argv[1:])
 # What TensorFlow makes of the run: the perplexity of its best weights on the prepared dev set.
 SCORE = """
 import sys
-from training.fit.arrays import read_tokens, token_batches
 from training.fit.crossentropy import Perplexity
 from training.runs.files import RunFiles
 from training.runs.run import load_run
+from training.runs.tokens import read_batches
 run = load_run(sys.argv[1])
-config, tokens = read_tokens(RunFiles(sys.argv[1]))
+batches = read_batches(run.config, RunFiles(sys.argv[1]).tokens)[1]
 perplexity = Perplexity()
-for inputs, labels in token_batches(tokens, "dev_", config, training=False).epoch():
+for inputs, labels in batches.epoch():
     perplexity.update_state(labels, run.model(inputs, training=False))
 print(float(perplexity.result()))
 """

@@ -33,6 +33,7 @@ def test_a_run_holds_what_is_needed_to_use_it(tiny_run):
         "target.tokenizer",
         "best.weights.h5",
         "checkpoints",
+        "tokens",
         "history.json",
         "tensorboard",
     } <= names

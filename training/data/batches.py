@@ -220,19 +220,18 @@ class PairBatches:
             return
         rows = rng.permutation(self._rows)[: steps * size]
         joined = min(round(self._join * steps), rows.size // size)
-        batches = [(self._single, batch) for batch in self._alike(rows[joined * size :], size)]
+        parts = [(self._single, self._alike(rows[joined * size :], size))]
         if joined:
             groups = np.sort(rng.integers(2, self._join_most + 1, joined))
             for group, first in zip(*np.unique(groups, return_index=True), strict=True):
                 count = int((groups == group).sum())
                 found = rows[first * size : (first + count) * size].reshape(count, size)
                 found = found[:, : size // group * group].reshape(-1, group)
-                batches += [
-                    (self._joined, batch) for batch in self._alike(found, size // int(group))
-                ]
-        for position in rng.permutation(len(batches)):
-            make, batch = batches[position]
-            yield make(batch)
+                parts.append((self._joined, self._alike(found, size // int(group))))
+        places = [(make, part, at) for make, part in parts for at in range(len(part))]
+        for position in rng.permutation(len(places)):
+            make, part, at = places[position]
+            yield make(part[at])
 
     def _single(self, rows: np.ndarray) -> Batch:
         """Make the batch of some pairs."""
@@ -291,21 +290,43 @@ class PairBatches:
         starts = range(0, self._rows.size, self._batch_size)
         return [self._rows[start : start + self._batch_size] for start in starts]
 
-    def _alike(self, rows: np.ndarray, size: int) -> list[np.ndarray]:
+    def _alike(self, rows: np.ndarray, size: int) -> _Alike:
         """Cut shuffled rows, `(n,)` or of several pairs `(n, k)`, into batches of like length.
 
         Images, all of one size, stay as shuffled: a batch of targets of one length has statistics
         that tell it, which batch normalisation would hand to the decoder in training alone.
         """
         if None not in self.source.shape[1:]:
-            return [rows[i : i + size] for i in range(0, len(rows), size)]
-        lengths = [
-            side[rows].reshape(len(rows), -1).sum(axis=1)
-            for side in (self._source_lengths, self._target_lengths)
-        ]
-        batches = []
-        for start in range(0, len(rows), _WINDOW * size):
-            window = np.arange(start, min(start + _WINDOW * size, len(rows)))
-            order = window[np.lexsort([side[window] for side in lengths])]
-            batches += [rows[order[i : i + size]] for i in range(0, order.size, size)]
-        return batches
+            return _Alike(rows, size, ())
+        return _Alike(rows, size, (self._source_lengths, self._target_lengths))
+
+
+class _Alike:
+    """Batches of rows, of like length within a window, which is sorted when it is first read.
+
+    Args:
+        rows: shuffled, `(n,)` or of several pairs `(n, k)`.
+        size: rows in a batch.
+        sides: the lengths of all sources and of all targets; none to leave rows as they are.
+    """
+
+    def __init__(self, rows: np.ndarray, size: int, sides: tuple[np.ndarray, ...]) -> None:
+        self._rows, self._size, self._sides = rows, size, sides
+        self._windows: dict[int, np.ndarray] = {}
+
+    def __len__(self) -> int:
+        return -(-len(self._rows) // self._size)
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        window, at = divmod(number, _WINDOW)
+        if window not in self._windows:
+            self._windows[window] = self._sorted(window)
+        return self._windows[window][at * self._size : (at + 1) * self._size]
+
+    def _sorted(self, window: int) -> np.ndarray:
+        first = window * _WINDOW * self._size
+        rows = self._rows[first : first + _WINDOW * self._size]
+        if not self._sides:
+            return rows
+        lengths = [side[rows].reshape(len(rows), -1).sum(axis=1) for side in self._sides]
+        return rows[np.lexsort(lengths)]

@@ -14,11 +14,11 @@ from training.data.batches import Batch, PairBatches, Sentences
 from training.data.copying import tokenize_to_copy, vocabularies
 from training.data.labelled import LabelBatches
 from training.data.pair_files import Split
-from training.data.prepared import Prepared
 from training.data.tokenizers import Tokenizer
 from training.progress import progress
 from training.sources.source import Rows, Source
 
+Batches = PairBatches | LabelBatches
 _PREFETCH = 8  # batches
 
 
@@ -37,7 +37,7 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
 
 def pair_rows(
     config: Config,
-    split: Split | Prepared,
+    split: Split,
     source: Source,
     target: Tokenizer,
     training: bool = False,
@@ -46,8 +46,6 @@ def pair_rows(
 
     With `copy`, a target has the places of what it may copy from its source.
     """
-    if isinstance(split, Prepared):
-        return split.sides(config.train_limit, config.seed)
     sources, targets = zip(*split.pairs(), strict=True)
     if config.copy:
         tokenizers = vocabularies(source, target)
@@ -59,12 +57,12 @@ def pair_rows(
 
 def make_batches(
     config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
-) -> PairBatches | LabelBatches:
+) -> Batches:
     """Read a split, and return the batches of it that a configuration asks for.
 
     Args:
         config: of the run.
-        split: what the source loads: `Split` or `Prepared`, for a label `events.Histories`.
+        split: what the source loads: `Split`, for a label `events.Histories`.
         source: reads the sources.
         target: reads the targets; None for a label.
         training: whether to train with them.
@@ -76,7 +74,7 @@ def make_batches(
     return PairBatches.of(config, *sides, training=training)
 
 
-def make_dataset(pairs: PairBatches | LabelBatches, start_epoch: int = 0) -> tf.data.Dataset:
+def make_dataset(pairs: Batches, start_epoch: int = 0) -> tf.data.Dataset:
     """Batches, of pairs for teacher forcing, made beside the training; for training without end.
 
     Args:

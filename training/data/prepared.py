@@ -1,37 +1,28 @@
 """A corpus that `training.prepare --corpus` wrote: token ids that are read where they lie.
 
-Of each side there is a file of all ids, one sentence after another, and one of where each begins;
-both are plain arrays, little-endian, that are mapped into memory. `manifest.json` says what they
-hold, and is written last.
+The arrays are those of `training.data.token_files`. `manifest.json` says what they hold, and is
+written last.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from training.data.batches import Sentences
 from training.data.pair_files import CorpusError, Split, merge_sources, read_tsv
+from training.data.token_files import SIDES, check_sizes, read_sides
 from training.writing import read_json
 
 FORM = "prepared"  # of a SPEC
 FORMAT = 1
-SIDES = ("source", "target")
 
 
 def is_prepared(spec: str) -> bool:
     """Whether a SPEC names a prepared corpus."""
     return spec.startswith(f"{FORM}:")
-
-
-def ids_dtype(vocab_size: int) -> np.dtype:
-    """Return the smallest type that holds the ids of a vocabulary."""
-    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<u4")
 
 
 class Prepared:
@@ -59,10 +50,7 @@ class Prepared:
         self.manifest: dict[str, Any] = read_json(file)
         if self.manifest.get("format") != FORMAT:
             raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
-        for name, size in self.manifest["bytes"].items():
-            there = self.path / name
-            if not there.is_file() or there.stat().st_size != size:
-                raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
+        check_sizes(self.path, self.manifest["bytes"])
         self.count: int = self.manifest["pairs"]
         self.unusable: int = self.manifest["unusable"]
         self.tokenizers = tuple(self.path / f"{side}.tokenizer" for side in SIDES)
@@ -73,30 +61,8 @@ class Prepared:
         return self.manifest["settings"]
 
     def sides(self, limit: int = 0, seed: int = 0) -> tuple[Sentences, Sentences]:
-        """Return the token ids of both sides, or of `limit` pairs drawn at random, in order.
-
-        They are the pairs that `training.data.pair_files.sample` draws of the texts.
-        """
-        rows = None
-        if limit and limit < self.count:
-            rows = np.array(sorted(random.Random(seed).sample(range(self.count), limit)))
-        source, target = (self._side(side, rows) for side in SIDES)
-        return source, target
-
-    def _side(self, side: str, rows: np.ndarray | None) -> Sentences:
-        # memmap's own indexing is slow, and nothing of it is needed.
-        ids = np.asarray(np.memmap(self.path / f"train.{side}.ids", self._dtype(side), "r"))
-        starts = np.asarray(np.memmap(self.path / f"train.{side}.starts", np.dtype("<i8"), "r"))
-        lengths = np.diff(starts).astype(np.int32)
-        starts = starts[:-1]
-        return (
-            Sentences(ids, starts, lengths)
-            if rows is None
-            else Sentences(ids, starts[rows], lengths[rows])
-        )
-
-    def _dtype(self, side: str) -> np.dtype:
-        return np.dtype(self.manifest[side]["dtype"])
+        """Return the token ids of both sides, or of `limit` pairs: see `read_sides`."""
+        return read_sides(self.path, "train", self.manifest, limit, seed)
 
     def texts(self, split: str) -> Split:
         """Read the sentences of dev or test.

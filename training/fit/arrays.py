@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import time
-import zipfile
-from collections.abc import Mapping
 from pathlib import Path
 
 import keras
-import numpy as np
 
 from training.config import Config
-from training.data.batches import PairBatches, Sentences
-from training.data.prepared import Prepared, is_prepared
 from training.errors import RunError
 from training.fit.callbacks import Bar
 from training.fit.clipping import ClippedAdam
@@ -21,9 +16,11 @@ from training.fit.recorder import Recorder
 from training.fit.schedule import Plateau, make_schedule
 from training.model import build_seq2seq
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
-from training.runs.files import SIDES, RunFiles
-from training.runs.history import Record, is_complete
+from training.runs.files import RunFiles
+from training.runs.history import Record, is_complete, was_translated
 from training.runs.lock import locked
+from training.runs.origin import Origin, read_origin
+from training.runs.tokens import read_batches, read_source_words
 from training.sampling import set_rate
 from training.settings import load_config
 
@@ -41,20 +38,22 @@ def train_arrays(path: Path) -> Record:
         RunError: if the directory has not been prepared, or training cannot go on.
     """
     files = RunFiles(path)
-    config, tokens = read_tokens(files)
+    origin = read_origin(files)
+    if not files.config.is_file() or not files.tokens.is_dir() or origin is None:
+        raise RunError(
+            f"{files.path} is not prepared: {files.tokens.name} is missing; see training.prepare"
+        )
     with locked(files):
-        return _train(config, tokens, files)
+        return _train(load_config(files.config), origin, files)
 
 
-def _train(config: Config, tokens: Mapping[str, np.ndarray], files: RunFiles) -> Record:
+def _train(config: Config, origin: Origin, files: RunFiles) -> Record:
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
-    sizes = [int(tokens[f"{side}_vocab_size"]) for side in SIDES]
-    model = build_seq2seq(config, *sizes)
+    model = build_seq2seq(config, *origin.vocabulary)
     if config.copy:
-        model.get_layer("source_words").words.assign(tokens["source_words"])
-    pairs = token_batches(tokens, "", config, training=True)
-    dev = token_batches(tokens, "dev_", config, training=False)
+        model.get_layer("source_words").words.assign(read_source_words(files.tokens))
+    pairs, dev = read_batches(config, files.tokens)
     steps = pairs.statistics.steps_per_epoch
     rate = make_schedule(config, steps)
     on_jax = keras.backend.backend() == "jax"  # where nothing but what is compiled is quick
@@ -74,6 +73,8 @@ def _train(config: Config, tokens: Mapping[str, np.ndarray], files: RunFiles) ->
         return {"val_perplexity": float(scores["perplexity"])}
 
     history = restore_checkpoint(files, model)
+    if any(was_translated(record) for record in history):  # perplexities are another measure
+        raise RunError(f"{files.path} goes on with training.train --resume, as it began")
     if not files.all_checkpoints():
         save_checkpoint(files, model, history)
     recorder = Recorder(files, config, model, pairs.statistics, history, score)
@@ -105,41 +106,3 @@ def _train(config: Config, tokens: Mapping[str, np.ndarray], files: RunFiles) ->
     if config.average_epochs:
         recorder.try_average()
     return history[-1]
-
-
-def read_tokens(files: RunFiles) -> tuple[Config, Mapping[str, np.ndarray]]:
-    """Read the configuration of a prepared run, and its arrays.
-
-    Raises:
-        RunError: if the directory has not been prepared.
-    """
-    if not files.tokens.is_file():
-        raise RunError(
-            f"{files.path} is not prepared: {files.tokens.name} is missing; see training.prepare"
-        )
-    try:
-        with np.load(files.tokens) as tokens:
-            return load_config(files.config), dict(tokens)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise RunError(f"cannot read {files.tokens}: {error}") from error
-
-
-def token_arrays(prefix: str, sides: tuple[Sentences, Sentences]) -> dict[str, np.ndarray]:
-    """Return the arrays that `token_batches` reads, for the training set or with `dev_`."""
-    arrays: dict[str, np.ndarray] = {}
-    for side, ids in zip(SIDES, sides, strict=True):
-        arrays |= {f"{prefix}{side}": ids.values[:-1], f"{prefix}{side}_lengths": ids.lengths}
-    return arrays
-
-
-def token_batches(
-    tokens: Mapping[str, np.ndarray], prefix: str, config: Config, training: bool
-) -> PairBatches:
-    """Return the batches of the training set, or with the prefix `dev_` of the dev set."""
-    if not prefix and is_prepared(config.data):
-        sides = Prepared(config.data).sides(config.train_limit, config.seed)
-        return PairBatches.of(config, *sides, training=training)
-    source, target = (
-        Sentences.of(tokens[f"{prefix}{side}"], tokens[f"{prefix}{side}_lengths"]) for side in SIDES
-    )
-    return PairBatches.of(config, source, target, training=training)

@@ -7,13 +7,15 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 from training.config import Config
 from training.data.copying import begin_copying
-from training.data.pipeline import make_batches, make_dataset
+from training.data.pipeline import Batches, make_batches, make_dataset
+from training.data.tokenizers import Tokenizer
 from training.errors import RunError
 from training.fit.callbacks import Bar, EpochEnd
 from training.fit.clipping import ClippedAdam
@@ -23,15 +25,23 @@ from training.fit.heat_maps import HeatMaps
 from training.fit.recorder import Recorder
 from training.fit.schedule import make_schedule
 from training.model import build_model
-from training.runs.begin import begin, check_free, make_sides, saved_config, start_from
+from training.runs.begin import (
+    begin,
+    check_free,
+    make_sides,
+    saved_config,
+    start_from,
+    tokenize_pairs,
+)
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record, is_complete
 from training.runs.lock import locked
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import Run, load_sides
+from training.runs.tokens import has_tokens, keep_tokens, read_batches
 from training.settings import changed_later
-from training.sources import source_class
+from training.sources import Source, source_class
 
 ENOUGH_TO_SCORE = 200  # dev sentences
 _UNITS = {"text": "pairs", "image": "images", "events": "examples"}
@@ -85,8 +95,9 @@ def _train(config: Config, files: RunFiles, resume: bool, init: Path | None, for
         source, target = load_sides(config, files)
     else:
         source, target = make_sides(config, data, init)
-    pairs = make_batches(config, data, source, target, training=True)
-    dev_pairs = make_batches(config, dev, source, target, training=False)
+    pairs, dev_pairs = _read(config, files, data, dev, (source, target), corpus_hash, resume)
+    unusable = getattr(data, "unusable", 0) + getattr(dev, "unusable", 0)
+    del data  # texts, of which the ids are kept
 
     sizes = source.size, target.vocab_size if target else 0
     model = build_model(config, *sizes)
@@ -107,7 +118,6 @@ def _train(config: Config, files: RunFiles, resume: bool, init: Path | None, for
     count = dev_pairs.statistics.pairs if target is None else len(dev.sources)
     if config.keep_by == "auto" and target is not None and not resume:
         config = dataclasses.replace(config, keep_by=choose_keep_by(config, count))
-    unusable = getattr(data, "unusable", 0) + getattr(dev, "unusable", 0)
     origin = Origin.now(
         config.data, corpus_hash, pairs.statistics, count, sizes, unusable=unusable, init=init
     )
@@ -154,6 +164,31 @@ def _train(config: Config, files: RunFiles, resume: bool, init: Path | None, for
     if config.average_epochs:
         recorder.try_average()
     return history[-1]
+
+
+def _read(
+    config: Config,
+    files: RunFiles,
+    data: Any,
+    dev: Any,
+    sides: tuple[Source, Tokenizer | None],
+    corpus: str,
+    resume: bool,
+) -> tuple[Batches, Batches]:
+    """Return the batches of the training set and of the dev set.
+
+    Texts are tokenized when a run begins; a run that goes on reads their ids from its directory.
+    """
+    source, target = sides
+    if target is None or source.kind != "text":
+        train = make_batches(config, data, source, target, training=True)
+        return train, make_batches(config, dev, source, target, training=False)
+    if resume and has_tokens(files, corpus):
+        return read_batches(config, files.tokens)
+    folder = tokenize_pairs(files, config, data, dev, (source, target), corpus)
+    if resume:  # a run of an older version, or on another corpus from now on
+        folder = keep_tokens(files)
+    return read_batches(config, folder)
 
 
 def _make_loss(config: Config) -> keras.losses.Loss:

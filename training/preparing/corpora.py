@@ -20,11 +20,11 @@ from typing import Any, cast
 import numpy as np
 
 from training.config import Config, ConfigError
-from training.data.ids import PAD_ID
 from training.data.pair_files import CorpusError, Split
 from training.data.pieces import write_state
-from training.data.prepared import FORMAT, SIDES
+from training.data.prepared import FORMAT
 from training.data.splits import MOST_DEV, held_out, load_split
+from training.data.token_files import SIDES, Writer
 from training.errors import UserError
 from training.preparing.cleaning import Cleaned, Filters, clean_block, part
 from training.preparing.duplicates import mark_duplicates
@@ -36,7 +36,6 @@ from training.runs.origin import versions
 from training.writing import read_json, write_json, written_aside
 
 SAMPLE = 10_000_000  # characters of a side that a tokenizer is trained on
-_LONGEST = 1 << 10  # tokens; longer sentences are counted as of this length
 
 
 @dataclass(frozen=True)
@@ -201,53 +200,9 @@ def _settings(config: Config, folder: Path) -> dict[str, Any]:
     return found
 
 
-class _Side:
-    """The two files of a side, written a block at a time."""
-
-    def __init__(self, folder: Path, side: str) -> None:
-        self.names = [f"train.{side}.{what}" for what in ("ids", "starts")]
-        self._files = [(folder / name).open("wb") for name in self.names]
-        self._digests = [hashlib.sha256() for _ in self.names]
-        self._histogram = np.zeros(_LONGEST + 1, np.int64)
-        self._tokens, self._longest, self._dtype = 0, 0, np.dtype("<u2")
-        self._write(1, np.zeros(1, "<i8"))
-
-    def add(self, ids: np.ndarray, lengths: np.ndarray) -> None:
-        """Append the sentences of a block."""
-        self._dtype = ids.dtype
-        self._write(0, ids)
-        self._write(1, (self._tokens + np.cumsum(lengths)).astype("<i8"))
-        self._tokens += ids.size
-        self._longest = max(self._longest, int(lengths.max()))
-        self._histogram += np.bincount(np.minimum(lengths, _LONGEST), minlength=_LONGEST + 1)
-
-    def close(self) -> tuple[dict[str, Any], dict[str, str]]:
-        """Return what the manifest says of the side, and the digests of its files."""
-        self._write(0, np.array([PAD_ID], self._dtype))  # which batches are padded with
-        for file in self._files:
-            file.close()
-        cumulative = np.cumsum(self._histogram)
-        at = {
-            f"{percent} %": int(np.searchsorted(cumulative, cumulative[-1] * percent / 100))
-            for percent in (50, 95, 99)
-        }
-        said = {
-            "tokens": self._tokens,
-            "dtype": self._dtype.str,
-            "lengths": {"longest": self._longest, **at},
-        }
-        digests = [digest.hexdigest() for digest in self._digests]
-        return said, dict(zip(self.names, digests, strict=True))
-
-    def _write(self, which: int, values: np.ndarray) -> None:
-        data = values.tobytes()
-        self._files[which].write(data)
-        self._digests[which].update(data)
-
-
 def _encode(work: Path, folder: Path, counts: list[int], run: Run) -> dict[str, Any]:
     """Write the token ids; return what the manifest says of them."""
-    sides = [_Side(folder, side) for side in SIDES]
+    sides = [Writer(folder, "train", side) for side in SIDES]
     tokenizers = tuple(folder / f"{side}.tokenizer" for side in SIDES)
     tasks = ((work, counts, number, tokenizers) for number, count in enumerate(counts) if count)
     with progress(sum(counts), "pairs tokenized") as advance:

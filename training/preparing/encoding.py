@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
-from training.data.prepared import SIDES, ids_dtype
+from training.data.token_files import SIDES, ids_dtype
 from training.errors import UserError
 from training.native_log import without_native_log
 from training.preparing.cleaning import part

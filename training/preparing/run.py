@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, cast
-
-import numpy as np
 
 from training.config import Config, ConfigError
-from training.data.batches import PairBatches, Sentences
-from training.data.copying import shared_words, vocabularies
-from training.data.pipeline import pair_rows
-from training.data.prepared import Prepared
 from training.data.splits import load_training
-from training.fit.arrays import token_arrays
 from training.model import build_seq2seq
-from training.runs.begin import begin, check_free, make_sides
-from training.runs.files import SIDES, RunFiles
+from training.runs.begin import begin, check_free, make_sides, tokenize_pairs
+from training.runs.files import RunFiles
 from training.runs.lock import locked
 from training.runs.origin import Origin
+from training.runs.tokens import read_batches
 from training.sources import TextSource
 
 
@@ -43,21 +36,10 @@ def prepare_run(config: Config, output: Path) -> dict:
         assert target is not None
         sizes = source.size, target.vocab_size
         build_seq2seq(config, *sizes)  # finds out now what would fail elsewhere
-        names = (f"{side}_vocab_size" for side in SIDES)
-        arrays: dict[str, Any] = dict(zip(names, map(np.int64, sizes), strict=True))
-        ids, dev_ids = (
-            cast(tuple[Sentences, Sentences], pair_rows(config, split, source, target))
-            for split in (data, dev)
-        )
-        statistics = PairBatches.of(config, *ids, training=True).statistics
-        if not isinstance(data, Prepared):
-            arrays |= token_arrays("", ids)
-        arrays |= token_arrays("dev_", dev_ids)
-        if config.copy:
-            arrays["source_words"] = shared_words(*vocabularies(source, target))
         corpus_hash = TextSource.fingerprint(data, dev)
-        origin = Origin.now(config.data, corpus_hash, statistics, len(dev.sources), sizes)
+        folder = tokenize_pairs(files, config, data, dev, (source, target), corpus_hash)
+        pairs, dev_pairs = (batches.statistics for batches in read_batches(config, folder))
+        origin = Origin.now(config.data, corpus_hash, pairs, len(dev.sources), sizes)
         begin(files, source, target, origin)
-        np.savez_compressed(files.tokens, **arrays)
         config.save(files.config)
-    return {"train": len(ids[0].lengths), "dev": len(dev_ids[0].lengths)}
+    return {"train": pairs.pairs + pairs.dropped, "dev": dev_pairs.pairs}

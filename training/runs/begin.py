@@ -5,12 +5,16 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 
 from training.config import Config, ConfigError
+from training.data.batches import Sentences
+from training.data.copying import shared_words, vocabularies
+from training.data.pair_files import Split
 from training.data.pieces import KIND, normalization
+from training.data.pipeline import pair_rows
 from training.data.prepared import Prepared
 from training.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
 from training.errors import RunError
@@ -18,6 +22,7 @@ from training.progress import stages
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
+from training.runs.tokens import keep_tokens, write_tokens
 from training.settings import load_config
 from training.sources import Source, TextSource, source_class
 from training.writing import write_json
@@ -29,8 +34,9 @@ def check_free(files: RunFiles) -> None:
     Raises:
         RunError: if there is a run, unless no epoch of it was ever finished.
     """
-    trained = files.best.exists() or any(files.all_checkpoints())  # epoch 0 is not trained
-    if trained or files.tokens.exists():
+    checkpoints = files.all_checkpoints()
+    trained = files.best.exists() or any(checkpoints)  # epoch 0 is not trained
+    if trained or (files.config.is_file() and not checkpoints):
         raise RunError(
             f"{files.path} holds a run already: go on with it by training.train --resume, or "
             "choose another --output"
@@ -60,6 +66,8 @@ def begin(files: RunFiles, source: Source, target: Tokenizer | None, origin: Ori
         source.save(files)
         if target is not None:
             target.save(files.tokenizers[1])
+        if source.kind == "text":
+            keep_tokens(files)
         write_origin(files, origin)
         write_json(files.history, [])
     except OSError as error:
@@ -118,6 +126,39 @@ def _prepared_sides(
     except (OSError, ValueError) as error:
         raise RunError(f"cannot read the tokenizers of {data.spec}: {error}") from error
     return TextSource(source), target
+
+
+def tokenize_pairs(
+    files: RunFiles,
+    config: Config,
+    data: Split | Prepared,
+    dev: Split,
+    sides: tuple[Source, Tokenizer],
+    corpus: str,
+) -> Path:
+    """Write the token ids of a run's texts aside, see `training.runs.tokens`; return their folder.
+
+    Args:
+        files: of the run.
+        config: of the run.
+        data: what it learns from; what is prepared has its ids.
+        dev: what progress is measured on.
+        sides: the source, and the tokenizer of the target.
+        corpus: hash of both.
+
+    Raises:
+        RunError: if they cannot be written.
+    """
+    texts = {"dev": dev} if isinstance(data, Prepared) else {"train": data, "dev": dev}
+    splits = {name: _ids(config, split, sides) for name, split in texts.items()}
+    words = shared_words(*vocabularies(*sides)) if config.copy else None
+    return write_tokens(files, corpus, splits, words)
+
+
+def _ids(
+    config: Config, split: Split, sides: tuple[Source, Tokenizer]
+) -> tuple[Sentences, Sentences]:
+    return cast(tuple[Sentences, Sentences], pair_rows(config, split, *sides))  # both are texts
 
 
 def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer:

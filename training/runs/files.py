@@ -18,7 +18,7 @@ class RunFiles:
         origin: what the run began with, `origin.json`, see `training.runs.origin`.
         tokenizers: `source.tokenizer` and `target.tokenizer`, of the sides that are text.
         events: `source.events`, columns and statistics of histories, where they are the source.
-        tokens: token ids for `training.train_arrays`, `tokens.npz`, where they were prepared.
+        tokens: token ids of the texts, `tokens/`, see `training.runs.tokens`.
         checkpoints: `checkpoints/epoch-003/`: what training needs to go on, the last two; epoch 0
             is what it starts from.
         recent: `recent/epoch-003.weights.h5`: weights that are to be averaged.
@@ -38,7 +38,7 @@ class RunFiles:
         self.origin = path / "origin.json"
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
         self.events = path / "source.events"
-        self.tokens = path / "tokens.npz"
+        self.tokens = path / "tokens"
         self.checkpoints = path / "checkpoints"
         self.recent = path / "recent"
         self.best = path / "best.weights.h5"

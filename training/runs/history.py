@@ -29,6 +29,11 @@ def dev_score(record: Record, by: str = "auto") -> float:
     )
 
 
+def was_translated(record: Record) -> bool:
+    """Whether the epoch's score is of translations, not of probabilities."""
+    return not record.keys().isdisjoint(("bleu", "wer", "cer"))
+
+
 def best(history: Sequence[Record], by: str = "auto") -> Record:
     """Return the record with the best score, the first of several."""
     return max(history, key=lambda record: dev_score(record, by))

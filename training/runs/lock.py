@@ -42,6 +42,7 @@ def locked(files: RunFiles) -> Iterator[None]:
             yield
         finally:
             if not files.config.is_file():
+                files.clean()
                 files.lock.unlink(missing_ok=True)
                 with suppress(OSError):  # what else is in it is not ours
                     for folder in made:

@@ -15,6 +15,7 @@ import pytest
 from tests.training.conftest import tiny_config
 from training import phrasebook, prepare
 from training.config import ConfigError
+from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
 from training.data.pipeline import make_batches, tokenize
 from training.data.prepared import Prepared
@@ -57,11 +58,12 @@ def configured(path, *settings):
 def batches_of(config):
     """Those of three epochs and of the dev set, what they hold, and the dev set."""
     data, dev = load_training(config)
-    source, target = make_sides(config, data)
-    train, held = (
-        make_batches(config, split, source, target, training=training)
-        for split, training in ((data, True), (dev, False))
-    )
+    sides = make_sides(config, data)
+    held = make_batches(config, dev, *sides, training=False)
+    if isinstance(data, Prepared):
+        train = PairBatches.of(config, *data.sides(), training=True)
+    else:
+        train = make_batches(config, data, *sides, training=True)
     epochs = [list(train.epoch(number)) for number in (0, 1, 5)]
     return train.statistics, [*epochs, list(held.epoch())], dev
 

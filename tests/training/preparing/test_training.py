@@ -9,16 +9,17 @@ from training.cli import Parser, add_configuration, configuration
 from training.config import ConfigError
 from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
-from training.data.pipeline import make_batches, make_dataset
+from training.data.pipeline import make_dataset
 from training.data.prepared import Prepared
 from training.data.splits import load_split, load_training
 from training.errors import RunError
-from training.fit import arrays, texts
+from training.fit import texts
 from training.preparing.cleaning import Filters
 from training.preparing.corpora import Plan, prepare_corpus
 from training.preparing.run import prepare_run
 from training.runs.begin import make_sides
 from training.runs.files import RunFiles
+from training.runs.tokens import read_batches
 from training.settings import load_config, override
 
 
@@ -69,8 +70,7 @@ def test_the_preset_of_a_size_takes_the_tokenizers_of_what_is_prepared(corpus):
     config = configuration(parser.parse_args(["--data", f"prepared:{corpus}"]))
     assert (config.source_tokenizer, config.target_vocab_size) == ("words", 300)
     assert config.epochs == 40  # of the small ones
-    sides = make_sides(config, Prepared(config.data))
-    train = make_batches(config, Prepared(config.data), *sides, training=True)
+    train = PairBatches.of(config, *Prepared(config.data).sides(), training=True)
     inputs, labels = next(iter(make_dataset(train).as_numpy_iterator()))
     assert len(inputs["source"]) == len(labels) == config.batch_size
 
@@ -79,9 +79,9 @@ def test_other_backends_read_it_where_it_lies(corpus, tmp_path):
     config = tiny_config("train_limit=97", f"data=prepared:{corpus}")
     counts = prepare_run(config, tmp_path / "run")
     assert counts["train"] == 97
-    read, tokens = arrays.read_tokens(RunFiles(tmp_path / "run"))
-    assert not {"source", "target"} & set(tokens)
-    found = arrays.token_batches(tokens, "", read, training=True).epoch(3)
+    files = RunFiles(tmp_path / "run")
+    assert not list(files.tokens.glob("train.*"))
+    found = read_batches(load_config(files.config), files.tokens)[0].epoch(3)
     sides = Prepared(f"prepared:{corpus}").sides(97, config.seed)
     for (inputs, labels), (expected, target) in zip(
         found, PairBatches.of(config, *sides, training=True).epoch(3), strict=True

@@ -1,0 +1,137 @@
+"""Token ids kept in a run's directory, held to those of the texts as they stand in memory."""
+
+import hashlib
+import shutil
+
+import numpy as np
+import pytest
+
+from tests.training.conftest import tiny_config
+from training.data import pipeline
+from training.data.pipeline import make_batches
+from training.data.splits import load_training
+from training.errors import RunError
+from training.fit import texts
+from training.fit.arrays import train_arrays
+from training.preparing.run import prepare_run
+from training.runs.begin import make_sides, tokenize_pairs
+from training.runs.files import RunFiles
+from training.runs.tokens import read_batches
+
+# Of the batches that were made before any ids were kept.
+BATCHES = {
+    (): "2fbefbf21beb4bf3",
+    ("join=0.4", "batch_size=17", "seed=5", "length_multiple=4"): "dd70b7c9b33eb65c",
+    ("batch_tokens=150",): "85870468cf9ba599",
+    (
+        *("copy=true", "target_vocab_size=60", "source_vocab_size=60"),
+        "max_source_length=11",
+    ): "c200970bd5acdf6e",
+}
+
+
+class BuiltError(Exception):
+    """Training got as far as its model."""
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """Training stops before its model is built, which takes seconds."""
+
+    def build(*args):
+        raise BuiltError
+
+    monkeypatch.setattr(texts, "build_model", build)
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    lines = [f"{n} dogs sleep {n % 7}\t{n} chiens dorment {n % 5}\n" for n in range(211)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(lines))
+    return path
+
+
+def digest(batches):
+    found = hashlib.sha256()
+    for inputs, labels in batches:
+        for array in (inputs["source"], inputs["target"], labels):
+            found.update(repr(array.shape).encode() + array.tobytes())
+    return found
+
+
+@pytest.mark.parametrize("settings", BATCHES, ids=str)
+def test_batches_are_what_they_were(tmp_path, settings):
+    config = tiny_config(*settings)
+    data, dev = load_training(config)
+    sides = make_sides(config, data)
+    found = read_batches(config, tokenize_pairs(RunFiles(tmp_path), config, data, dev, sides, ""))
+    every = [batch for one in found for number in (0, 3) for batch in one.epoch(number)]
+    assert all(array.dtype == np.int32 for _, array in every)
+    assert digest(every).hexdigest()[:16] == BATCHES[settings]
+    for split, one, training in ((data, found[0], True), (dev, found[1], False)):
+        plain = make_batches(config, split, *sides, training=training)
+        assert plain.statistics == one.statistics
+        assert digest(plain.epoch(2)).digest() == digest(one.epoch(2)).digest()
+
+
+@pytest.fixture
+def begun(pairs, tmp_path):
+    """A run that has begun, its configuration and what tokenizes for it."""
+    config = tiny_config("train_limit=0", f"data=tsv:{pairs}")
+    prepare_run(config, tmp_path / "run")
+    return RunFiles(tmp_path / "run"), config
+
+
+def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
+    files, config = begun
+    tokenize = pipeline.tokenize
+    tokenized = []
+    monkeypatch.setattr(
+        pipeline,
+        "tokenize",
+        lambda texts, *more: tokenized.append(len(texts)) or tokenize(texts, *more),
+    )
+    ids = files.tokens / "train.source.ids"
+    written = ids.read_bytes()
+
+    def resume():
+        tokenized.clear()
+        with pytest.raises(BuiltError):
+            texts.train(config, files.path, resume=True)
+        return len(tokenized)
+
+    assert resume() == 0
+    ids.write_bytes(written[:-2])  # what is damaged is made anew
+    assert resume() == 4  # both sides of the training and of the dev set
+    assert ids.read_bytes() == written
+    assert resume() == 0
+    shutil.rmtree(files.tokens)  # as in a run of an older version
+    assert (resume(), resume()) == (4, 0)
+
+
+def test_a_run_on_other_texts_is_refused_or_tokenized_anew(begun, pairs, built):
+    files, config = begun
+    before = (files.tokens / "train.target.ids").read_bytes()
+    with pairs.open("a") as file:
+        file.write("".join(f"{n} dogs\t{n} chiens\n" for n in range(50)))
+    with pytest.raises(RunError, match="no longer has the sentences"):
+        texts.train(config, files.path, resume=True)
+    assert (files.tokens / "train.target.ids").read_bytes() == before
+    with pytest.raises(BuiltError):
+        texts.train(config, files.path, resume=True, force=True)
+    after = (files.tokens / "train.target.ids").read_bytes()
+    assert len(after) > len(before)
+    assert after[: len(before) - 2] == before[:-2]  # but for the padding after the last
+
+
+def test_what_did_not_become_a_run_leaves_no_ids(pairs, tmp_path, built):
+    with pytest.raises(BuiltError):
+        texts.train(tiny_config(f"data=tsv:{pairs}"), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_run_with_translations_does_not_go_on_without_them(tiny_run, tmp_path):
+    run = shutil.copytree(tiny_run.path, tmp_path / "run")
+    with pytest.raises(RunError, match=r"goes on with training\.train --resume"):
+        train_arrays(run)

@@ -1,0 +1,111 @@
+"""Token ids of a run's texts, kept in its directory: text is tokenized once, when a run begins.
+
+What is written stands aside until the run begins. Pairs of a prepared corpus stay where they are.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.config import Config
+from training.data.batches import PairBatches, Sentences
+from training.data.pair_files import CorpusError
+from training.data.prepared import Prepared, is_prepared
+from training.data.token_files import check_sizes, read_sides, write_sides
+from training.errors import RunError, UserError
+from training.runs.files import RunFiles
+from training.writing import read_json, write_json
+
+FORMAT = 1
+_MANIFEST, _WORDS = "manifest.json", "source_words.npy"
+
+
+def write_tokens(
+    files: RunFiles,
+    corpus: str,
+    splits: Mapping[str, tuple[Sentences, Sentences]],
+    source_words: np.ndarray | None = None,
+) -> Path:
+    """Write token ids aside, for `keep_tokens`.
+
+    Args:
+        files: of the run.
+        corpus: hash of the texts.
+        splits: the ids of both sides of `train`, which a prepared corpus has itself, and `dev`.
+        source_words: see `training.data.copying.shared_words`.
+
+    Returns:
+        The folder that they are in.
+
+    Raises:
+        RunError: if that fails.
+    """
+    aside = files.aside(files.tokens)
+    try:
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        said = {split: write_sides(aside, split, sides) for split, sides in splits.items()}
+        if source_words is not None:
+            np.save(aside / _WORDS, source_words)
+        sizes = {file.name: file.stat().st_size for file in sorted(aside.iterdir())}
+        manifest = {"format": FORMAT, "corpus": corpus, "splits": said, "bytes": sizes}
+        write_json(aside / _MANIFEST, manifest)
+    except OSError as error:
+        raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
+    return aside
+
+
+def keep_tokens(files: RunFiles) -> Path:
+    """Make the token ids that stand aside those of the run; return their folder."""
+    shutil.rmtree(files.tokens, ignore_errors=True)
+    return files.aside(files.tokens).rename(files.tokens)
+
+
+def has_tokens(files: RunFiles, corpus: str) -> bool:
+    """Whether the run has the ids of the texts with this hash, whole."""
+    try:
+        return _read_manifest(files.tokens)["corpus"] == corpus
+    except UserError:
+        return False
+
+
+def read_batches(config: Config, folder: Path) -> tuple[PairBatches, PairBatches]:
+    """Return the batches for training and those of the dev set.
+
+    Args:
+        config: of the run.
+        folder: where its token ids are.
+
+    Raises:
+        RunError: if they are damaged.
+        CorpusError: if the prepared corpus of the run is.
+    """
+    splits = _read_manifest(folder)["splits"]
+    if is_prepared(config.data):
+        train = Prepared(config.data).sides(config.train_limit, config.seed)
+    else:
+        train = read_sides(folder, "train", splits["train"])
+    dev = read_sides(folder, "dev", splits["dev"])
+    pairs = PairBatches.of(config, *train, training=True)
+    return pairs, PairBatches.of(config, *dev, training=False)
+
+
+def read_source_words(folder: Path) -> np.ndarray:
+    """Return what a new model that copies has to know: see `write_tokens`."""
+    return np.load(folder / _WORDS)
+
+
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest: dict[str, Any] = read_json(folder / _MANIFEST)
+    if manifest.get("format") != FORMAT:
+        raise RunError(f"{folder} expected format {FORMAT}. Received: {manifest.get('format')}")
+    try:
+        check_sizes(folder, manifest["bytes"])
+    except CorpusError as error:
+        raise RunError(str(error)) from None
+    return manifest
