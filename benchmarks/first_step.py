@@ -1,4 +1,4 @@
-"""How long `training.train` takes from its start to its first step, and how fast the steps after are.
+"""How long `training.train` takes to its first step, and how fast the steps after it are.
 
     python benchmarks/first_step.py -- --preset tatoeba-en-fr
 
