@@ -13,11 +13,16 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 from serving.model_server.flags import build_parser
 from serving.status import StatusError
+
+if TYPE_CHECKING:
+    from serving.model_server.model_server import ModelServer
 
 # After the grace: for runs to notice that they were stopped. Then the process ends, whatever runs.
 _HARD_STOP_SECONDS = 10
@@ -31,17 +36,35 @@ def _end(status: int) -> None:
     os._exit(status)
 
 
-def _stop_on_signals(stop: threading.Event, grace_seconds: float) -> None:
+def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
+    """Set `stop` on the first signal, and end the process some time later; at once on a second.
+
+    The caller, which is the main thread, waits for others and does nothing else: Python handles
+    signals there, and not while it is inside TensorFlow. The alarm is the system's, which ends the
+    process also where a thread keeps the interpreter to itself.
+    """
+
     def handle(*_: object) -> None:
         if stop.is_set():
             _end(1)
+        signal.alarm(grace_seconds + _HARD_STOP_SECONDS)
         stop.set()
-        timer = threading.Timer(grace_seconds + _HARD_STOP_SECONDS, _end, (1,))
-        timer.daemon = True
-        timer.start()
 
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, handle)
+
+
+def _serve(server: "ModelServer", stop: threading.Event) -> int:
+    try:
+        server.start()
+        stop.wait()
+    except (StatusError, OSError) as error:
+        print(f"Failed to start server. Error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        server.close()
+    return 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,17 +83,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     stop = threading.Event()
     _stop_on_signals(stop, arguments.shutdown_grace_seconds)
-    server = ModelServer(arguments, stop)
-    status = 0
-    try:
-        server.start()
-        stop.wait()
-    except (StatusError, OSError) as error:
-        print(f"Failed to start server. Error: {error}", file=sys.stderr)
-        status = 1
-    finally:
-        server.close()
-    return status
+    with ThreadPoolExecutor(1, thread_name_prefix="serve") as thread:
+        return thread.submit(_serve, ModelServer(arguments, stop), stop).result()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,9 @@
 """SIGTERM has a bound, whatever runs."""
 
+import signal
+import subprocess
+import sys
+import textwrap
 import time
 
 import grpc
@@ -42,3 +46,42 @@ def test_a_second_signal_stops_at_once(endless, tmp_path, server_process, stubs)
     server.terminate()
     assert server.process.wait(timeout=25) == 1  # the first alone takes 40 seconds
     assert call.code() == grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("library", ["CDLL", "PyDLL"])
+def test_nothing_that_runs_keeps_the_process_beyond_the_hard_stop(library):
+    # CDLL: the model's code never returns. PyDLL: nor does it let other threads run Python.
+    code = textwrap.dedent(f"""
+        import ctypes, sys, types
+        import serving.server as command
+
+        class ModelServer:
+            def __init__(self, arguments, stop):
+                self.stop = stop
+
+            def start(self):
+                print("starting", flush=True)
+                if {library == "PyDLL"}:
+                    self.stop.wait()
+                lock = ctypes.create_string_buffer(256)
+                for _ in range(2):
+                    ctypes.{library}(None).pthread_mutex_lock(lock)
+
+            def close(self):
+                pass
+
+        made = types.ModuleType("made")
+        made.ModelServer = ModelServer
+        sys.modules["training.quiet"] = sys.modules["serving.model_server.model_server"] = made
+        command._HARD_STOP_SECONDS = 1
+        command._end(command.main(["--model_base_path=/no", "--shutdown_grace_seconds=0"]))
+    """)
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout.readline() == "starting\n"
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=60) == -signal.SIGALRM
+        finally:
+            process.kill()
