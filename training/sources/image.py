@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -213,8 +213,8 @@ class ImageSource(Source):
 def convolve(config: Config, images: Tensor) -> Tensor:
     """Return the grid that a configuration's convolutions make of images `(B, H, W, C)`."""
     x = _standardised(images)
-    for filters, down, across in parse_convolutions(config):
-        x = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(x)
+    for filters, kernel, down, across in parse_convolutions(config):
+        x = keras.layers.Conv2D(filters, kernel, padding="same", use_bias=False)(x)
         # With a momentum of 0.99 the statistics are not there yet when a short run ends.
         x = keras.layers.BatchNormalization(momentum=0.9)(x)
         x = keras.layers.Activation("relu")(x)
@@ -235,18 +235,36 @@ def _standardised(images: Tensor) -> Tensor:
     return (x - ops.mean(x, axis=places, keepdims=True)) / ops.maximum(deviation, 1.0)
 
 
-def parse_convolutions(config: Config) -> list[tuple[int, int, int]]:
-    """Return filters and pooling, down and across, of each convolution.
+class Convolution(NamedTuple):
+    """A convolution and the pooling after it.
+
+    Attributes:
+        filters: width of its output.
+        kernel: pixels that it sees, each way.
+        down: pixels that are pooled, down.
+        across: the same across.
+    """
+
+    filters: int
+    kernel: int
+    down: int
+    across: int
+
+
+def parse_convolutions(config: Config) -> list[Convolution]:
+    """Return what `convolutions` says: `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
 
     Raises:
         ConfigError: if `convolutions` cannot be read, or pools more than there are pixels.
     """
     words = config.convolutions.split()
-    found = [re.fullmatch(r"([1-9]\d*):([1-9]\d*)x([1-9]\d*)", word) for word in words]
-    layers = [(int(match[1]), int(match[2]), int(match[3])) for match in found if match]
+    found = [re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word) for word in words]
+    layers = [
+        Convolution(*(int(number or 3) for number in match.groups())) for match in found if match
+    ]
     if not words or len(layers) < len(words):
         raise ConfigError(
-            "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64:2x1. Received: "
+            "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. Received: "
             f"{config.convolutions}"
         )
     height, width = grid_size(config, layers)
@@ -258,10 +276,10 @@ def parse_convolutions(config: Config) -> list[tuple[int, int, int]]:
     return layers
 
 
-def grid_size(config: Config, layers: list[tuple[int, int, int]] | None = None) -> tuple[int, int]:
+def grid_size(config: Config, layers: list[Convolution] | None = None) -> tuple[int, int]:
     """Return height and width of the grid that is attended to."""
     height, width = config.image_height, config.image_width
-    for _, down, across in layers or parse_convolutions(config):
+    for _, _, down, across in layers or parse_convolutions(config):
         height, width = height // down, width // across
     return height, width
 

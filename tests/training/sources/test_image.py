@@ -2,6 +2,7 @@ import io
 import struct
 import zlib
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -130,14 +131,30 @@ def test_batches_of_images_do_not_tell_how_long_their_texts_are():
 
 
 def test_the_grid_is_as_large_as_the_pooling_leaves_it():
-    config = image_config(convolutions="3:2x2 5:1x3")
-    assert parse_convolutions(config) == [(3, 2, 2), (5, 1, 3)]
+    config = image_config(convolutions="3:2x2 5k1:1x3")
+    assert parse_convolutions(config) == [(3, 3, 2, 2), (5, 1, 1, 3)]
     assert grid_size(config) == (6, 4)
     encoder = ImageSource.build_encoder(config, 0)
     grid, mask, *_ = encoder(np.zeros((2, 13, 29, 1), "uint8"))
     assert grid.shape == (2, 6, 4, 5 + 16)
     assert mask.shape == (2, 6, 4)
     assert mask.numpy().all()
+
+
+def test_a_region_sees_as_far_as_kernels_and_pooling_let_it():
+    encoder = ImageSource.build_encoder(image_config(convolutions="3:2x2 5k5:1x1 7k1:1x1"), 0)
+    images = np.random.default_rng(0).integers(0, 100, (31, 13, 29, 1)).astype("uint8")
+    grid = keras.Model(encoder.input, encoder.get_layer("positions").output)
+    layers = [layer for layer in encoder.layers if isinstance(layer, keras.layers.Conv2D)]
+    assert [layer.kernel_size for layer in layers] == [(3, 3), (5, 5), (1, 1)]
+    changed = images.copy()
+    # Two pixels change places, so that what standardises an image stays.
+    changed[:, 6, [14, 15]] = images[:, 6, [15, 14]]
+    moved = np.abs(grid(changed).numpy() - grid(images).numpy()).max(axis=(0, 3)) > 1e-6
+    rows, columns = np.nonzero(moved)
+    # One convolution of 3, pooling by 2, and two places further each way.
+    assert (rows.min(), rows.max()) == (0, 5)
+    assert (columns.min(), columns.max()) == (4, 10)
 
 
 def test_brightness_and_contrast_of_an_image_change_nothing():
@@ -153,7 +170,7 @@ def test_brightness_and_contrast_of_an_image_change_nothing():
 @pytest.mark.parametrize(
     ("convolutions", "said"),
     [
-        ("32", "expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64:2x1. Received: 32"),
+        ("32", "expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. Received: 32"),
         ("", "expected FILTERS:DOWNxACROSS"),
         ("8:0x1", "expected FILTERS:DOWNxACROSS"),
         ("8:4x4 8:4x4", "pool an image of 13 x 29 pixels to nothing"),
