@@ -53,7 +53,7 @@ def logistic_regression(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -
     """Fit a logistic regression, its penalty chosen by inner validation grouped by people.
 
     Args:
-        x: from `last_known`, `(N, ·)`; missing numbers get the mean.
+        x: from `last_known`, `(N, ·)`; missing numbers get the mean, and a column that says so.
         labels: `(N,)`, 0 or 1.
         people: whose each example is.
 
@@ -63,7 +63,7 @@ def logistic_regression(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -
 
     def make(penalty: float) -> object:
         return make_pipeline(
-            SimpleImputer(keep_empty_features=True),
+            SimpleImputer(keep_empty_features=True, add_indicator=True),
             StandardScaler(),
             LogisticRegression(C=penalty, max_iter=2000),
         )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Tensor = Any
 SMALLEST = 1e-6  # what logarithms are taken of, at least
+OUTLYING = 0.001  # share of numbers at either end that are taken as the next less extreme one
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,11 @@ class Statistics:
     """What numbers are standardised by, of the training examples.
 
     Attributes:
-        mean: of each input, after the logarithm where there is one.
+        lowest: what numbers of each input are at least taken as, after the logarithm where there
+            is one: the smallest but for one in a thousand.
+        highest: what they are at most taken as, likewise: a pressure of 13,682 is a slip of the
+            pen, and would make all others look alike.
+        mean: of each input, after that.
         deviation: standard deviation of each.
         time_mean: of the times of events.
         time_deviation: of the times.
@@ -37,6 +42,8 @@ class Statistics:
         log: 1 for inputs whose logarithm is taken, else 0.
     """
 
+    lowest: list[float]
+    highest: list[float]
     mean: list[float]
     deviation: list[float]
     time_mean: float
@@ -55,11 +62,19 @@ class Statistics:
         gaps = np.concatenate([np.diff(data.times[start:end]) for start, end in first.items()])
         values, times = taken_log(data.values[rows].astype("float64"), log), data.times[rows]
         seen = ~np.isnan(values)
+        bounds = [
+            np.quantile(column[there], (OUTLYING, 1 - OUTLYING)) if there.any() else (0.0, 0.0)
+            for column, there in zip(values.T, seen.T, strict=True)
+        ]
+        lowest, highest = np.array(bounds).T
+        values = np.clip(values, lowest, highest)
         count = np.maximum(seen.sum(axis=0), 1)
         mean = np.where(seen, values, 0).sum(axis=0) / count
         spread = np.where(seen, values - mean, 0)
         deviation = np.sqrt((spread**2).sum(axis=0) / count)
         return cls(
+            lowest.tolist(),
+            highest.tolist(),
             mean.tolist(),
             np.where(deviation > 1e-6, deviation, 1.0).tolist(),
             float(times.mean()),
@@ -205,19 +220,20 @@ class EventFeatures(keras.layers.Layer):
     """Numbers and times of events as features.
 
     For each input the last known number up to each event, standardised, 0 where none is known yet;
-    and whether it is missing at this event, so that nothing is filled in silently. Then the time,
+    whether one is known yet, and whether it is missing at this event, so that nothing is filled in
+    silently. Then the time,
     standardised, and the logarithms of one plus the time since the event before and the time up
     to the last event, in mean gaps.
 
-    Weights, which are not trained: `mean`, `deviation` and `log` of each input, and `time`: mean
-    and deviation of times, and the mean gap.
+    Weights, which are not trained: `lowest`, `highest`, `mean`, `deviation` and `log` of each
+    input, and `time`: mean and deviation of times, and the mean gap.
 
     Call arguments:
         events: `(B, T, 1 + inputs)`: times, NaN past the end of a history, and numbers, NaN where
             missing.
 
     Output:
-        `(B, T, 2 * inputs + 3)`.
+        `(B, T, 3 * inputs + 3)`.
     """
 
     def build(self, events_shape: tuple) -> None:
@@ -227,6 +243,8 @@ class EventFeatures(keras.layers.Layer):
         def fixed(name: str, shape: tuple, initializer: str) -> Any:
             return self.add_weight(shape, initializer, dtype="float32", trainable=False, name=name)
 
+        self.lowest = fixed("lowest", (size,), "zeros")
+        self.highest = fixed("highest", (size,), "zeros")
         self.mean = fixed("mean", (size,), "zeros")
         self.deviation = fixed("deviation", (size,), "ones")
         self.log = fixed("log", (size,), "zeros")
@@ -235,6 +253,8 @@ class EventFeatures(keras.layers.Layer):
     def set_statistics(self, statistics: Statistics) -> None:
         """Set the weights."""
         times = [statistics.time_mean, statistics.time_deviation, statistics.gap]
+        self.lowest.assign(statistics.lowest)
+        self.highest.assign(statistics.highest)
         self.mean.assign(statistics.mean)
         self.deviation.assign(statistics.deviation)
         self.log.assign(statistics.log)
@@ -247,8 +267,9 @@ class EventFeatures(keras.layers.Layer):
         seen = ops.logical_not(ops.isnan(values))
         numbers = ops.where(seen, values, 1.0)
         numbers = ops.where(self.log > 0.5, ops.log(ops.maximum(numbers, SMALLEST)), numbers)
+        numbers = ops.clip(numbers, self.lowest, self.highest)
         numbers = ops.where(seen, (numbers - self.mean) / self.deviation, 0.0)
-        numbers = _last_known(numbers, seen)
+        numbers, known = _last_known(numbers, seen)
         times = ops.where(present, times, 0.0)
         since = times - ops.concatenate([times[:, :1], times[:, :-1]], axis=1)
         lowest = ops.min(times, axis=1, keepdims=True)
@@ -258,18 +279,22 @@ class EventFeatures(keras.layers.Layer):
             ops.log1p(ops.maximum(since, 0.0) / self.time[2]),
             ops.log1p(ops.maximum(last - times, 0.0) / self.time[2]),
         ]
-        missing = ops.cast(ops.logical_not(seen), "float32")
-        features = ops.concatenate([numbers, missing, ops.stack(of_time, axis=-1)], axis=-1)
+        flags = [ops.cast(flag, "float32") for flag in (known, ops.logical_not(seen))]
+        features = ops.concatenate([numbers, *flags, ops.stack(of_time, axis=-1)], axis=-1)
         features = ops.where(ops.expand_dims(present, -1), features, 0.0)
         return ops.cast(features, self.compute_dtype)
 
     def compute_output_shape(self, events_shape: tuple) -> tuple:
         """Return the shape of the features."""
-        return (*events_shape[:-1], 2 * (events_shape[-1] - 1) + 3)
+        return (*events_shape[:-1], 3 * (events_shape[-1] - 1) + 3)
 
 
-def _last_known(values: Tensor, seen: Tensor) -> Tensor:
-    """Return at each event, of values `(B, T, F)`, the last that was seen up to it, 0 for none."""
+def _last_known(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the last of values `(B, T, F)` that was seen up to each event.
+
+    Returns:
+        That value, 0 where there is none, and whether there is one.
+    """
     steps = ops.arange(ops.shape(values)[1], dtype="int32")
     index = ops.where(seen, ops.reshape(steps, (1, -1, 1)), -1)  # (B, S, F)
     before = ops.reshape(steps, (-1, 1)) >= ops.reshape(steps, (1, -1))  # (T, S)
@@ -278,4 +303,5 @@ def _last_known(values: Tensor, seen: Tensor) -> Tensor:
     )
     last = ops.max(candidates, axis=2)  # (B, T, F)
     found = ops.take_along_axis(values, ops.maximum(last, 0), axis=1)
-    return ops.where(last >= 0, found, 0.0)
+    known = last >= 0
+    return ops.where(known, found, 0.0), known

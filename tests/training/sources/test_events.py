@@ -30,11 +30,15 @@ def random_histories(count=7, inputs=3, seed=0):
 
 def plain_features(times, values, statistics):
     """The features of one history, event by event."""
-    known, rows = [0.0] * values.shape[1], []
+    size = values.shape[1]
+    known, ever, rows = [0.0] * size, [0.0] * size, []
     for step, (time, row) in enumerate(zip(times, values, strict=True)):
         for column, value in enumerate(row):
             if not np.isnan(value):
                 number = math.log(value) if statistics.log[column] else value
+                number = max(number, statistics.lowest[column])
+                number = min(number, statistics.highest[column])
+                ever[column] = 1.0
                 known[column] = (number - statistics.mean[column]) / statistics.deviation[column]
         since = time - times[step - 1] if step else 0.0
         of_time = [
@@ -42,7 +46,7 @@ def plain_features(times, values, statistics):
             math.log1p(since / statistics.gap),
             math.log1p((times[-1] - time) / statistics.gap),
         ]
-        rows.append([*known, *np.isnan(row).astype(float), *of_time])
+        rows.append([*known, *ever, *np.isnan(row).astype(float), *of_time])
     return np.array(rows)
 
 
@@ -68,10 +72,39 @@ def test_statistics_are_those_of_known_numbers_in_the_examples():
     numbers = data.values[rows].astype("float64")
     numbers[:, 1] = np.log(numbers[:, 1])
     found = Statistics.of(part)
-    wanted = [np.nanmean(column) if (~np.isnan(column)).any() else 0 for column in numbers.T]
+    lowest, highest = np.nanquantile(numbers, (0.001, 0.999), axis=0)
+    np.testing.assert_allclose(found.lowest, lowest, atol=1e-6)
+    np.testing.assert_allclose(found.highest, highest, atol=1e-6)
+    numbers = np.clip(numbers, lowest, highest)
+    wanted = np.nanmean(numbers, axis=0)
     np.testing.assert_allclose(found.mean, wanted, atol=1e-6)
     assert found.log == [0.0, 1.0, 0.0]
     assert found.time_mean == pytest.approx(data.times[rows].mean())
+
+
+def test_what_is_known_of_a_yes_is_told_from_what_is_not():
+    """A column of ones, such as a diagnosis, has a mean of 1: its number says nothing."""
+    schema = Schema({"ill": None})
+    values = np.array([[1.0], [NAN], [NAN], [NAN]], "float32")
+    ends, labels = np.array([2, 4]), np.zeros(2, "float32")
+    people = np.array(["a", "b"])
+    data = Histories(schema, np.arange(4.0), values, ends - 2, ends, labels, people)
+    layer = EventFeatures()
+    batch = Events(data, 4).pad(np.arange(2), Events(data, 4).lengths)
+    layer.build(batch.shape)
+    layer.set_statistics(Statistics.of(data))
+    # The number, whether it is known yet, whether it is missing at this event.
+    assert layer(batch).numpy()[:, 1, :3].tolist() == [[0, 1, 1], [0, 0, 1]]
+
+
+def test_one_outlier_does_not_make_the_others_alike():
+    data = random_histories(count=2003, inputs=2)
+    plain = Statistics.of(data)
+    column = data.values[:, 0]
+    column[np.flatnonzero(~np.isnan(column))[5]] = 1e6
+    found = Statistics.of(data)
+    np.testing.assert_allclose(found.mean, plain.mean, rtol=0.05)
+    np.testing.assert_allclose(found.deviation, plain.deviation, rtol=0.05)
 
 
 def test_of_a_long_history_the_last_events_are_read():
