@@ -264,8 +264,8 @@ def parse_convolutions(config: Config) -> list[Convolution]:
     ]
     if not words or len(layers) < len(words):
         raise ConfigError(
-            "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. Received: "
-            f"{config.convolutions}"
+            "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
+            f"Received: {config.convolutions}"
         )
     height, width = grid_size(config, layers)
     if not height or not width:
