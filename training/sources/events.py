@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import keras
@@ -13,6 +13,7 @@ import numpy as np
 from keras import ops
 
 from training.config import Config
+from training.errors import UserError
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
 
@@ -169,10 +170,16 @@ class EventSource(Source):
 
     @classmethod
     def load(cls, config: Config, files: RunFiles) -> EventSource:
-        """Load columns and statistics."""
+        """Load columns and statistics.
+
+        Raises:
+            UserError: if another version of this package wrote them.
+        """
         from training.data.events import Schema
 
         state = json.loads(files.events.read_text(encoding="utf-8"))
+        if set(state["statistics"]) != {field.name for field in fields(Statistics)}:
+            raise UserError(f"{files.events} is of another version: train the run again")
         return cls(Schema(**state["schema"]), Statistics(**state["statistics"]), config.max_events)
 
     def save(self, files: RunFiles) -> None:

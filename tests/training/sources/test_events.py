@@ -1,3 +1,4 @@
+import json
 import math
 
 import numpy as np
@@ -5,6 +6,7 @@ import pytest
 
 from training.config import Config, ConfigError
 from training.data.events import Histories, Schema
+from training.errors import UserError
 from training.model import build_model
 from training.score.label_baselines import last_known
 from training.settings import load_preset, override
@@ -141,6 +143,11 @@ def test_a_source_reads_back_as_it_was_saved(tmp_path):
     loaded = EventSource.load(config, RunFiles(tmp_path))
     assert (loaded.schema, loaded.statistics) == (source.schema, source.statistics)
     assert loaded.size == 3
+    state = json.loads(RunFiles(tmp_path).events.read_text())
+    del state["statistics"]["highest"]
+    RunFiles(tmp_path).events.write_text(json.dumps(state))
+    with pytest.raises(UserError, match="is of another version: train the run again"):
+        EventSource.load(config, RunFiles(tmp_path))
 
 
 def test_last_known_values_are_those_of_a_loop():
