@@ -130,8 +130,8 @@ def pronounce_words(target: str, output: Path, seed: int) -> None:
 TASKS = {
     "digits": Task(
         "digits",
-        "strings of handwritten digits, as images; 4 of the preset's 5 epochs",
-        ("epochs=4",),
+        "strings of handwritten digits, as images; 5 of the preset's 8 epochs",
+        ("epochs=5",),
         (),
         ("exact", "cer", "pointing"),
         read_digits,
