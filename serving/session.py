@@ -8,7 +8,7 @@ release the GIL. Importing this module registers the ops of tensorflow_text.
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -217,6 +217,7 @@ class ModelSession:
         outputs: Sequence[str] = (),
         timeout_ms: int = 0,
         own_thread: bool = False,
+        run_in: Callable[[Callable[[], None]], None] | None = None,
     ) -> dict[str, np.ndarray]:
         """Run a signature of this model once.
 
@@ -227,6 +228,7 @@ class ModelSession:
                 prepare the graph anew, in seconds, for every set that it is asked for, and keep it.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
             own_thread: run the ops in the calling thread, not in the pool that all runs share.
+            run_in: calls what runs the ops, in a thread of its choice, and returns after it.
 
         Returns the outputs by alias. Raises StatusError with TensorFlow's status.
         """
@@ -254,12 +256,16 @@ class ModelSession:
                 ).SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
             with _Status() as status:
-                _tf.TF_SessionRun(
-                    *(self._session, run_options),
-                    *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
-                    *(fetches, results, len(aliases)),
-                    *(None, 0, None, status.handle),
-                )
+
+                def run_graph() -> None:
+                    _tf.TF_SessionRun(
+                        *(self._session, run_options),
+                        *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
+                        *(fetches, results, len(aliases)),
+                        *(None, 0, None, status.handle),
+                    )
+
+                run_in(run_graph) if run_in else run_graph()
                 status.check()
             return {
                 alias: _array_from_tensor(result)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,8 +22,6 @@ from serving.model_server.monitoring import Metrics
 from serving.model_server.slots import Slots
 from serving.session import ModelSession, read_tensor
 from serving.status import Code, StatusError
-
-T = TypeVar("T")
 
 # Requests with longer strings, or of more rows, are heavy: they run apart, and give way to others.
 _LONG_BYTES = 1000
@@ -119,7 +117,7 @@ class Servable:
         """`ModelSession.run` in the shared pool, if that is not for others to suffer."""
         run: Callable[..., dict[str, np.ndarray]] = self.session.run
         if heavy:  # its many ops would keep those of short texts waiting
-            return _in_slow_thread(partial(run, *arguments, own_thread=True))
+            return run(*arguments, own_thread=True, run_in=_in_slow_thread)
         crowded = isinstance(self._runner, Slots) and self._runner.running >= _CORES
         return run(*arguments, own_thread=crowded)
 
@@ -155,20 +153,24 @@ def _has_long_text(inputs: Mapping[str, tensor_pb2.TensorProto]) -> bool:
     return any(len(text) > _LONG_BYTES for proto in inputs.values() for text in proto.string_val)
 
 
-def _in_slow_thread(call: Callable[[], T]) -> T:
-    """Carry out `call` in a thread that gives way to others."""
-    done: Future[T] = Future()
+def _in_slow_thread(run_graph: Callable[[], None]) -> None:
+    """Run a graph in a thread that gives way to others.
+
+    No more than that: a thread that gives way while it runs Python keeps all others from it.
+    """
+    done: Future[None] = Future()
 
     def work() -> None:
         if sys.platform == "linux":  # elsewhere threads have no priority of their own
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         try:
-            done.set_result(call())
+            run_graph()
+            done.set_result(None)
         except BaseException as error:
             done.set_exception(error)
 
     threading.Thread(target=work, daemon=True).start()
-    return done.result()
+    done.result()
 
 
 def _to_array(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
