@@ -6,19 +6,23 @@ import http.client
 import io
 import json
 import math
+import resource
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
 from sklearn.metrics import roc_auc_score
+from tensorflow_serving.apis import predict_pb2
 
 from serving import check, histories, predict, read, reading, tasks
 from serving.errors import InvalidRequestError
 from serving.export import export
 from serving.readers import AsyncReader, Predictor, Reader
-from tests.serving.conftest import serving
+from tests.serving.conftest import error_of, serving
 from tests.serving.test_rest import free_port
+from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
 from training.data import digits, events, images
 from training.decode.labels import make_predictor
@@ -341,3 +345,25 @@ def test_images_over_rest_are_base64_and_a_broken_one_is_named(image_server, ima
     status, answer = ask([images[0], images[1][:-40]])
     assert status == 400
     assert "image_bytes[1] is cut off" in answer["error"]
+
+
+@pytest.mark.parametrize("signature", ["read", "regions"])
+def test_images_that_declare_too_much_or_are_cut_off_are_named_in_one_line(
+    image_target, stubs, signature
+):
+    images = pictures(4)
+    jpeg = encode(np.asarray(Image.open(io.BytesIO(images[3])).convert("RGB")), "jpeg")
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name, made.model_spec.signature_name = "digits", signature
+    files = [images[0], huge_png(), images[2], jpeg[: len(jpeg) // 2]]
+    made.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(files))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    code, details = error_of(stubs(image_target).prediction.Predict, made)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    said = (
+        "image_bytes[1] has 20000 x 20000 pixels: expected at least 1 and at most 16,777,216; "
+        "image_bytes[3] is cut off"
+    )
+    assert said in details.splitlines()[0]
+    # In kilobytes; 20,000 x 20,000 pixels of three colours are 1.2 GB.
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000

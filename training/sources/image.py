@@ -321,6 +321,7 @@ def _what_is_wrong(contents: Tensor) -> Tensor:
     jpeg = tf.strings.substr(contents, 0, 3) == b"\xff\xd8\xff"
     length = tf.strings.length(contents)
     taken = tf.minimum(length, _TAIL)
+    cut = "is cut off: its end is missing"
     tail = tf.io.decode_raw(tf.strings.substr(contents, length - taken, taken), tf.uint8)
 
     def ends_with(mark: bytes) -> Tensor:
@@ -332,13 +333,18 @@ def _what_is_wrong(contents: Tensor) -> Tensor:
         header = tf.strings.substr(tf.strings.join([contents, "\0" * 24]), 16, 8)
         sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
         sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
-        return check_sizes(sizes[1], sizes[0], b"IEND")
+        said = check_sizes(sizes[1], sizes[0])
+        return tf.where((said == "") & ~ends_with(b"IEND"), cut, said)
 
     def check_jpeg() -> Tensor:
-        sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
-        return check_sizes(sizes[0], sizes[1], b"\xff\xd9")
+        # Where the size is cut off, too, reading it fails without saying which image.
+        return tf.cond(ends_with(b"\xff\xd9"), check_jpeg_sizes, lambda: tf.constant(cut))
 
-    def check_sizes(height: Tensor, width: Tensor, mark: bytes) -> Tensor:
+    def check_jpeg_sizes() -> Tensor:
+        sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
+        return check_sizes(sizes[0], sizes[1])
+
+    def check_sizes(height: Tensor, width: Tensor) -> Tensor:
         said = tf.strings.join(
             [
                 *("has ", tf.strings.as_string(width), " x ", tf.strings.as_string(height)),
@@ -346,8 +352,7 @@ def _what_is_wrong(contents: Tensor) -> Tensor:
             ]
         )
         fits = (height > 0) & (width > 0) & (height * width <= MOST_PIXELS)
-        cut = tf.where(ends_with(mark), "", "is cut off: its end is missing")
-        return tf.where(fits, cut, said)
+        return tf.where(fits, "", said)
 
     return tf.case(
         [(png, check_png), (jpeg, check_jpeg)],

@@ -74,7 +74,11 @@ BROKEN = {
     "half a JPEG": (lambda p: encode(p, "jpeg")[:-100], "is cut off"),
     "half a PNG": (lambda p: encode(p)[:-100], "is cut off"),
     "a signature": (lambda p: b"\x89PNG\r\n\x1a\n", "has 0 x 0 pixels"),
-    "a JPEG without content": (lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90, "cannot be decoded"),
+    "a JPEG without its size": (lambda p: encode(p, "jpeg")[:200], "is cut off"),
+    "a JPEG without content": (
+        lambda p: b"\xff\xd8\xff\xe0" + b"\0" * 90 + b"\xff\xd9",
+        "cannot be decoded",
+    ),
     "a PNG with holes": (
         lambda p: encode(p)[:60] + b"\0" * 40 + encode(p)[100:],
         "cannot be decoded",
