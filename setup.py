@@ -100,6 +100,7 @@ DEV = [
     "psutil>=6,<8",
     "jsonschema>=4.20,<5",
     "kubernetes-validate>=1.33",
+    "kubeflow-trainer-api>=2.2,<3",
     "xds-protos>=1.70",
     "ruff>=0.14,<0.16",
     "mypy>=2.4,<3",

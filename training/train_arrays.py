@@ -1,5 +1,8 @@
 """Train from prepared token ids: KERAS_BACKEND=jax python -m training.train_arrays RUN.
 
+Several devices of JAX share each batch, and so do several processes that run the same command, on
+one machine or many: `training.fit.distributed` says what tells them.
+
 TensorFlow is not imported, so that this runs wherever JAX or PyTorch find a GPU, with Keras, NumPy
 and h5py alone. What it leaves in the run directory is what `training.train` leaves, and is used by
 TensorFlow alike: evaluated, exported, served. The epoch with the lowest perplexity on dev is kept,
@@ -21,14 +24,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(
         prog="python -m training.train_arrays",
         description="Train a run that training.prepare made, without TensorFlow, on the backend "
-        "that KERAS_BACKEND names. Stopped in whatever way, it goes on with the same command.",
+        "that KERAS_BACKEND names. Stopped in whatever way, it goes on with the same command. On "
+        "JAX all devices are used; several processes, named by KERAS_DISTRIBUTION_JOB_ADDRESSES, "
+        "KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID or by what Kubeflow "
+        "sets, train one run, on a disk that all of them see.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
     from training.fit.arrays import train_arrays  # Keras and its backend take seconds
+    from training.fit.distributed import joined
 
-    train_arrays(options.run)
-    print(json.dumps(summary(RunFiles(options.run))))
+    with joined() as processes:
+        train_arrays(options.run, processes)
+        if processes.writes:
+            print(json.dumps(summary(RunFiles(options.run))))
 
 
 if __name__ == "__main__":

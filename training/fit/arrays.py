@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import keras
@@ -12,7 +13,7 @@ from training.errors import RunError
 from training.fit.callbacks import Bar
 from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
-from training.fit.recorder import Recorder
+from training.fit.distributed import ALONE, Processes, SharedRecorder
 from training.fit.schedule import Plateau, make_schedule
 from training.model import build_seq2seq
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
@@ -25,17 +26,19 @@ from training.sampling import set_rate
 from training.settings import load_config
 
 
-def train_arrays(path: Path) -> Record:
+def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
     """Train a prepared run, or go on with it.
 
     Args:
         path: the run directory, made by `training.prepare`.
+        processes: those that train it together; all of them call this.
 
     Returns:
         The last record of the history.
 
     Raises:
         RunError: if the directory has not been prepared, or training cannot go on.
+        UserError: if the devices cannot share its batches.
     """
     files = RunFiles(path)
     origin = read_origin(files)
@@ -43,16 +46,24 @@ def train_arrays(path: Path) -> Record:
         raise RunError(
             f"{files.path} is not prepared: {files.tokens.name} is missing; see training.prepare"
         )
-    with locked(files):
-        return _train(load_config(files.config), origin, files)
+    config = load_config(files.config)
+    processes.check_batch_size(config.batch_size)
+    with locked(files) if processes.writes else nullcontext():
+        processes.check_same(files)
+        return _train(config, origin, files, processes)
 
 
-def _train(config: Config, origin: Origin, files: RunFiles) -> Record:
+def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
     model = build_seq2seq(config, *origin.vocabulary)
     if config.copy:
         model.get_layer("source_words").words.assign(read_source_words(files.tokens))
+    kind = keras.Model
+    if processes.devices > 1:
+        from training.fit.sharded import ShardedModel as kind
+
+        model = kind(model.input, model.output, name=model.name)
     pairs, dev = read_batches(config, files.tokens)
     steps = pairs.statistics.steps_per_epoch
     rate = make_schedule(config, steps)
@@ -63,25 +74,30 @@ def _train(config: Config, origin: Origin, files: RunFiles) -> Record:
         jit_compile=True if on_jax else config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)
-    judge = keras.Model(model.input, model.output)
+    judge = kind(model.input, model.output)
     judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=on_jax)
 
     def score() -> dict[str, float]:
         scores = judge.evaluate(
-            dev.epoch(), steps=dev.statistics.steps_per_epoch, verbose=0, return_dict=True
+            processes.share(dev.epoch()),
+            steps=dev.statistics.steps_per_epoch,
+            verbose=0,
+            return_dict=True,
         )
         return {"val_perplexity": float(scores["perplexity"])}
 
-    history = restore_checkpoint(files, model)
+    history = restore_checkpoint(files, model, processes.writes)
     if any(was_translated(record) for record in history):  # perplexities are another measure
         raise RunError(f"{files.path} goes on with training.train --resume, as it began")
-    if not files.all_checkpoints():
-        save_checkpoint(files, model, history)
-    recorder = Recorder(files, config, model, pairs.statistics, history, score)
+    processes.wait()
+    if processes.writes and not files.all_checkpoints():
+        with processes.alone():
+            save_checkpoint(files, model, history)
+    recorder = SharedRecorder(processes, files, config, model, pairs.statistics, history, score)
     print(
         f"{config.data}: {pairs.statistics.pairs:,} pairs, {dev.statistics.pairs:,} in dev; "
-        f"{model.count_params():,} parameters; {keras.backend.backend()}, Keras "
-        f"{keras.__version__}. Run directory: {files.path}",
+        f"{model.count_params():,} parameters; {keras.backend.backend()}"
+        f"{processes}, Keras {keras.__version__}. Run directory: {files.path}",
         flush=True,
     )
     while not is_complete(history, config.epochs, config.patience, config.keep_by):
@@ -92,11 +108,12 @@ def _train(config: Config, origin: Origin, files: RunFiles) -> Record:
         started = time.perf_counter()
         with Bar() as bar:
             fitted = model.fit(
-                pairs.epoch(epoch),
+                processes.share(pairs.epoch(epoch)),
                 initial_epoch=epoch,
                 epochs=epoch + 1,
                 steps_per_epoch=steps,
                 callbacks=[bar, keras.callbacks.TerminateOnNaN()],
+                shuffle=False,  # the batches are
                 verbose=0,
             )
         seconds = time.perf_counter() - started

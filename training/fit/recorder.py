@@ -64,6 +64,12 @@ class Recorder:
         }
         self._check(record)
         self.history.append(record)
+        self.keep(record)
+        return record
+
+    def keep(self, record: Record) -> None:
+        """Write what an epoch leaves, whose record is the history's last, and say it."""
+        epoch = len(self.history)
         is_best = best(self.history, self.config.keep_by) is record
         if is_best:
             save_best(self.files, self.model)
@@ -73,7 +79,6 @@ class Recorder:
         write_json(self.files.history, self.history)
         write_card(self.files, self.config, self.model)
         print(f"{epoch_line(record, self.config.epochs)}{'  best' if is_best else ''}", flush=True)
-        return record
 
     def is_out_of_patience(self) -> bool:
         """Whether training should stop, which is said."""
@@ -87,16 +92,21 @@ class Recorder:
 
         The model is left with the mean. Nothing is done for a history whose mean is known.
         """
-        file, by = self.files.average, self.config.keep_by
+        file = self.files.average
         known = read_json(file)["epochs"] if file.is_file() else [0]
         if known[-1] == self.history[-1]["epoch"]:
             return
         epochs = load_average(self.files, self.model)
         scores = dict(self.score())
+        self.keep_average(epochs, scores)
+
+    def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
+        """Write the scores of the mean of these epochs' weights, which the model has; say them."""
+        by = self.config.keep_by
         kept = dev_score(scores, by) > dev_score(best(self.history, by), by)
         if kept:
             save_best(self.files, self.model)
-        write_json(file, {"epochs": epochs, **scores, "kept": kept})
+        write_json(self.files.average, {"epochs": epochs, **scores, "kept": kept})
         print(f"mean of epochs {epochs[0]} to {epochs[-1]}  {numbers_line(scores)}")
         write_card(self.files, self.config, self.model)
 

@@ -37,7 +37,7 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
     shutil.rmtree(aside, ignore_errors=True)
     aside.mkdir(parents=True)
     model.save_weights(aside / _WEIGHTS)
-    np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in _seeds(model)))
+    np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in random_states(model)))
     digests = {name: _digest(aside / name) for name in (_WEIGHTS, _SEEDS)}
     progress = {"epoch": len(history), "history": history, "sha256": digests}
     write_json(aside / _PROGRESS, progress)
@@ -47,11 +47,11 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
         shutil.rmtree(old)
 
 
-def restore_checkpoint(files: RunFiles, model: keras.Model) -> list[Record]:
+def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True) -> list[Record]:
     """Load the last checkpoint into the compiled model; return the history up to it.
 
     Where it is damaged the one before is loaded, with a warning on standard error. The history is
-    empty if there is no checkpoint, too.
+    empty if there is no checkpoint, too. It is written to the run's file unless `writes` is False.
 
     Raises:
         RunError: if there are checkpoints and none can be read.
@@ -67,7 +67,8 @@ def restore_checkpoint(files: RunFiles, model: keras.Model) -> list[Record]:
             reason = (str(error).splitlines() or [""])[0]
             print(f"Warning: {folder} is damaged: {reason}", file=sys.stderr)
         else:
-            write_json(files.history, history)  # a crash may have come before it was brought up
+            if writes:  # a crash may have come before it was brought up
+                write_json(files.history, history)
             return history
     raise RunError(f"no checkpoint in {files.checkpoints} can be read")
 
@@ -75,7 +76,8 @@ def restore_checkpoint(files: RunFiles, model: keras.Model) -> list[Record]:
 def check_finite(model: keras.Model) -> None:
     """Raise a RunError where one of the model's weights is not finite."""
     for weight in model.weights:
-        if not bool(ops.all(ops.isfinite(weight))):
+        # In NumPy: of several processes one alone may ask.
+        if not np.isfinite(ops.convert_to_numpy(weight)).all():
             raise RunError(f"{weight.path} has values that are not finite: it is not saved")
 
 
@@ -116,13 +118,13 @@ def _restore(folder: Path, model: keras.Model) -> list[Record]:
     model.load_weights(folder / _WEIGHTS)
     if (folder / _SEEDS).is_file():  # checkpoints of older versions have none
         with np.load(folder / _SEEDS) as kept:
-            for seed, value in zip(_seeds(model), kept.values(), strict=True):
+            for seed, value in zip(random_states(model), kept.values(), strict=True):
                 seed.assign(value)
     return progress["history"]
 
 
-def _seeds(model: keras.Model) -> list[keras.Variable]:
-    """States of the model's random generators, which are variables but not weights."""
+def random_states(model: keras.Model) -> list[keras.Variable]:
+    """Return the states of the model's random generators, which are variables but not weights."""
     others = {id(variable) for variable in (*model.weights, *model.metrics_variables)}
     return [variable for variable in model.variables if id(variable) not in others]
 

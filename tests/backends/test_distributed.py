@@ -1,0 +1,296 @@
+"""Training on several devices of JAX and in several processes, held to training on one."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+
+import keras
+import numpy as np
+import pytest
+
+from training import train_arrays
+from training.config import Config
+from training.data.batches import PairBatches, Sentences
+from training.errors import UserError
+from training.runs.files import RunFiles
+from training.runs.origin import Origin, write_origin
+from training.runs.tokens import keep_tokens, write_tokens
+
+on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs the JAX backend")
+LONG = 240  # seconds, far more than anything here takes
+CONFIG = Config(
+    encoder="simple_rnn",
+    bidirectional=False,
+    decoder="simple_rnn",
+    encoder_units=5,
+    decoder_units=7,
+    embedding_size=3,
+    readout_units=3,
+    attention_units=11,
+    max_source_length=16,
+    max_target_length=15,
+    length_multiple=16,
+    batch_size=22,
+    epochs=3,
+    dropout=0.0,
+    warmup_steps=2,
+    learning_rate=0.05,
+)
+# As on a machine without TensorFlow and Matplotlib, of which neither is needed.
+SCRIPT = """
+import sys
+sys.modules |= {"tensorflow": None, "tensorflow_text": None}
+import importlib.util
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name: None if name == "matplotlib" else find(name)
+"""
+TRAIN = f"""{SCRIPT}
+from training.cli import main_guard
+from training.train_arrays import main
+main_guard(main)
+"""
+# Kills itself in the second epoch, before a batch is trained on.
+TRAIN_AND_DIE = f"""{SCRIPT}
+import os, signal
+from training.fit.distributed import Processes
+from training.cli import main_guard
+from training.train_arrays import main
+share, epochs = Processes.share, []
+def mortal(self, batches):
+    for number, batch in enumerate(share(self, batches)):
+        if len(epochs) == 3 and number == 3:  # after those of training and dev
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield batch
+def counted(self, batches):
+    epochs.append(None)
+    return mortal(self, batches)
+Processes.share = counted
+main_guard(main)
+"""
+
+
+def sentences(rng, count):
+    lengths = rng.integers(1, 13, count)
+    return Sentences.of(rng.integers(4, 23, lengths.sum()), lengths)
+
+
+def make_run(path, config=CONFIG):
+    """A prepared run of random tokens, in which dev divides by no batch and no device."""
+    rng, files = np.random.default_rng(7), RunFiles(path)
+    path.mkdir()
+    train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
+    write_tokens(files, "random", {"train": train, "dev": dev})
+    keep_tokens(files)
+    statistics = PairBatches.of(config, *train, training=True).statistics
+    write_origin(files, Origin.now("random", "random", statistics, 47, (23, 23)))
+    config.save(files.config)
+    return path
+
+
+def started(script, run, processes=1, devices=1):
+    """Start the processes of a training, or of another script, on this machine."""
+    environment = {
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
+        "--xla_cpu_multi_thread_eigen=false",
+        "OMP_NUM_THREADS": "1",
+    }
+    if processes > 1:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        environment["KERAS_DISTRIBUTION_JOB_ADDRESSES"] = f"127.0.0.1:{port}"
+        environment["KERAS_DISTRIBUTION_NUM_PROCESSES"] = str(processes)
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", text, str(run)],
+            env={**environment, "KERAS_DISTRIBUTION_PROCESS_ID": str(number)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for number, text in enumerate([script] * processes if isinstance(script, str) else script)
+    ]
+
+
+def ended(processes):
+    """Exit status, standard output and standard error of each."""
+    try:
+        said = [process.communicate(timeout=LONG) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    return [(process.returncode, *texts) for process, texts in zip(processes, said, strict=True)]
+
+
+def assert_alike(path, other):
+    ours, theirs = (json.loads((run / "history.json").read_text()) for run in (path, other))
+    assert [record["epoch"] for record in ours] == [1, 2, 3]
+    for record, expected in zip(ours, theirs, strict=True):
+        for key in ("epoch", "loss", "val_perplexity", "learning_rate"):
+            assert record[key] == pytest.approx(expected[key], rel=1e-4), key
+    assert theirs[2]["loss"] < theirs[0]["loss"] - 0.01
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    """What one process on one device trains."""
+    run = make_run(tmp_path_factory.mktemp("alone") / "run")
+    ((status, _, errors),) = ended(started(TRAIN, run))
+    assert status == 0, errors
+    return run
+
+
+@on_jax
+def test_two_processes_of_which_one_is_killed_and_all_are_started_again_train_as_one_does(
+    alone, tmp_path
+):
+    run = make_run(tmp_path / "run")
+    survivor, killed = ended(started([TRAIN, TRAIN_AND_DIE], run, processes=2))
+    assert killed[0] == -signal.SIGKILL
+    assert survivor[0] == 1
+    last = survivor[2].splitlines()
+    assert last[-1].startswith("error: process 0 of 2 ends, for another has ended"), survivor[2]
+    assert "Traceback" not in survivor[2]
+    assert len(json.loads((run / "history.json").read_text())) == 1
+    first, second = ended(started(TRAIN, run, processes=2))
+    assert (first[0], second[0]) == (0, 0), first[2] + second[2]
+    assert json.loads(first[1].splitlines()[-1])["epochs_done"] == 3
+    assert second[1] == ""
+    assert_alike(run, alone)
+
+
+@on_jax
+def test_processes_that_see_other_runs_end_in_one_line(tmp_path):
+    runs = [make_run(tmp_path / "run"), make_run(tmp_path / "other", replace(CONFIG, epochs=5))]
+    script = (
+        SCRIPT + "from training.cli import main_guard\nfrom training.train_arrays import main\n"
+    )
+    scripts = [f"{script}main_guard(lambda: main([{str(run)!r}]))" for run in runs]
+    for number, (status, _, errors) in enumerate(ended(started(scripts, "", processes=2))):
+        assert status == 1
+        (line,) = errors.splitlines()
+        # Either says what it found, or that the other has gone.
+        assert line.startswith(f"error: process {number} of 2")
+
+
+@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX can")
+def test_several_processes_on_another_backend_are_one_line(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
+    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
+    monkeypatch.setenv("JAX_PROCESS_ID", "0")
+    with pytest.raises(UserError, match=r"2 processes .* expected KERAS_BACKEND=jax\. Received: "):
+        train_arrays.main([str(make_run(tmp_path / "run"))])
+
+
+STEPS = f"""{SCRIPT}
+import json
+import jax, jax.numpy as jnp, keras, numpy as np
+from training.fit.clipping import ClippedAdam
+from training.fit.crossentropy import TokenCrossentropy
+from training.fit.distributed import joined
+from training.fit.sharded import ShardedModel, own_seeds
+from training.model import build_seq2seq
+from tests.backends.test_distributed import CONFIG, loops
+from dataclasses import replace
+
+rng = np.random.default_rng(11)
+source, target, labels = (rng.integers(4, 23, (6, 16)).astype("int32") for _ in range(3))
+for row, length in enumerate((3, 16, 1, 5, 7, 0)):  # the last row is padding
+    for ids in (source, target, labels):
+        ids[row, length:] = 0
+batch = {{"source": source, "target": target}}, labels
+
+def step(kind, config, rows=slice(None)):
+    keras.utils.set_random_seed(3)
+    model = build_seq2seq(config, 23, 23)
+    model = kind(model.input, model.output)
+    model.compile(ClippedAdam(0.1, 0.01), TokenCrossentropy(0.1), jit_compile=True)
+    model.optimizer.build(model.trainable_variables)
+    parts = "trainable_variables", "non_trainable_variables", "metrics_variables"
+    values = [[v.value for v in getattr(model, part)] for part in parts]
+    state = values[0], values[1], [v.value for v in model.optimizer.variables], values[2]
+    data = jax.tree.map(lambda ids: ids[rows], batch)
+    if keras.distribution.distribution():
+        layout = keras.distribution.distribution().get_data_layout((6, 16)).backend_layout
+        data = jax.tree.map(lambda ids: jax.device_put(ids, layout), data)
+    compiled = jax.jit(model.train_step).lower(state, data).compile()
+    logs, after = compiled(state, data)
+    norm = float(sum(abs(np.asarray(w) - np.asarray(v)).sum() for w, v in zip(after[0], state[0])))
+    return float(logs["loss"]), norm, loops(compiled.as_text())
+
+config = replace(CONFIG, coverage_loss=0.5, doubly_stochastic=0.3)
+found = {{"one": step(keras.Model, config, slice(5))}}
+with joined() as processes:
+    assert processes.devices == 2
+    found["two"] = step(ShardedModel, config)
+    found["partitioner"] = step(keras.Model, CONFIG)
+    mesh = keras.distribution.distribution().device_mesh.backend_mesh
+    spec, values = jax.sharding.PartitionSpec, [jnp.array([3, 5], "uint32"), jnp.array([7.0, 1.0])]
+
+    def draw(values):
+        own = own_seeds(values, [True, False], 1)
+        return own, own_seeds(own, [True, False], -1)
+
+    on_both = jax.shard_map(draw, mesh=mesh, in_specs=spec(), out_specs=spec("batch"))
+    found["seeds"] = jax.tree.map(lambda value: np.asarray(value).tolist(), on_both(values))
+print(json.dumps(found))
+"""
+
+
+def loops(text):
+    """Loops in a compiled module, and all-reduces within and outside of them."""
+    import re
+
+    computations, name = {}, None
+    for line in text.splitlines():
+        if head := re.match(r"(?:ENTRY )?%?([\w.\-]+) .*\{$", line):
+            name = head[1]
+            computations[name] = []
+        elif name:
+            computations[name].append(line)
+    called = {
+        name: set(
+            re.findall(
+                r"(?:body|condition|to_apply|calls|\w+_computations?)=\{?%?([\w.\-]+)",
+                "\n".join(body),
+            )
+        )
+        for name, body in computations.items()
+    }
+    bodies = set(re.findall(r"\bbody=%?([\w.\-]+)", text))
+    inside, found = set(), list(bodies)
+    while found:
+        if (name := found.pop()) not in inside:
+            inside.add(name)
+            found += called.get(name, ())
+    counts = [0, 0]
+    for name, body in computations.items():
+        counts[name not in inside] += sum(" all-reduce" in line for line in body)
+    return len(bodies), *counts
+
+
+@on_jax
+def test_the_step_of_two_devices_is_that_of_one_and_adds_up_outside_of_loops():
+    (result,) = ended(started(STEPS, "", devices=2))
+    assert result[0] == 0, result[2]
+    found = json.loads(result[1].splitlines()[-1])
+    one, two = found["one"], found["two"]
+    assert two[0] == pytest.approx(one[0], rel=1e-5)
+    assert two[1] == pytest.approx(one[1], rel=1e-4)
+    count, within, outside = two[2]
+    assert count >= 3  # encoder, decoder, and their gradients
+    assert within == 0
+    assert outside > 0
+    assert found["partitioner"][2][1] > 0  # what is counted would be found
+    (own, others), same = found["seeds"]
+    assert own[:2] == [3, 5]  # the first device draws what one alone would
+    assert own[2] != 3
+    assert own[3] == 5
+    assert others == [7, 1, 7, 1]
+    assert same == [[3, 5, 3, 5], [7, 1, 7, 1]]

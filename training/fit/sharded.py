@@ -1,0 +1,144 @@
+"""A training step on several devices of JAX: each takes its rows, gradients are added up once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+from jax.sharding import PartitionSpec
+
+from training.data.ids import PAD_ID
+from training.runs.checkpoints import random_states
+
+Tensor = Any
+AXIS = "batch"  # of keras.distribution.DataParallel's mesh
+_WHOLE, _ROWS = PartitionSpec(), PartitionSpec(AXIS)
+_GOLDEN = 0x9E3779B9  # odd: its multiples are as many seeds as there are
+
+
+class ShardedModel(keras.Model):
+    """A Functional model that is trained and scored under `keras.distribution.DataParallel`.
+
+    Left to itself, XLA's partitioner adds up a weight's gradient over the devices in each step of a
+    recurrent loop's backward pass. Here the whole gradient is taken on each device, of its rows
+    alone, and added up after it.
+
+    The loss is what one device would compute of the whole batch: its mean over tokens that are not
+    padding, and losses that layers add, which are means over rows. Rows of padding count for
+    nothing. Dropout draws other numbers on each device.
+    """
+
+    def train_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:
+        """Take a step; arguments and results are those of Keras's step on JAX."""
+        weights, others, optimizer, metrics = state
+        x, y = data[:2]
+        seeds = {id(seed) for seed in random_states(self)}
+        is_seed = [id(variable) in seeds for variable in self.non_trainable_variables]
+
+        def local(
+            weights: list, others: list, optimizer: list, x: Any, y: Tensor
+        ) -> tuple[Tensor, Tensor, list, list]:
+            tokens, rows = _counts(y)
+            share, row_share = tokens / _total(tokens), len(y) / _total(rows)
+            others = own_seeds(others, is_seed, 1)
+
+            def loss_of(weights: list) -> tuple[Tensor, tuple[Tensor, list]]:
+                logits, updated, added = self.stateless_call(
+                    weights, others, x, training=True, return_losses=True
+                )
+                loss = self.loss(y, logits) * share + sum(added) * row_share
+                with keras.StatelessScope(
+                    list(zip(self.optimizer.variables, optimizer, strict=True))
+                ):
+                    return self.optimizer.scale_loss(loss), (loss, updated)
+
+            gradients, (loss, updated) = jax.grad(loss_of, has_aux=True)(weights)
+            loss, gradients = jax.lax.psum((loss, gradients), AXIS)
+            return loss, _total(rows), gradients, own_seeds(updated, is_seed, -1)
+
+        whole = (_WHOLE, _WHOLE, _WHOLE)
+        loss, rows, gradients, others = _on_each(local, (*whole, _ROWS, _ROWS))(
+            weights, others, optimizer, x, y
+        )
+        weights, optimizer = self.optimizer.stateless_apply(optimizer, gradients, weights)
+        with self._metrics_from(metrics) as scope:
+            self.metrics[0].update_state(loss, sample_weight=rows)  # Keras's mean of the losses
+            logs = self.get_metrics_result()
+        metrics = [scope.get_current_value(variable) for variable in self.metrics_variables]
+        return logs, (weights, others, optimizer, metrics)
+
+    def test_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:
+        """Score a batch by the compiled metrics, whose variables are sums; no loss is computed."""
+        weights, others, metrics = state
+        x, y = data[:2]
+
+        def local(weights: list, others: list, x: Any, y: Tensor) -> list:
+            logits, _ = self.stateless_call(weights, others, x, training=False)
+            zeros = [jnp.zeros(value.shape, value.dtype) for value in metrics]
+            with self._metrics_from(zeros) as scope:
+                self.compute_metrics(x, y, logits)
+            added = [scope.get_current_value(variable) for variable in self.metrics_variables]
+            return jax.lax.psum(added, AXIS)
+
+        added = _on_each(local, (_WHOLE, _WHOLE, _ROWS, _ROWS))(weights, others, x, y)
+        metrics = [value + more for value, more in zip(metrics, added, strict=True)]
+        with self._metrics_from(metrics):
+            logs = self.get_metrics_result()
+        return logs, (weights, others, metrics)
+
+    def _metrics_from(self, values: Sequence[Tensor]) -> keras.StatelessScope:
+        return keras.StatelessScope(list(zip(self.metrics_variables, values, strict=True)))
+
+
+def _on_each(function: Any, rows: tuple) -> Any:
+    """Return the function that runs on each device; what comes out is the same on all."""
+    distribution = keras.distribution.distribution()
+    mesh = distribution.device_mesh.backend_mesh
+
+    def run(*args: Any) -> Any:
+        with _undistributed():
+            return jax.shard_map(
+                function, mesh=mesh, in_specs=rows, out_specs=_WHOLE, check_vma=False
+            )(*args)
+
+    return run
+
+
+@contextmanager
+def _undistributed() -> Iterator[None]:
+    """Keep Keras from laying tensors out over devices where there is one."""
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)
+
+
+def _counts(labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Count the tokens, and the rows, of labels `(B, T)` that are not padding, as float32."""
+    there = (labels != PAD_ID).astype("float32")
+    return there.sum(), there.max(axis=1).sum()
+
+
+def _total(value: Tensor) -> Tensor:
+    return jax.lax.psum(value, AXIS)
+
+
+def own_seeds(values: Sequence[Tensor], is_seed: Sequence[bool], sign: int) -> list[Tensor]:
+    """Make a device's own seeds of those that all have; with the sign -1 the other way round.
+
+    Args:
+        values: states of random generators, uint32 `(2,)`, and others, which stay.
+        is_seed: which are which.
+        sign: 1 or -1.
+    """
+    moved = (jax.lax.axis_index(AXIS) * sign).astype("uint32") * jnp.uint32(_GOLDEN)
+    return [
+        value.at[0].add(moved.astype(value.dtype)) if seed else value
+        for value, seed in zip(values, is_seed, strict=True)
+    ]
