@@ -10,6 +10,7 @@ from pathlib import Path
 
 from serving.batch import engines, files
 from serving.batch.job import Job, begin, summary, sweep
+from serving.batch.kinds import Events, Images, Kind, Texts
 from serving.batch.model import latest_version
 from training.cli import Parser, main_guard
 from training.parser import positive_int
@@ -20,14 +21,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
     started = time.monotonic()
-    job = Job(
-        latest_version(options.model),
-        options.output.resolve(),
-        field=options.field,
-        batch_size=options.batch_size,
-        longest=options.longest,
-    )
-    paths = files.find(options.inputs, job.output)
+    model, output = latest_version(options.model), options.output.resolve()
+    paths = files.find(options.inputs, output)
+    kinds: dict[str, Kind] = {
+        "text": Texts(options.field, options.longest),
+        "image": Images(),
+        "events": Events(options.id, options.time),
+    }
+    job = Job(model, output, kinds[files.kind_of(paths[0])], options.batch_size)
     begin(job)
     if options.workers == 1 and options.address is None:
         found = engines.in_process(job, paths, options.threads)
@@ -45,8 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.batch",
-        description="Translate files of any size with an exported model. Each input file gives one "
-        "output file of JSON lines, in order, written aside and renamed: one that is there is "
+        description="Translate files of any size with an exported model; or read images, or "
+        "predict from tables of events. Each input file, or folder of images, gives one output "
+        "file of JSON lines, in order, written aside and renamed: one that is there is "
         "whole, and a job that is started again makes the missing ones. The last line printed is "
         "a JSON object.",
     )
@@ -59,14 +61,15 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="GLOB",
-        help="text files with a text a line, or .jsonl, .gz or not; may be given several times",
+        help="text files with a text a line, or .jsonl, .gz or not; folders or files of PNG or "
+        "JPEG images; .csv, .gz or not, a row for each visit; may be given several times",
     )
-    parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="of the translations"
-    )
+    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="of the answers")
     parser.add_argument(
         "--field", default="text", metavar="KEY", help="of JSON lines; default: text"
     )
+    parser.add_argument("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
+    parser.add_argument("--time", default="time", metavar="COLUMN", help="of a table: when it was")
     parser.add_argument(
         "--workers",
         type=positive_int,
@@ -79,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         "--threads", type=positive_int, default=1, metavar="N", help="of each worker; default: 1"
     )
     parser.add_argument(
-        "--batch-size", type=positive_int, default=64, metavar="N", help="texts together"
+        "--batch-size", type=positive_int, default=64, metavar="N", help="answered together"
     )
     parser.add_argument(
         "--longest",

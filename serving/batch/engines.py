@@ -1,6 +1,6 @@
 """What runs a job: this process, or workers of Ray Data, on this machine or on a cluster.
 
-The job itself knows neither: an engine hands files to `serving.batch.job.translate_file` in
+The job itself knows neither: an engine hands files to `serving.batch.job.answer_file` in
 processes that have loaded the model.
 """
 
@@ -12,22 +12,22 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from serving.batch.job import Done, Job, JobError, translate_file
-from serving.batch.model import Model
+from serving.batch.job import Done, Job, JobError, answer_file
+from serving.batch.model import load
 
 
 def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
-    """Translate file by file, here."""
+    """Answer input by input, here."""
     model = None
     for path in paths:
-        model = model or Model(job.model, threads)
-        yield translate_file(job, model, path)
+        model = model or load(job.model, job.kind, threads)
+        yield answer_file(job, model, path)
 
 
 def on_ray(
     job: Job, paths: Sequence[Path], threads: int, workers: int, address: str | None
 ) -> Iterator[Done]:
-    """Translate with workers that have a model each; a worker that dies is started again.
+    """Answer with workers that have a model each; a worker that dies is started again.
 
     Args:
         job: what to do; model, files and output are on a file system that all workers have.
@@ -65,8 +65,9 @@ def on_ray(
         found = tasks.map(
             _Worker,
             fn_constructor_args=(job, threads),
+            # A pool that may grow stays at one worker: a task of minutes is no reason to grow it.
             compute=ActorPoolStrategy(
-                min_size=1, max_size=min(workers, len(paths)), max_tasks_in_flight_per_actor=1
+                size=min(workers, len(paths)), max_tasks_in_flight_per_actor=1
             ),
             num_cpus=threads,
         )
@@ -80,7 +81,7 @@ class _Worker:
     """A process that has loaded the model."""
 
     def __init__(self, job: Job, threads: int) -> None:
-        self._job, self._model = job, Model(job.model, threads)
+        self._job, self._model = job, load(job.model, job.kind, threads)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        return asdict(translate_file(self._job, self._model, Path(row["item"])))
+        return asdict(answer_file(self._job, self._model, Path(row["item"])))

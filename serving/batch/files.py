@@ -1,4 +1,7 @@
-"""Input files as lines, and where what is made of them goes."""
+"""Input files, their lines and images, and where what is made of them goes.
+
+An input is a file, or the images of a folder: `FOLDER/*.png`, which stands for those that match.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from typing import IO, Any
 from training.errors import UserError
 
 BAD = "bad"  # folder of the lines that were not translated
-ENDINGS = (".jsonl", ".json", ".txt")
+ENDINGS = (".jsonl", ".json", ".txt", ".csv")
+IMAGES = (".png", ".jpg", ".jpeg")
 
 
 class InputError(UserError):
@@ -20,28 +24,67 @@ class InputError(UserError):
 
 
 def find(patterns: Sequence[str], output: Path) -> list[Path]:
-    """Return the files that the patterns name, each once.
+    """Return the inputs that the patterns name, each once.
 
     Raises:
-        InputError: if a pattern names nothing, or two files would have one output.
+        InputError: if a pattern names nothing, two inputs would have one output, or they are of
+            several kinds.
     """
     found: dict[Path, Path] = {}
     for pattern in patterns:
         paths = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
-        files = [path.resolve() for path in paths if path.is_file()]
-        if not files:
+        inputs = list(dict.fromkeys(_inputs(paths, Path(pattern).name)))
+        if not inputs:
             raise InputError(f"no file matches {pattern}")
-        for path in files:
+        for path in inputs:
             other = found.setdefault(target(path, output), path)
             if other != path:
                 raise InputError(f"{other} and {path} would have the same output: rename one")
     if inside := [path for path in found.values() if path.is_relative_to(output.resolve())]:
         raise InputError(f"{inside[0]} is in the output: choose another --output")
+    kinds = {kind_of(path): path for path in found.values()}
+    if len(kinds) > 1:
+        one, other = list(kinds.values())[:2]
+        raise InputError(f"expected inputs of one kind. Received: {one} and {other}")
     return list(found.values())
 
 
+def kind_of(path: Path) -> str:
+    """Return what an input holds: `text`, `image` or `events`."""
+    if is_images(path):
+        return "image"
+    return "events" if path.name.removesuffix(".gz").endswith(".csv") else "text"
+
+
+def is_images(path: Path) -> bool:
+    """Whether an input stands for the images of a folder."""
+    is_pattern = glob.has_magic(path.name) and not path.is_file()
+    return is_pattern or path.suffix.lower() in IMAGES
+
+
+def images(path: Path) -> list[Path]:
+    """Return the images that an input stands for, in the order of their names."""
+    every = [path] if path.is_file() else path.parent.glob(path.name)
+    return sorted(file for file in every if file.suffix.lower() in IMAGES and file.is_file())
+
+
+def _inputs(paths: Sequence[Path], pattern: str) -> Iterator[Path]:
+    """Yield the files, and for images their folder with the pattern."""
+    for path in paths:
+        resolved = path.resolve()
+        if path.is_dir():
+            if images(resolved / "*"):
+                yield resolved / "*"
+        elif path.suffix.lower() in IMAGES and glob.has_magic(pattern):
+            yield resolved.parent / pattern
+        elif path.is_file():
+            yield resolved
+
+
 def target(path: Path, output: Path) -> Path:
-    """Return where the translations of a file go: its name, as JSON lines."""
+    """Return where the answers to an input go: its name, or its folder's, as JSON lines."""
+    if is_images(path):
+        return output / f"{path.parent.name}.jsonl"
     name = path.name.removesuffix(".gz")
     ending = next((e for e in ENDINGS if name.endswith(e)), "")
     return output / f"{name.removesuffix(ending)}.jsonl{'.gz' if path.suffix == '.gz' else ''}"

@@ -1,4 +1,4 @@
-"""One input file to one output file: what any engine calls in its worker processes.
+"""One input to one output file: what any engine calls in its worker processes.
 
 A worker may die at any moment, and a job may be started twice: what is written stands aside until
 it is whole, and is then renamed; a file that is there is not made again.
@@ -15,26 +15,28 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 from serving.batch import files
+from serving.batch.kinds import Item, Kind, Texts
 from training.errors import UserError
 
 MANIFEST = "job.json"
 ASIDE = ".writing"
+LONGEST = 4000  # bytes of a bad line that are kept
 
 
 class JobError(UserError):
     """A job that cannot be done as asked."""
 
 
-class Translates(Protocol):
+class Answers(Protocol):
     """What a job needs of a model."""
 
-    def __call__(self, texts: Sequence[str]) -> list[tuple[str, float, bool]]:
-        """Return translation, score, and whether the text was too long, of each text."""
+    def __call__(self, values: Sequence[Any], /) -> Sequence[Any]:
+        """Return for each value what the kind's `record` takes, or a ValueError."""
 
 
 @dataclass(frozen=True)
@@ -44,18 +46,14 @@ class Job:
     Attributes:
         model: version directory of a SavedModel.
         output: the directory that is written.
-        field: of JSON lines, the key of the text.
-        batch_size: texts translated together.
-        longest: most bytes of a text.
-        window: lines read at a time, of which those of like length share a batch.
+        kind: what is read.
+        batch_size: items answered together.
     """
 
     model: Path
     output: Path
-    field: str = "text"
+    kind: Kind = field(default_factory=Texts)
     batch_size: int = 64
-    longest: int = 4000
-    window: int = 4096
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ def begin(job: Job) -> None:
     job.output.mkdir(parents=True, exist_ok=True)
     (job.output / files.BAD).mkdir(exist_ok=True)
     manifest = job.output / MANIFEST
-    own = {"model": str(job.model), "graph": _digest(job.model), "field": job.field}
+    own = {"model": str(job.model), "graph": _digest(job.model), "field": job.kind.field}
     if not manifest.is_file():
         with _aside(manifest, compressed=False) as file:
             file.write(json.dumps(own, indent=1).encode() + b"\n")
@@ -92,12 +90,13 @@ def begin(job: Job) -> None:
         raise JobError(f"{job.output} holds translations of {what}: choose another --output")
 
 
-def translate_file(job: Job, translate: Translates, path: Path) -> Done:
-    """Translate one file, unless its output is there.
+def answer_file(job: Job, model: Answers, path: Path) -> Done:
+    """Answer all that is in one input, unless its output is there.
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
     the text was longer than the model reads, `model_version`, and for JSON lines all that the line
-    had. A line that cannot be read has `error` in their place, and stands with its bytes in a file
+    had. An image has its file's name with `text` and `score`, a history its id with `probability`.
+    What cannot be read has `error` in their place, and stands with its bytes or its name in a file
     of the folder `bad`.
     """
     final, started = files.target(path, job.output), time.monotonic()
@@ -106,12 +105,12 @@ def translate_file(job: Job, translate: Translates, path: Path) -> Done:
     counts = dict.fromkeys(("lines", "bad", "truncated"), 0)
     bad = files.bad_lines(path, job.output)
     with _aside(bad, compressed=False) as refused, _aside(final, path.suffix == ".gz") as written:
-        for record, line in _records(job, translate, path):
+        for record, name in _records(job, model, path):
             if "error" in record:
                 entry = {
                     "line": counts["lines"] + 1,
                     "error": record["error"],
-                    "bytes": base64.b64encode(line[: job.longest]).decode("ascii"),
+                    "bytes": base64.b64encode(name[:LONGEST]).decode("ascii"),
                 }
                 refused.write(_json_line(entry))
             written.write(_json_line(record))
@@ -149,31 +148,25 @@ def summary(job: Job, done: Iterable[Done], seconds: float) -> dict[str, Any]:
     }
 
 
-def _records(job: Job, translate: Translates, path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield a record for each line, and the line."""
-    field = job.field if files.is_json(path) else None
-    source = files.lines(path)
-    while window := list(itertools.islice(source, job.window)):
-        records: list[dict[str, Any]] = []
-        texts: dict[int, str] = {}
-        for number, line in enumerate(window):
-            try:
-                text, record = files.text_of(line, field, job.longest)
-            except ValueError as error:
-                records.append({"error": str(error)})
-            else:
-                records.append(record)
-                texts[number] = text
-        order = sorted(texts, key=lambda number: len(texts[number]))
-        for first in range(0, len(order), job.batch_size):
-            batch = order[first : first + job.batch_size]
-            answers = translate([texts[number] for number in batch])
-            for number, (translation, score, truncated) in zip(batch, answers, strict=True):
-                records[number] |= {"translation": translation, "score": round(score, 4)}
-                if truncated:
-                    records[number]["truncated"] = True
-                records[number]["model_version"] = job.model.name
-        yield from zip(records, window, strict=True)
+def _records(job: Job, model: Answers, path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
+    """Yield a record for each item, and the item's name."""
+    source = job.kind.items(path)
+    while window := list(itertools.islice(source, max(job.kind.window, job.batch_size))):
+        good = [item for item in window if "error" not in item.record]
+        good.sort(key=lambda item: job.kind.size(item.value))
+        for first in range(0, len(good), job.batch_size):
+            _answer(job, model, good[first : first + job.batch_size])
+        yield from ((item.record, item.name) for item in window)
+
+
+def _answer(job: Job, model: Answers, batch: Sequence[Item]) -> None:
+    """Add the answers to the records of items."""
+    answers = model([item.value for item in batch])
+    for item, answer in zip(batch, answers, strict=True):
+        if isinstance(answer, ValueError):
+            item.record["error"] = str(answer)
+        else:
+            item.record.update(job.kind.record(answer), model_version=job.model.name)
 
 
 def _json_line(record: dict[str, Any]) -> bytes:

@@ -17,6 +17,7 @@ from sklearn.metrics import roc_auc_score
 from tensorflow_serving.apis import predict_pb2
 
 from serving import check, histories, predict, read, reading, tasks
+from serving.batch.__main__ import main as batch
 from serving.errors import InvalidRequestError
 from serving.export import export
 from serving.readers import AsyncReader, Predictor, Reader
@@ -272,6 +273,38 @@ def test_columns_of_a_history_are_numbers_nan_where_missing():
     assert {k: [str(v) for v in map(float, c)] for k, c in found.items()} == {
         k: [str(v) for v in map(float, c)] for k, c in wanted.items()
     }
+
+
+def test_files_of_images_and_of_histories_are_answered_as_by_the_server(
+    image_target, event_server, event_run, models, tmp_path, capsys
+):
+    (tmp_path / "shots").mkdir()
+    shots = {f"{n}.png": contents for n, contents in enumerate(pictures())}
+    shots["1b.png"] = b"nothing"
+    for name, contents in shots.items():
+        (tmp_path / "shots" / name).write_bytes(contents)
+    table = event_run.config.data.removeprefix("events:")
+    for name, source, more in (
+        ("digits", tmp_path / "shots", []),
+        ("visits", table, ["--id", "patient", "--time", "day", "--batch-size", "7"]),
+    ):
+        words = ["--model", models / name, "--input", source, "--output", tmp_path / name]
+        batch([*map(str, words), *more])
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == (name == "digits")
+    found = [json.loads(line) for line in (tmp_path / "digits/shots.jsonl").open()]
+    assert [record["image"] for record in found] == ["0.png", "1.png", "1b.png", "2.png"]
+    assert found.pop(2) == {"image": "1b.png", "error": "is neither PNG nor JPEG"}
+    with Reader(image_target, "digits") as reader:
+        for record, answer in zip(found, reader.read(pictures()), strict=True):
+            assert record["text"] == answer.text
+            assert record["score"] == pytest.approx(answer.score, abs=1e-3)
+    known = histories.read_table(table, "patient", "day")
+    found = [json.loads(line) for line in (tmp_path / "visits/visits.jsonl").open()]
+    assert [record["patient"] for record in found] == list(known)
+    with Predictor(event_server, "visits") as predictor:
+        answers = predictor.outcome(list(known.values()), ignore=True)
+    wanted = [answer.probability for answer in answers]
+    np.testing.assert_allclose([r["probability"] for r in found], wanted, atol=1e-5)
 
 
 def test_the_demo_has_images_read_that_it_wrote(image_target, tmp_path, capsys):

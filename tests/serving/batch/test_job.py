@@ -1,4 +1,5 @@
 import base64
+import dataclasses
 import gzip
 import json
 import os
@@ -13,7 +14,8 @@ import pytest
 
 from serving.batch import files
 from serving.batch.__main__ import main
-from serving.batch.job import Job, JobError, begin, sweep, translate_file
+from serving.batch.job import Job, JobError, answer_file, begin, sweep
+from serving.batch.kinds import Events, Images, Texts
 from serving.batch.model import ModelError, latest_version
 from tests.serving.conftest import add_version, save_upper
 
@@ -22,12 +24,18 @@ def upper(texts):
     return [(text.upper(), -float(len(text)), len(text) > 30) for text in texts]
 
 
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    for kind in (Texts, Images, Events):
+        monkeypatch.setattr(kind, "window", 5)
+
+
 @pytest.fixture
 def job(tmp_path):
     version = tmp_path / "model" / "7"
     version.mkdir(parents=True)
     (version / "saved_model.pb").write_bytes(b"graph")
-    made = Job(version, tmp_path / "out", batch_size=3, window=5)
+    made = Job(version, tmp_path / "out", batch_size=3)
     begin(made)
     return made
 
@@ -43,7 +51,7 @@ def test_every_line_has_its_record_in_order(job, tmp_path):
     texts = ["é" * rng.randint(0, 40) for _ in range(23)]
     source = tmp_path / "a.txt.gz"
     source.write_bytes(gzip.compress("\n".join(texts).encode() + b"\n"))
-    done = translate_file(job, upper, source)
+    done = answer_file(job, upper, source)
     found = read(job.output / "a.jsonl.gz")
     assert [record["translation"] for record in found] == [text.upper() for text in texts]
     assert [record["score"] for record in found] == [-len(text) for text in texts]
@@ -61,14 +69,14 @@ def test_texts_of_like_length_share_a_batch(job, tmp_path):
         batches.append(list(texts))
         return upper(texts)
 
-    translate_file(job, translate, source)
+    answer_file(job, translate, source)
     assert batches == [["b", "d", "aaaa"], ["cccc", "eeee"]]
 
 
 def test_json_lines_keep_what_they_had(job, tmp_path):
     source = tmp_path / "a.jsonl"
     source.write_text('{"id": 1, "text": "one"}\n{"id": 2, "text": "two"}\n')
-    translate_file(job, upper, source)
+    answer_file(job, upper, source)
     one, two = read(job.output / "a.jsonl")
     assert (one["id"], one["text"], one["translation"]) == (1, "one", "ONE")
     assert (two["id"], two["translation"]) == (2, "TWO")
@@ -87,7 +95,7 @@ def test_a_bad_line_is_kept_aside_with_its_reason(job, tmp_path):
     }
     lines = [bad[n][0] if n in bad else b'{"text": "good"}' for n in range(9)]
     source.write_bytes(b"\n".join(lines))
-    done = translate_file(job, upper, source)
+    done = answer_file(job, upper, source)
     assert (done.lines, done.bad) == (9, 7)
     found, aside = read(job.output / "a.jsonl"), read(job.output / "bad" / "a.jsonl")
     assert [n for n, record in enumerate(found) if "error" in record] == sorted(bad)
@@ -99,11 +107,75 @@ def test_a_bad_line_is_kept_aside_with_its_reason(job, tmp_path):
     assert [found[n]["translation"] for n in (0, 2)] == ["GOOD", "GOOD"]
 
 
+def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
+    folder = tmp_path / "shots"
+    folder.mkdir()
+    names = [f"{n:02d}.{'png' if n % 3 else 'JPG'}" for n in range(11)]
+    for name in (*names, "notes.txt"):
+        (folder / name).write_bytes(name.encode() if name != "04.png" else b"broken")
+    asked = []
+
+    def read_images(contents):
+        asked.append(len(contents))
+        return [
+            ValueError("no PNG") if one == b"broken" else (one.decode(), -0.123456)
+            for one in contents
+        ]
+
+    (path,) = files.find([str(folder)], job.output)
+    done = answer_file(dataclasses.replace(job, kind=Images()), read_images, path)
+    found = read(job.output / "shots.jsonl")
+    assert [record["image"] for record in found] == sorted(names)
+    assert found.pop(4) == {"image": "04.png", "error": "no PNG"}
+    assert all(record["text"] == record["image"] for record in found)
+    assert {record["score"] for record in found} == {-0.1235}
+    assert (done.lines, done.bad, max(asked)) == (11, 1, 3)
+    (bad,) = read(job.output / "bad" / "shots.jsonl")
+    assert (bad["line"], base64.b64decode(bad["bytes"])) == (5, b"04.png")
+    (some,) = files.find([str(folder / "*.png")], job.output)
+    assert [file.name for file in files.images(some)] == [n for n in names if n.endswith("png")]
+    (one,) = files.find([str(folder / "00.JPG")], job.output)
+    assert files.images(one) == [folder / "00.JPG"]
+
+
+def test_histories_of_a_table_share_batches_by_their_length(job, tmp_path):
+    table = tmp_path / "visits.csv.gz"
+    rows = [(f"p{n % 7}", str(day), str(day * n)) for day in range(3) for n in range(day, 7)]
+    text = "patient,day,bili\n" + "".join(",".join(row) + "\n" for row in rows)
+    table.write_bytes(gzip.compress(text.encode()))
+    lengths = []
+
+    def predict(histories):
+        lengths.append([len(one["time"]) for one in histories])
+        return [len(one["time"]) / 10 for one in histories]
+
+    assert files.kind_of(table) == "events"
+    answer_file(dataclasses.replace(job, kind=Events("patient", "day")), predict, table)
+    found = read(job.output / "visits.jsonl.gz")
+    assert [record["patient"] for record in found] == [f"p{n}" for n in range(7)]
+    counts = [sum(row[0] == f"p{n}" for row in rows) for n in range(7)]
+    assert [record["probability"] for record in found] == [count / 10 for count in counts]
+    assert all(each == sorted(each) for each in lengths)
+    (job.output / "visits.jsonl.gz").unlink()
+    with pytest.raises(files.InputError, match="has no column 'id'; it has patient, day, bili"):
+        answer_file(dataclasses.replace(job, kind=Events()), predict, table)
+    assert not (job.output / "visits.jsonl.gz").exists()
+
+
+def test_inputs_of_two_kinds_are_refused(tmp_path):
+    for name in ("a.csv", "b.txt"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(files.InputError, match="expected inputs of one kind"):
+        files.find([str(tmp_path / "*")], tmp_path / "out")
+    with pytest.raises(files.InputError, match="no file matches"):
+        files.find([str(tmp_path)], tmp_path / "out")  # a folder without images
+
+
 def test_a_file_that_is_there_is_not_made_again(job, tmp_path):
     source = tmp_path / "a.txt"
     source.write_text("one\n")
-    translate_file(job, upper, source)
-    assert translate_file(job, lambda texts: 1 / 0, source).was_there
+    answer_file(job, upper, source)
+    assert answer_file(job, lambda texts: 1 / 0, source).was_there
 
 
 def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
@@ -116,7 +188,7 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
         "    calls.append(1)\n"
         "    if len(calls) == 9: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return [(t, 0.0, False) for t in texts]\n"
-        "translate_file(Job(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3, window=5), die,"
+        "answer_file(Job(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3), die,"
         " Path(sys.argv[3]))"
     )
     command = [sys.executable, "-c", code, *map(str, (job.model, job.output, source))]
@@ -124,7 +196,7 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
     assert died.returncode == -signal.SIGKILL
     assert not (job.output / "a.jsonl").exists()
     assert list(job.output.glob(".a.*"))
-    assert translate_file(job, upper, source).lines == 50
+    assert answer_file(job, upper, source).lines == 50
     sweep(job)
     assert sorted(p.name for p in job.output.iterdir()) == ["a.jsonl", "bad", "job.json"]
     assert os.listdir(job.output / "bad") == []
@@ -136,7 +208,7 @@ def test_two_jobs_at_once_lose_and_double_nothing(job, tmp_path):
     for source in sources:
         source.write_text(f"{source.stem}\n" * 31)
     workers = [
-        threading.Thread(target=lambda: [translate_file(job, upper, s) for s in sources])
+        threading.Thread(target=lambda: [answer_file(job, upper, s) for s in sources])
         for _ in range(4)
     ]
     for worker in workers:
@@ -156,7 +228,7 @@ def test_another_model_or_field_does_not_mix_with_what_is_there(job, tmp_path):
     with pytest.raises(JobError, match="another model"):
         begin(Job(other, job.output))
     with pytest.raises(JobError, match="field 'text'"):
-        begin(Job(job.model, job.output, field="body"))
+        begin(Job(job.model, job.output, Texts("body")))
 
 
 def test_files_that_would_have_one_output_are_refused(tmp_path):
