@@ -5,7 +5,7 @@ level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them. Where a command is run 
 backend as well, see `training.extras`.
 
 The million objects that TensorFlow's modules are stay: the garbage collector does not look at them
-again and again, which took a second of the import and another of tracing the first step.
+again and again, which took a second of the four that the import takes.
 """
 
 import gc
