@@ -86,7 +86,7 @@ class Servable:
         if isinstance(runner, Slots):
             found = runner.run(
                 lambda: self._run_session(
-                    heavy, call.rows == 1, signature, inputs, outputs, call.milliseconds_left
+                    heavy, signature, inputs, outputs, call.milliseconds_left
                 ),
                 call,
             )
@@ -111,16 +111,15 @@ class Servable:
     ) -> dict[str, np.ndarray]:
         protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         timeout_ms = 0 if seconds is None else max(1, int(seconds * 1000))
-        return self._run_session(heavy, False, signature, protos, (), timeout_ms)
+        return self._run_session(heavy, signature, protos, (), timeout_ms)
 
-    def _run_session(self, heavy: bool, single: bool, *arguments: Any) -> dict[str, np.ndarray]:
-        """`ModelSession.run` in the shared pool, if that is of use and not for others to suffer."""
+    def _run_session(self, heavy: bool, *arguments: Any) -> dict[str, np.ndarray]:
+        """`ModelSession.run` in the shared pool, if that is not for others to suffer."""
         run: Callable[..., dict[str, np.ndarray]] = self.session.run
         if heavy:  # its many ops would keep those of short texts waiting
             return run(*arguments, own_thread=True, run_in=_in_slow_thread)
         crowded = isinstance(self._runner, Slots) and self._runner.running >= _CORES
-        # The ops of one row have little to do beside each other: handing them over takes longer.
-        return run(*arguments, own_thread=crowded or single)
+        return run(*arguments, own_thread=crowded)
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""

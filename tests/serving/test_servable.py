@@ -81,7 +81,7 @@ def test_long_texts_run_apart_in_a_thread_that_gives_way(make, monkeypatch, batc
     ):
         thread.join(60)
     assert sorted(answers) == [[b"a"], [b"b"], [long]]
-    short = [(2, False, usual)] if batching else [(1, True, usual)] * 2
+    short = [(2, False, usual)] if batching else [(1, False, usual)] * 2
     assert sorted(recorder.seen) == sorted([*short, (1, True, usual + 10)])
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == usual
 
@@ -100,21 +100,15 @@ def test_runs_beside_many_others_keep_to_their_own_thread(make, monkeypatch):
     servable, recorder = make(Slots(7))
     threads = []
     for number in range(1, 5):
-        threads += in_threads(lambda: ask(servable, b"wait", b"too"))
+        threads += in_threads(lambda: ask(servable, b"wait"))
         while len(recorder.seen) < number:
             threads[-1].join(0.01)
     assert [own for _, own, _ in recorder.seen] == [False, False, True, True]
     recorder.gate.set()
     for thread in threads:
         thread.join(60)
-    ask(servable, b"again", b"together")
+    ask(servable, b"again")
     assert recorder.seen[-1][1] is False
-
-
-def test_one_row_keeps_to_its_own_thread(make):
-    servable, recorder = make(Slots(7))
-    ask(servable, b"alone")
-    assert recorder.seen[-1][1] is True
 
 
 def test_both_kinds_of_run_give_the_same(base):

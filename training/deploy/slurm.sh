@@ -10,9 +10,9 @@
 set -euo pipefail
 run=${1:?usage: sbatch --nodes=N slurm.sh RUN}
 
-host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+hosts=$(scontrol show hostnames "$SLURM_JOB_NODELIST")
 export KERAS_BACKEND=jax
-export KERAS_DISTRIBUTION_JOB_ADDRESSES=$host:$((20000 + SLURM_JOB_ID % 10000))
+export KERAS_DISTRIBUTION_JOB_ADDRESSES=${hosts%%[[:space:]]*}:$((20000 + SLURM_JOB_ID % 10000))
 export KERAS_DISTRIBUTION_NUM_PROCESSES=$SLURM_NTASKS
 
 for _ in 1 2 3 4 5; do
