@@ -13,7 +13,7 @@ from training.errors import RunError
 from training.fit.callbacks import Bar
 from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
-from training.fit.distributed import ALONE, Processes, SharedRecorder
+from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
 from training.fit.schedule import Plateau, make_schedule
 from training.model import build_seq2seq
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
@@ -91,7 +91,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         raise RunError(f"{files.path} goes on with training.train --resume, as it began")
     processes.wait()
     if processes.writes and not files.all_checkpoints():
-        with processes.alone():
+        with undistributed():
             save_checkpoint(files, model, history)
     recorder = SharedRecorder(processes, files, config, model, pairs.statistics, history, score)
     print(

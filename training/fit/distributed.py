@@ -158,19 +158,21 @@ class Processes:
         width = [(0, -len(rows) % self.devices), *[(0, 0)] * (rows.ndim - 1)]
         return np.split(np.pad(rows, width, constant_values=PAD_ID), self.count)[self.number]
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Within this, what Keras makes is this process's.
 
-        Keras makes variables when it saves weights; a variable of all processes is made by all of
-        them, or the one that makes it waits for ever.
-        """
-        distribution = keras.distribution.distribution()
-        keras.distribution.set_distribution(None)
-        try:
-            yield
-        finally:
-            keras.distribution.set_distribution(distribution)
+@contextmanager
+def undistributed() -> Iterator[None]:
+    """Within this, what Keras makes is this process's, on one device.
+
+    Keras makes variables when it saves weights; a variable of all processes is made by all of
+    them, or the one that makes it waits for ever. And it lays tensors out over all devices where
+    there is only one's part.
+    """
+    distribution = keras.distribution.distribution()
+    keras.distribution.set_distribution(None)
+    try:
+        yield
+    finally:
+        keras.distribution.set_distribution(distribution)
 
 
 ALONE = Processes()
@@ -191,14 +193,14 @@ class SharedRecorder(Recorder):
     def keep(self, *args: Any) -> None:
         """Write an epoch."""
         if self.processes.writes:
-            with self.processes.alone():
+            with undistributed():
                 super().keep(*args)
         self.processes.wait()
 
     def keep_average(self, *args: Any) -> None:
         """Write the mean of the weights."""
         if self.processes.writes:
-            with self.processes.alone():
+            with undistributed():
                 super().keep_average(*args)
         self.processes.wait()
 

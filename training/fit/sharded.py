@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jax.sharding import PartitionSpec
 
 from training.data.ids import PAD_ID
+from training.fit.distributed import undistributed
 from training.runs.checkpoints import random_states
 
 Tensor = Any
@@ -104,23 +104,12 @@ def _on_each(function: Any, rows: tuple) -> Any:
     mesh = distribution.device_mesh.backend_mesh
 
     def run(*args: Any) -> Any:
-        with _undistributed():
+        with undistributed():
             return jax.shard_map(
                 function, mesh=mesh, in_specs=rows, out_specs=_WHOLE, check_vma=False
             )(*args)
 
     return run
-
-
-@contextmanager
-def _undistributed() -> Iterator[None]:
-    """Keep Keras from laying tensors out over devices where there is one."""
-    distribution = keras.distribution.distribution()
-    keras.distribution.set_distribution(None)
-    try:
-        yield
-    finally:
-        keras.distribution.set_distribution(distribution)
 
 
 def _counts(labels: Tensor) -> Tensor:
