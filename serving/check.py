@@ -20,7 +20,7 @@ import training.extras  # noqa: F401
 from training.cli import Parser, main_guard
 from training.errors import UserError
 from training.parser import number_from_0
-from training.progress import stages
+from training.progress import Tell, stages
 
 STEP_SECONDS = 120.0
 _RUN = "from serving.checks.version import main; main()"
@@ -30,14 +30,14 @@ _LAST_WORDS = 2000  # characters of what a process that died has said
 def check(
     version_dir: Path,
     step_seconds: float = STEP_SECONDS,
-    tell: Callable[[str], None] = lambda stage: None,
+    tell: Tell = lambda stage, share=None: None,
 ) -> list[str]:
     """All findings about a model version, none where it can be served.
 
     Args:
         version_dir: the directory that holds `saved_model.pb`.
         step_seconds: the most that one step may take, such as loading it or running one batch.
-        tell: is called with what is done next.
+        tell: is called with what is done next, see `training.progress.stages`.
     """
     process = subprocess.Popen(
         [sys.executable, "-c", _RUN, str(version_dir)],
@@ -69,7 +69,7 @@ def check(
             if "findings" in answer:
                 return answer["findings"]
             stage, seconds = answer["stage"], step_seconds
-            tell(stage)
+            tell(stage, answer["share"])
         status = process.wait()
         readers[1].join()
         return [f"{stage}: {_death(status, ''.join(said)[-_LAST_WORDS:])}"]

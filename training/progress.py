@@ -8,6 +8,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
+from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -15,12 +17,26 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     ProgressColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 _showing = False
+
+
+class Tell(Protocol):
+    """Says what is done next."""
+
+    def __call__(self, what: str, share: float | None = None, /) -> None:
+        """Say what is done next, and which share of all its time such work has mostly taken by now.
+
+        Args:
+            what: is done next.
+            share: from 0 to 1; None where it is not known.
+        """
 
 
 @contextmanager
@@ -44,8 +60,10 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
-def stages(first: str) -> Iterator[Callable[[str], None]]:
-    """Show what is being done and for how long, as `progress` does where there is no count.
+def stages(first: str) -> Iterator[Tell]:
+    """Show what is being done, and for how long, as `progress` does where there is no count.
+
+    Where a share of the work is told, the time that the rest takes is shown as well.
 
     Args:
         first: what is done first.
@@ -54,9 +72,25 @@ def stages(first: str) -> Iterator[Callable[[str], None]]:
         A function to be called with what is done next.
     """
     text = TextColumn("{task.description} …", markup=False)
-    with _shown(TimeElapsedColumn(), text) as bar:
+    with _shown(TimeElapsedColumn(), _TimeLeft(), text) as bar:
         task = bar.add_task(first, total=None)
-        yield lambda what: bar.update(task, description=what)
+
+        def tell(what: str, share: float | None = None) -> None:
+            bar.update(task, description=what)
+            if share:
+                elapsed = bar.tasks[0].elapsed or 0.0
+                bar.update(task, ends=elapsed / share)
+
+        yield tell
+
+
+class _TimeLeft(ProgressColumn):
+    """Until the end that is expected; nothing where none is, or where it is over."""
+
+    def render(self, task: Task) -> Text:
+        """Return the text."""
+        left = task.fields.get("ends", 0.0) - (task.elapsed or 0.0)
+        return Text(f"{timedelta(seconds=round(left))} left" if left >= 0.5 else "")
 
 
 @contextmanager

@@ -36,6 +36,8 @@ _ROW_TOLERANCE = {False: 1e-3, True: 5e-2}  # in half precision
 _HALVES = {types_pb2.DT_BFLOAT16, types_pb2.DT_HALF}
 _OTHER_DIMENSION = 3
 _MOST_ROW_BYTES = 64 * 2**20
+_MOST_RUNS = len(_TEXTS) + len(_HARD_TEXTS) + 4  # of a signature: all rows, and four batches
+_FIRST_RUN = 0.5  # its share of a signature's time, in which Python prepares the function
 
 IMAGES = "image_bytes"
 
@@ -47,12 +49,19 @@ class _Wrong(Exception):
 
 
 def check_answers(
-    version_dir: Path, session: ModelSession, tell: Callable[[str], None] = lambda stage: None
+    version_dir: Path,
+    session: ModelSession,
+    tell: Callable[[str, float], None] = lambda stage, done: None,
 ) -> list[str]:
     """Signatures that fail, lose the batch or mix its rows, or differ from Python: a line each.
 
     Signatures of Classify and Regress take examples that only their author knows how to make:
     the warm-up records exercise them.
+
+    Args:
+        version_dir: of the model version.
+        session: that has it loaded.
+        tell: is called with what is done next, and about which part of all is done, from 0 to 1.
     """
     try:
         loaded = tf.saved_model.load(str(version_dir))
@@ -68,13 +77,15 @@ def check_answers(
     tolerance = _ROW_TOLERANCE[_computes_in_half(graph)]
 
     running: dict[str, str] = {}
+    done = dict.fromkeys(names, 0.0)
     lock = threading.Lock()
 
     def check(name: str) -> str | None:
-        def say(what: str) -> None:
+        def say(what: str, part: float) -> None:
             with lock:
+                done[name] = part
                 running[name] = f"signature {name} on {what}"
-                tell(", ".join(running.values()))
+                tell(", ".join(running.values()), sum(done.values()) / len(done))
 
         try:
             _Signature(session, name, loaded.signatures[name], tolerance, say).check()
@@ -82,8 +93,9 @@ def check_answers(
             return f"signature {name}{wrong}"
         finally:
             with lock:
+                done[name] = 1.0
                 running.pop(name, None)
-                tell(", ".join(running.values()) or "signatures")
+                tell(", ".join(running.values()) or "signatures", sum(done.values()) / len(done))
         return None
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -99,7 +111,7 @@ class _Signature:
         name: str,
         python: tf.types.experimental.ConcreteFunction,
         tolerance: float,
-        tell: Callable[[str], None],
+        tell: Callable[[str, float], None],
     ) -> None:
         self._session, self._signature, self._python = session, session.signatures[name], python
         self._tolerance, self._tell = tolerance, tell
@@ -111,6 +123,7 @@ class _Signature:
         self._batched = any(
             info.tensor_shape.unknown_rank or info.tensor_shape.dim for info in infos
         )
+        self._runs = 0
 
     def check(self) -> None:
         """Raise _Wrong with what is found."""
@@ -151,6 +164,12 @@ class _Signature:
             ) from None
         raise _Wrong(" takes a text for an image")
 
+    def _part(self) -> float:
+        """About which part of the time of all runs is over."""
+        if not self._runs:
+            return 0.0
+        return _FIRST_RUN + (1 - _FIRST_RUN) * self._runs / _MOST_RUNS
+
     def _inputs(self, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
         """Inputs of as many rows; without texts, numbers that depend on the row alone."""
         return {
@@ -160,7 +179,8 @@ class _Signature:
 
     def _run(self, inputs: Arrays, what: str) -> Arrays:
         """Run the inputs in the C++ session."""
-        self._tell(what)
+        self._tell(what, self._part())
+        self._runs += 1
         protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         try:
             found = self._session.run(self._signature, protos)

@@ -56,7 +56,13 @@ def upper(saved, tmp_path):
 
 def test_a_good_model_has_no_findings(upper):
     write_warmup(upper, request("translate", ["one"]), request("align", ["one", ""]))
-    assert check_version(upper) == []
+    told = []
+    assert check_version(upper, lambda *what: told.append(what)) == []
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[0] > 0
+    assert shares[-1] < 1
+    assert len(set(shares)) > 20  # every row says how far it is
 
 
 @pytest.mark.parametrize("kind", ["half", "no align"])
