@@ -8,7 +8,7 @@ release the GIL. Importing this module registers the ops of tensorflow_text.
 
 import ctypes
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -216,8 +216,7 @@ class ModelSession:
         inputs: Mapping[str, tensor_pb2.TensorProto],
         outputs: Sequence[str] = (),
         timeout_ms: int = 0,
-        own_thread: bool = False,
-        run_in: Callable[[Callable[[], None]], None] | None = None,
+        pool: int = 0,
     ) -> dict[str, np.ndarray]:
         """Run a signature of this model once.
 
@@ -227,8 +226,7 @@ class ModelSession:
             outputs: the aliases to return; none means all. All are computed: TensorFlow would
                 prepare the graph anew, in seconds, for every set that it is asked for, and keep it.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
-            own_thread: run the ops in the calling thread, not in the pool that all runs share.
-            run_in: calls what runs the ops, in a thread of its choice, and returns after it.
+            pool: the number, in the session's configuration, of that which runs the ops.
 
         Returns the outputs by alias. Raises StatusError with TensorFlow's status.
         """
@@ -250,22 +248,18 @@ class ModelSession:
                     raise StatusError(
                         Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}"
                     ) from error
-            if timeout_ms or own_thread:
+            if timeout_ms or pool:
                 options = config_pb2.RunOptions(
-                    timeout_in_ms=timeout_ms, inter_op_thread_pool=-1 if own_thread else 0
+                    timeout_in_ms=timeout_ms, inter_op_thread_pool=pool
                 ).SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
             with _Status() as status:
-
-                def run_graph() -> None:
-                    _tf.TF_SessionRun(
-                        *(self._session, run_options),
-                        *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
-                        *(fetches, results, len(aliases)),
-                        *(None, 0, None, status.handle),
-                    )
-
-                run_in(run_graph) if run_in else run_graph()
+                _tf.TF_SessionRun(
+                    *(self._session, run_options),
+                    *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
+                    *(fetches, results, len(aliases)),
+                    *(None, 0, None, status.handle),
+                )
                 status.check()
             return {
                 alias: _array_from_tensor(result)

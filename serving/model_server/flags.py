@@ -56,9 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "tensorflow_inter_op_parallelism",
         0,
-        "threads that the ops of all requests share, 0 is automatic; -1 runs each request's in its "
-        "own, as are those of texts beyond 1,000 bytes, and, without batching, of requests beside "
-        "as many others as there are cores",
+        "threads that the ops of all requests share, but for those of texts beyond 1,000 bytes and "
+        "of many rows; 0 gives each request a thread of its own",
         whole_number,
     )
     add(

@@ -3,7 +3,6 @@
 import argparse
 import asyncio
 import logging
-import os
 import socket
 import threading
 import time
@@ -12,7 +11,6 @@ from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from tensorflow.core.protobuf import config_pb2
 from tensorflow_serving.config import model_server_config_pb2
 
 from serving.model_server import addresses, config_files
@@ -23,6 +21,7 @@ from serving.model_server.grpc_services import Services
 from serving.model_server.manager import ModelManager
 from serving.model_server.models import State
 from serving.model_server.monitoring import Metrics
+from serving.model_server.op_threads import SLOW, USUAL, OpThreads
 from serving.model_server.request_log import RequestLog
 from serving.model_server.rest import RestApp
 from serving.model_server.rest_server import RestServer
@@ -34,8 +33,6 @@ from serving.model_server.workers import Pools
 from serving.status import Code, StatusError
 
 # Requests that run at once, and those of long texts or many rows, which would crowd out the others.
-_RUNS = 64
-_HEAVY_RUNS = max(1, (os.cpu_count() or 1) // 2)
 _HEAVY_WAITING = 16
 _LOOK_AGAIN_SECONDS = 1
 
@@ -57,9 +54,12 @@ class ModelServer:
         self._arguments = arguments
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
-        self._pools = Pools(_RUNS + arguments.max_waiting_requests)
-        self._runner: BatchScheduler | Slots = Slots(_RUNS, arguments.max_waiting_requests)
-        self._heavy: BatchScheduler | Slots = Slots(_HEAVY_RUNS, _HEAVY_WAITING)
+        self._pools = Pools(USUAL + arguments.max_waiting_requests)
+        self._runner: BatchScheduler | Slots = Slots(USUAL, arguments.max_waiting_requests)
+        self._heavy: BatchScheduler | Slots = Slots(SLOW, _HEAVY_WAITING)
+        self._threads = OpThreads(
+            arguments.tensorflow_inter_op_parallelism, arguments.tensorflow_intra_op_parallelism
+        )
         self._manager = ModelManager[Servable](
             self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
         )
@@ -78,7 +78,7 @@ class ModelServer:
         if arguments.enable_batching:
             parameters = config_files.read_batching(arguments.batching_parameters_file)
             self._runner = BatchScheduler(parameters, self._metrics)
-            alone = replace(parameters, num_batch_threads=_HEAVY_RUNS)
+            alone = replace(parameters, num_batch_threads=SLOW)
             self._heavy = BatchScheduler(alone, self._metrics)
         elif arguments.batching_parameters_file:
             raise StatusError(
@@ -153,10 +153,6 @@ class ModelServer:
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
         tags = self._arguments.saved_model_tags.split(",")
-        config = config_pb2.ConfigProto(
-            inter_op_parallelism_threads=self._arguments.tensorflow_inter_op_parallelism,
-            intra_op_parallelism_threads=self._arguments.tensorflow_intra_op_parallelism,
-        )
         servable = Servable(
             name,
             version,
@@ -164,7 +160,7 @@ class ModelServer:
             self._metrics,
             self._runner,
             tags,
-            config,
+            self._threads,
             self._heavy,
             self._arguments.max_request_rows,
         )

@@ -1,24 +1,20 @@
 """One loaded version of a model."""
 
-import os
-import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.model_server.admission import MOST_ROWS, check_inputs
 from serving.model_server.batching import BatchScheduler
 from serving.model_server.call import Call
 from serving.model_server.monitoring import Metrics
+from serving.model_server.op_threads import OpThreads, give_way
 from serving.model_server.slots import Slots
 from serving.session import ModelSession, read_tensor
 from serving.status import Code, StatusError
@@ -26,7 +22,6 @@ from serving.status import Code, StatusError
 # Requests with longer strings, or of more rows, are heavy: they run apart, and give way to others.
 _LONG_BYTES = 1000
 _MANY_ROWS = 32
-_CORES = os.cpu_count() or 1
 
 
 class Servable:
@@ -37,7 +32,7 @@ class Servable:
         metrics: where run times are recorded.
         runner: runs requests together, or each alone when it has a slot.
         tags: of the meta graph to load.
-        config: of the session, e.g. its thread pools.
+        threads: that run the ops.
         heavy: the same for requests of long texts or many rows; default is one at a time.
         most_rows: that a request may have; 0 for any number.
     """
@@ -50,13 +45,15 @@ class Servable:
         metrics: Metrics,
         runner: BatchScheduler | Slots,
         tags: Sequence[str] = ("serve",),
-        config: config_pb2.ConfigProto | None = None,
+        threads: OpThreads | None = None,
         heavy: BatchScheduler | Slots | None = None,
         most_rows: int = MOST_ROWS,
     ):
         self.name = name
         self.version = version
-        self.session = ModelSession(path, tags, config)
+        self._threads = threads or OpThreads()
+        self.session = ModelSession(path, tags, self._threads.config)
+        give_way()
         self._metrics = metrics
         self._runner = runner
         self._heavy = heavy or Slots(1)
@@ -113,13 +110,17 @@ class Servable:
         timeout_ms = 0 if seconds is None else max(1, int(seconds * 1000))
         return self._run_session(heavy, signature, protos, (), timeout_ms)
 
-    def _run_session(self, heavy: bool, *arguments: Any) -> dict[str, np.ndarray]:
-        """`ModelSession.run` in the shared pool, if that is not for others to suffer."""
-        run: Callable[..., dict[str, np.ndarray]] = self.session.run
-        if heavy:  # its many ops would keep those of short texts waiting
-            return run(*arguments, own_thread=True, run_in=_in_slow_thread)
-        crowded = isinstance(self._runner, Slots) and self._runner.running >= _CORES
-        return run(*arguments, own_thread=crowded)
+    def _run_session(
+        self,
+        heavy: bool,
+        signature: meta_graph_pb2.SignatureDef,
+        inputs: Mapping[str, tensor_pb2.TensorProto],
+        outputs: Sequence[str],
+        timeout_ms: int,
+    ) -> dict[str, np.ndarray]:
+        """`ModelSession.run` in a thread that is lent for it."""
+        with self._threads.lend(slow=heavy) as pool:
+            return self.session.run(signature, inputs, outputs, timeout_ms, pool)
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
@@ -151,26 +152,6 @@ def _ranks(
 
 def _has_long_text(inputs: Mapping[str, tensor_pb2.TensorProto]) -> bool:
     return any(len(text) > _LONG_BYTES for proto in inputs.values() for text in proto.string_val)
-
-
-def _in_slow_thread(run_graph: Callable[[], None]) -> None:
-    """Run a graph in a thread that gives way to others.
-
-    No more than that: a thread that gives way while it runs Python keeps all others from it.
-    """
-    done: Future[None] = Future()
-
-    def work() -> None:
-        if sys.platform == "linux":  # elsewhere threads have no priority of their own
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
-        try:
-            run_graph()
-            done.set_result(None)
-        except BaseException as error:
-            done.set_exception(error)
-
-    threading.Thread(target=work, daemon=True).start()
-    done.result()
 
 
 def _to_array(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:

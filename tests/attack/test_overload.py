@@ -175,16 +175,18 @@ def test_streams_without_a_message_keep_nobody_waiting(victim, stubs):
     assert {call.code() for call in calls} == {Status.INTERNAL}
 
 
-def test_a_deadline_stops_a_run_in_the_session(endless, tmp_path, stubs):
+@pytest.mark.parametrize("rows", [1, 37])
+def test_a_deadline_stops_a_run_in_the_session(rows, endless, tmp_path, stubs):
+    """Of one text, and of so many that they run in a thread of low priority."""
     add_version(endless, tmp_path / "endless", 1)
     with serving("--model_name=endless", f"--model_base_path={tmp_path / 'endless'}") as server:
         client = stubs(f"localhost:{server.port}")
-        made = tensor_request("endless", dims=[1], string_val=[b"count"])
+        made = tensor_request("endless", dims=[rows], string_val=[b"count"] * rows)
         call = client.prediction.Predict.future(made, timeout=3)
         eventually(lambda: server.busy == 1)
         assert call.code() == Status.DEADLINE_EXCEEDED
         eventually(lambda: server.busy == 0)
-        made = tensor_request("endless", dims=[1], string_val=[b"no"])
+        made = tensor_request("endless", dims=[rows], string_val=[b"no"] * rows)
         assert client.prediction.Predict(made, timeout=60)
 
 

@@ -1,16 +1,18 @@
 """How the ops of a request share the machine with those of others."""
 
+import contextlib
 import os
 import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from serving.model_server import servable as servable_module
 from serving.model_server.batching import BatchScheduler
 from serving.model_server.call import Call
 from serving.model_server.config_files import Batching
 from serving.model_server.monitoring import Metrics
+from serving.model_server.op_threads import USUAL, OpThreads
 from serving.model_server.servable import Servable
 from serving.model_server.slots import Slots
 from tests.serving.conftest import tensor
@@ -19,21 +21,15 @@ TOGETHER = Batching(max_batch_size=2, batch_timeout_micros=60_000_000, num_batch
 
 
 class Recorder:
-    """In place of `ModelSession.run`: how many texts, in which thread, of which priority."""
+    """In place of `ModelSession.run`: how many texts, and in which pool."""
 
     def __init__(self):
         self.seen = []
         self.gate = threading.Event()
 
-    def __call__(self, signature, inputs, outputs=(), timeout_ms=0, own_thread=False, run_in=None):
+    def __call__(self, signature, inputs, outputs=(), timeout_ms=0, pool=0):
         texts = list(inputs["text"].string_val)
-        priorities = []
-
-        def run_graph():
-            priorities.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-
-        run_in(run_graph) if run_in else run_graph()
-        self.seen.append((len(texts), own_thread, *priorities))
+        self.seen.append((len(texts), pool))
         if b"wait" in texts:
             self.gate.wait(60)
         return {"translation": np.array(texts, object)}
@@ -70,20 +66,48 @@ def in_threads(*calls):
     return threads
 
 
+def is_slow(pool):
+    return pool > USUAL
+
+
+def task_of(pool):
+    """The task of a pool of one thread."""
+    (found,) = (
+        task
+        for task in Path("/proc/self/task").iterdir()
+        if (task / "comm").read_text().strip() == f"tf_Compute{pool}"
+    )
+    return found
+
+
 @pytest.mark.parametrize("batching", [False, True])
-def test_long_texts_run_apart_in_a_thread_that_gives_way(make, monkeypatch, batching):
-    monkeypatch.setattr(servable_module, "_CORES", 100)
+def test_long_texts_run_apart_in_a_thread_that_gives_way(make, batching):
     servable, recorder = make(BatchScheduler(TOGETHER, Metrics()) if batching else Slots(7))
-    long, usual = b"x" * 1001, os.getpriority(os.PRIO_PROCESS, 0)
+    long = b"x" * 1001
     answers = []
     for thread in in_threads(
         *(lambda t=t: answers.append(ask(servable, t)) for t in (b"a", long, b"b"))
     ):
         thread.join(60)
     assert sorted(answers) == [[b"a"], [b"b"], [long]]
-    short = [(2, False, usual)] if batching else [(1, False, usual)] * 2
-    assert sorted(recorder.seen) == sorted([*short, (1, True, usual + 10)])
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == usual
+    found = sorted((texts, is_slow(pool)) for texts, pool in recorder.seen)
+    short = [(2, False)] if batching else [(1, False)] * 2
+    assert found == sorted([*short, (1, True)])
+    assert 0 not in {pool for _, pool in recorder.seen}
+
+
+def test_slow_threads_have_a_low_priority_and_run_the_ops(base):
+    servable = Servable("upper", 1, base / "1", Metrics(), Slots(1))
+    usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    signature = servable.session.signatures["translate"]
+    for pool, niceness in ((1, usual), (USUAL, usual), (USUAL + 1, 10)):
+        task = task_of(pool)
+        assert os.getpriority(os.PRIO_PROCESS, int(task.name)) == niceness
+        turns = [int((task / "schedstat").read_text().split()[2])]
+        servable.session.run(signature, {"text": tensor(["one"])}, pool=pool)
+        turns.append(int((task / "schedstat").read_text().split()[2]))
+        assert turns[0] < turns[1]
+    servable.close()
 
 
 def test_an_error_of_a_long_text_reaches_the_caller(make, monkeypatch):
@@ -95,27 +119,41 @@ def test_an_error_of_a_long_text_reaches_the_caller(make, monkeypatch):
         ask(servable, b"x")
 
 
-def test_runs_beside_many_others_keep_to_their_own_thread(make, monkeypatch):
-    monkeypatch.setattr(servable_module, "_CORES", 3)
+def test_each_run_has_a_thread_of_its_own(make):
     servable, recorder = make(Slots(7))
     threads = []
     for number in range(1, 5):
         threads += in_threads(lambda: ask(servable, b"wait"))
         while len(recorder.seen) < number:
             threads[-1].join(0.01)
-    assert [own for _, own, _ in recorder.seen] == [False, False, True, True]
+    pools = [pool for _, pool in recorder.seen]
+    assert len(set(pools)) == 4
+    assert not any(pool == 0 or is_slow(pool) for pool in pools)
     recorder.gate.set()
     for thread in threads:
         thread.join(60)
     ask(servable, b"again")
-    assert recorder.seen[-1][1] is False
+    assert recorder.seen[-1][1] in pools  # they are given back
 
 
-def test_both_kinds_of_run_give_the_same(base):
+def test_runs_beyond_the_threads_share_a_pool(base):
+    threads = OpThreads()
+    with contextlib.ExitStack() as stack:
+        lent = [stack.enter_context(threads.lend()) for _ in range(USUAL + 2)]
+        assert sorted(lent) == [0, 0, *range(1, USUAL + 1)]
+        with threads.lend(slow=True) as slow, OpThreads(shared=3).lend() as shared:
+            assert is_slow(slow)
+            assert shared == 0
+
+
+def test_all_pools_give_the_same(base):
     servable = Servable("upper", 1, base / "1", Metrics(), Slots(1))
     signature = servable.session.signatures["align"]
     inputs = {"text": tensor(["one two three", "four"])}
-    pooled, own = (servable.session.run(signature, inputs, own_thread=t) for t in (False, True))
-    for name, expected in pooled.items():
-        np.testing.assert_array_equal(own[name], expected)
+    shared, *others = (
+        servable.session.run(signature, inputs, pool=pool) for pool in (0, 1, USUAL + 1)
+    )
+    for found in others:
+        for name, expected in shared.items():
+            np.testing.assert_array_equal(found[name], expected)
     servable.close()
