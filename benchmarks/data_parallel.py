@@ -21,7 +21,7 @@ import numpy as np
 from training_speed import add_sizes, load_batches, make_batches, our_config, print_table
 from turns import Worker, median, median_ratio, serve
 
-CASE = "LSTM additive"
+CASE = "keras-attention"
 
 
 def work(options: argparse.Namespace) -> None:

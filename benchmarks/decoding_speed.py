@@ -19,6 +19,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from turns import PEERS, median, median_ratio, serve, start_workers, take_turns
@@ -35,28 +36,35 @@ MODES = {
 OURS, BFLOAT16 = "keras-attention SavedModel", "keras-attention SavedModel, bfloat16"
 STOCK = "stock Keras layers, own loop"
 PRECISIONS = {OURS: "float32", BFLOAT16: "bfloat16"}
-CASES = [*PRECISIONS, STOCK, *PEERS]
-REFERENCES = (STOCK, *PEERS)
+TRANSLATORS = [name for name in PEERS if name != "keras-jax"]
+CASES = [*PRECISIONS, STOCK, *TRANSLATORS]
+REFERENCES = (STOCK, *TRANSLATORS)
 START, SPECIAL = 2, 4  # the ids of this project's tokenizers
 
 
 def export_ours(folder: Path, options: argparse.Namespace) -> None:
     """Export an untrained model whose outputs are as long as asked, for each beam width."""
-    import keras
     import tensorflow as tf
 
-    from serving.export import Exported
+    run = untrained_run(folder, options)
+    precisions = [PRECISIONS[case] for case in options.cases if case in PRECISIONS]
+    widths = {MODES[mode][0] for mode in options.modes}
+    for precision, width in itertools.product(precisions, widths):
+        settings = {"beam_width": width, "num_results": width, "precision": precision}
+        module, translate = forced_translation(run, options.output_length, **settings)
+        path = str(folder / f"{precision}-{width}")
+        tf.saved_model.save(module, path, signatures={"translate": translate})
+
+
+def untrained_run(folder: Path, options: argparse.Namespace) -> Any:
+    """A run of an untrained model that never ends a translation."""
+    import keras
+
     from training.config import Config
     from training.data.tokenizers import VocabularyTokenizer
     from training.model import build_seq2seq
     from training.runs.run import Run
     from training.sources.text import TextSource
-
-    class Forced(Exported):
-        """Exports a search for so many tokens."""
-
-        def _search(self, ids: object, **settings: object) -> object:
-            return super()._search(ids, max_length=options.output_length, **settings)
 
     keras.utils.set_random_seed(options.seed)
     config = Config(
@@ -72,15 +80,24 @@ def export_ours(folder: Path, options: argparse.Namespace) -> None:
     bias = model.get_layer("output").bias
     bias.assign(np.where(np.arange(options.vocabulary) < SPECIAL, -1e4, 0.0))  # never the end
     source, target = (VocabularyTokenizer("symbols", words(options)) for _ in range(2))
-    run = Run(folder, config, TextSource(source), target, model)
-    precisions = [PRECISIONS[case] for case in options.cases if case in PRECISIONS]
-    widths = {MODES[mode][0] for mode in options.modes}
-    for precision, width in itertools.product(precisions, widths):
-        module = Forced([run], beam_width=width, num_results=width, precision=precision)
-        text = tf.TensorSpec([None], tf.string, name="text")
-        translate = tf.function(module.translate, autograph=False).get_concrete_function(text)
-        path = str(folder / f"{precision}-{width}")
-        tf.saved_model.save(module, path, signatures={"translate": translate})
+    return Run(folder, config, TextSource(source), target, model)
+
+
+def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Callable]:
+    """What is exported of a run, and its function to translations of so many tokens."""
+    import tensorflow as tf
+
+    from serving.export_texts import Exported
+
+    class Forced(Exported):
+        """Exports a search for so many tokens."""
+
+        def _search(self, ids: object, **options: object) -> object:
+            return super()._search(ids, max_length=length, **options)
+
+    module = Forced([run], **settings)
+    text = tf.TensorSpec([None], tf.string, name="text")
+    return module, tf.function(module.translate, autograph=False).get_concrete_function(text)
 
 
 def words(options: argparse.Namespace) -> list[str]:

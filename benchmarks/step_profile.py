@@ -127,7 +127,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
-    parser.add_argument("--case", choices=list(OURS), default="LSTM additive, mixed_bfloat16")
+    parser.add_argument("--case", choices=OURS, default="keras-attention, mixed_bfloat16")
     add_sizes(parser)
     options = parser.parse_args(arguments)
     os.environ["KERAS_BACKEND"] = "tensorflow"

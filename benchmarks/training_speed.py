@@ -2,11 +2,13 @@
 
 Target tokens a second, padding left out and the end of each sentence counted, of training steps of
 an encoder-decoder: bidirectional LSTM 256 x 2, decoder LSTM 512, embeddings 256, additive
-attention of 512 units, vocabulary 8,000, 64 sentences of 9 to 15 tokens a batch, Adam, without
-dropout and without clipping. Beside this project's own models: stock Keras layers, which run the
-decoder first and attend with all its outputs at once, an easier computation (no context enters the
-recurrence); and peers, each in its own environment `$KERAS_ATTENTION_PEERS/NAME`. All are
-processes that take turns over the same batches; medians, and medians of the ratios of each turn.
+attention of 512 units (or another `--model`), vocabulary 8,000, 64 sentences of 9 to 15 tokens a
+batch, Adam, without dropout and without clipping. Beside this project's: stock Keras layers, which
+run the decoder first and attend with all its outputs at once, an easier computation (no context
+enters the recurrence); and peers, each in its own environment `$KERAS_ATTENTION_PEERS/NAME`. A
+case says after its name which form it is in: in lower precision, compiled, or both. What a peer
+does not have, or cannot run, is left out. All are processes that take turns over the same batches;
+medians, and medians of the ratios of each turn.
 With `--end-to-end`: training by `training.train`, from text, with its callbacks but without scores
 of the dev set, beside `train_on_batch` on the same batches, which takes turns with its epochs.
 Prints a table; the last line is JSON.
@@ -21,26 +23,17 @@ import tempfile
 from collections.abc import Callable
 
 import numpy as np
-from peers.workload import training_batches
-from turns import PEERS, median, median_ratio, serve, start_workers, take_turns
+from peers.workload import MODELS, training_batches
+from turns import FORMS, PEERS, median, median_ratio, serve, start_workers, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-# Settings of `training.config.Config` by case.
-OURS = {
-    "LSTM additive": {},
-    "LSTM additive, mixed_bfloat16": {"precision": "mixed_bfloat16"},
-    "GRU additive": {"encoder": "gru", "decoder": "gru"},
-    "LSTM general, Luong, input feeding": {
-        "attention": "general",
-        "order": "luong",
-        "input_feeding": True,
-    },
-    "LSTM general, Luong": {"attention": "general", "order": "luong"},
-}
+OURS = ("keras-attention", "keras-attention, mixed_bfloat16")
 STOCK = "stock Keras layers (easier)"
-CASES = [*OURS, STOCK, *PEERS]
-REFERENCES = (STOCK, *PEERS)
+CASES = [
+    *OURS,
+    *(f"{name}{form}" for name in (STOCK, *PEERS) for form in ("", *FORMS.get(name, ()))),
+]
 FIRST_WORD = 4
 
 
@@ -90,8 +83,12 @@ def our_config(case: str, options: argparse.Namespace) -> object:
         "attention_units": options.units,
         "readout_units": options.units,
     }
-    settings = {"encoder": "lstm", "decoder": "lstm", **OURS[case]}
-    return Config(dropout=0.0, **sizes, **settings)
+    cell, attention, recurrent = MODELS[options.model]
+    settings = {"encoder": cell, "decoder": cell, "attention": attention}
+    if attention == "general":
+        settings |= {"order": "luong", "input_feeding": recurrent}
+    precision = case.partition(", ")[2] or "float32"
+    return Config(dropout=0.0, precision=precision, **sizes, **settings)
 
 
 def our_model(case: str, options: argparse.Namespace) -> object:
@@ -109,40 +106,18 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     return model
 
 
-def stock_model(options: argparse.Namespace) -> object:
-    """The nearest that stock Keras layers have, compiled."""
-    import keras
-    from keras import layers, ops
-
-    units, vocabulary = options.units, options.vocabulary
-    source = keras.Input((None,), dtype="int32", name="source")
-    target = keras.Input((None,), dtype="int32", name="target")
-    x = layers.Embedding(vocabulary, units // 2, mask_zero=True)(source)
-    encoder = layers.LSTM(units // 2, return_sequences=True, return_state=True)
-    memory, *states = layers.Bidirectional(encoder)(x)
-    states = [
-        layers.Dense(units, activation="tanh")(layers.Concatenate()(states[n::2])) for n in (0, 1)
-    ]
-    x = layers.Embedding(vocabulary, units // 2)(target)
-    x = layers.LSTM(units, return_sequences=True)(x, initial_state=states)
-    query = layers.Dense(units, use_bias=False)(x)
-    key = layers.Dense(units, use_bias=False)(memory)
-    mask = [None, ops.not_equal(source, 0)]
-    context = layers.AdditiveAttention()([query, memory, key], mask=mask)
-    x = layers.Dense(units, activation="tanh")(layers.Concatenate()([context, x]))
-    model = keras.Model({"source": source, "target": target}, layers.Dense(vocabulary)(x))
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    model.compile(keras.optimizers.Adam(), loss, jit_compile=options.jit_compile)
-    return model
-
-
 def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
     """A function that trains on every batch once."""
     import keras
 
     keras.utils.set_random_seed(options.seed)
-    batches = load_batches(options.data)
-    model = stock_model(options) if case == STOCK else our_model(case, options)
+    name, *form = case.split(", ")
+    if name == STOCK:
+        from peers.stock_keras import training
+
+        kind = MODELS[options.model]
+        return training(options.data, options.vocabulary, options.units, kind, form)
+    batches, model = load_batches(options.data), our_model(case, options)
 
     def round_() -> None:
         for inputs, labels in batches:
@@ -158,7 +133,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/batches.npz"
         np.savez(data, **batches)
-        sizes = [options.vocabulary, options.units]
+        sizes = [options.vocabulary, options.units, options.model]
         workers = start_workers(options.cases, "train", data, sizes)
         rounds = take_turns(workers, options.repeat, "train")
         for worker in workers.values():
@@ -171,9 +146,10 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
             "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
             "first_s": round(workers[case].ready_s, 1),
         }
-        for other in REFERENCES:
-            if other in rounds:
-                rows[case][f"times {other}"] = round(median_ratio(taken, rounds[other]), 2)
+        for ours in OURS:
+            if ours in rounds:
+                times = round(median_ratio(rounds[ours], taken), 2)
+                rows[case][f"{ours}: times as fast"] = times
     return rows
 
 
@@ -188,14 +164,15 @@ def measure_end_to_end(options: argparse.Namespace) -> dict[str, dict[str, float
 def print_table(rows: dict[str, dict[str, float | None]]) -> None:
     """Print the measurements."""
     columns = {name: name.split(" (")[0] for name in next(iter(rows.values()), {})}
-    print(f"{'':36}" + "".join(f"  {title}" for title in columns.values()))
+    print(f"{'':48}" + "".join(f"  {title}" for title in columns.values()))
     for case, row in rows.items():
-        print(f"{case:36}" + "".join(f"  {row[c]:>{len(t)}}" for c, t in columns.items()))
+        print(f"{case:48}" + "".join(f"  {row[c]:>{len(t)}}" for c, t in columns.items()))
 
 
 def add_sizes(parser: argparse.ArgumentParser) -> None:
     """Add the options that say what is trained on what."""
     add = parser.add_argument
+    add("--model", choices=MODELS, default="LSTM additive", help="what is trained")
     add("--repeat", type=int, default=5, help="rounds over all batches")
     add("--batch", type=int, default=64, help="sentences in a batch")
     add("--batches", type=int, default=16, help="batches in a round")
@@ -203,7 +180,7 @@ def add_sizes(parser: argparse.ArgumentParser) -> None:
     add("--length-multiple", type=int, default=1, help="lengths are padded to a multiple of it")
     add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
     add("--units", type=int, default=512, help="of the decoder; the others follow from it")
-    add("--jit-compile", action="store_true", help="compile Keras models by XLA")
+    add("--jit-compile", action="store_true", help="compile this project's models by XLA")
     add("--seed", type=int, default=7, help="of data and weights")
 
 
@@ -226,7 +203,16 @@ def main(arguments: list[str] | None = None) -> None:
         return
     rows = measure_end_to_end(options) if options.end_to_end else measure(options)
     print_table(rows)
-    names = ("batch", "batches", "length", "length_multiple", "vocabulary", "units", "jit_compile")
+    names = (
+        "model",
+        "batch",
+        "batches",
+        "length",
+        "length_multiple",
+        "vocabulary",
+        "units",
+        "jit_compile",
+    )
     sizes = {name: getattr(options, name) for name in names}
     print(json.dumps({"rows": rows, **sizes, "backend": options.backend, "cpus": os.cpu_count()}))
 

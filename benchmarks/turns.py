@@ -40,6 +40,19 @@ PEERS = {
         "pip install --no-deps joeynmt==2.3.0",
     ],
     "marian": ["pip install numpy pymarian==1.12.42"],
+    "keras-jax": ["pip install numpy keras==3.15.1 jax==0.10.2"],
+}
+# What else a peer's training may be, after its name: in lower precision, compiled, or both.
+_KERAS = (", mixed_bfloat16", ", XLA", ", mixed_bfloat16, XLA")
+_TORCH = (", bfloat16", ", compiled", ", bfloat16, compiled")
+FORMS = {
+    "stock Keras layers (easier)": _KERAS,
+    "opennmt-tf": _KERAS,
+    "tensorflow-addons": _KERAS,
+    "opennmt-py": _TORCH,
+    "fairseq": _TORCH,
+    "joeynmt": _TORCH,
+    "keras-jax": (", mixed_bfloat16",),
 }
 
 
@@ -121,25 +134,30 @@ def median_ratio(rounds: list[dict], others: list[dict], key: str = "wall_s") ->
 def start_workers(
     cases: Sequence[str], work: str, data: str, sizes: Sequence[int]
 ) -> dict[str, Worker]:
-    """Start a process for each case; those of peers that are not installed are told and left out.
+    """Start a process for each case; peers that are not installed or fail are told and left out.
 
     Args:
-        cases: names of peers, or what this script's own `--worker` takes.
+        cases: names of peers, with what their form is called, or what this script's own `--worker`
+            takes.
         work: what a peer's script is asked to do.
         data: file that all of them read.
         sizes: further arguments of a peer's script.
     """
     workers = {}
     for case in cases:
-        if case not in PEERS:
+        name, *form = case.split(", ")
+        if name not in PEERS:
             command = [sys.executable, *sys.argv, "--worker", case, "--data", data]
             workers[case] = Worker(command)
-        elif python := _peer_python(case):
-            module = f"peers.{case.replace('-', '_')}"
-            command = [python, "-P", "-m", module, work, data, *map(str, sizes)]
-            workers[case] = Worker(command, _peer_environment())
+        elif python := _peer_python(name):
+            module = f"peers.{name.replace('-', '_')}"
+            command = [python, "-P", "-m", module, work, data, *map(str, sizes), *form]
+            try:
+                workers[case] = Worker(command, _peer_environment())
+            except RuntimeError as error:
+                print(f"{case} left out: {error}", flush=True)
         else:
-            print(f"{case} skipped, to install it: {_installation(case)}", flush=True)
+            print(f"{case} skipped, to install it: {_installation(name)}", flush=True)
     return workers
 
 

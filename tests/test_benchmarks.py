@@ -1,5 +1,6 @@
 """The benchmarks run, at tiny sizes; what they measure is for them to say."""
 
+import csv
 import json
 import os
 import subprocess
@@ -12,10 +13,10 @@ ROOT = Path(__file__).parent.parent
 TINY = ["--units", "6", "--vocabulary", "23", "--length", "5", "--repeat", "2"]
 
 
-def run(tmp_path, name, *arguments):
+def run(tmp_path, name, *arguments, sizes=TINY):
     """The rows that a benchmark prints, and its first line."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_ATTENTION_PEERS": str(tmp_path)}
-    command = [sys.executable, str(ROOT / "benchmarks" / name), *TINY, *arguments]
+    command = [sys.executable, str(ROOT / "benchmarks" / name), *sizes, *arguments]
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     lines = done.stdout.splitlines()
     return json.loads(lines[-1])["rows"], lines[0]
@@ -23,14 +24,14 @@ def run(tmp_path, name, *arguments):
 
 @pytest.mark.tensorflow
 def test_training_speed(tmp_path):
-    cases = ["LSTM additive", "stock Keras layers (easier)", "opennmt-tf"]
-    sizes = ["--batch", "3", "--batches", "2"]
+    cases = ["keras-attention", "stock Keras layers (easier), mixed_bfloat16", "opennmt-tf, XLA"]
+    sizes = ["--batch", "3", "--batches", "2", "--model", "GRU additive"]
     rows, first_line = run(tmp_path, "training_speed.py", *sizes, "--cases", *cases)
-    assert first_line.startswith("opennmt-tf skipped, to install it: ")
+    assert first_line.startswith("opennmt-tf, XLA skipped, to install it: ")
     assert list(rows) == cases[:2]
     for row in rows.values():
         assert row["tokens_per_s"] > 0
-    assert rows[cases[1]][f"times {cases[1]}"] == 1
+    assert rows[cases[0]][f"{cases[0]}: times as fast"] == 1
 
 
 @pytest.mark.tensorflow
@@ -42,7 +43,7 @@ def test_training_speed_of_a_peer_that_is_missing(tmp_path):
 
 @pytest.mark.tensorflow
 def test_training_speed_end_to_end(tmp_path):
-    arguments = ["--end-to-end", "--cases", "LSTM additive", "--batch", "23", "--batches", "2"]
+    arguments = ["--end-to-end", "--cases", "keras-attention", "--batch", "23", "--batches", "2"]
     rows, _ = run(tmp_path, "training_speed.py", *arguments)
     (row,) = rows.values()
     assert row["train tokens_per_s"] > 0
@@ -58,3 +59,25 @@ def test_decoding_speed(tmp_path):
     assert list(ours) == list(rounded) == modes[1:]
     assert list(stock) == modes[1:2]  # a loop for greedy search alone
     assert ours[modes[1]]["sentences_per_s"] > 0
+
+
+@pytest.mark.tensorflow
+def test_growth(tmp_path):
+    arguments = ["--divide", "64", "--repeat", "1", "--works", "layer, forward", "translation"]
+    rows, _ = run(tmp_path, "growth.py", *arguments, "--output", str(tmp_path), sizes=())
+    assert rows["layer, forward over source, plain formulas"]["up_to"] == 64
+    with (tmp_path / "growth.csv").open(newline="") as file:
+        record = list(csv.DictReader(file))
+    assert {row["work"] for row in record} == {"layer, forward", "translation"}
+    assert all(float(row["ms"]) > 0 and float(row["peak_mb"]) >= 0 for row in record)
+    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_exponent_is_that_of_the_upper_half(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    from growth import exponent
+
+    sizes = [2, 3, 5, 7, 11, 13]
+    curve = [19.0, 19.0, 3 * 5**1.5, 3 * 7**1.5, 3 * 11**1.5, None]
+    assert exponent(sizes, curve) == 1.5
+    assert exponent(sizes, [None] * 5 + [17.0]) is None

@@ -1,6 +1,6 @@
 """fairseq as a worker of the benchmarks, run by its own environment's Python.
 
-python -m peers.fairseq train BATCHES VOCABULARY UNITS
+python -m peers.fairseq train BATCHES VOCABULARY UNITS MODEL FORM...
 python -m peers.fairseq translate SETTINGS VOCABULARY UNITS
 
 It has no additive attention: Luong's general score instead, with the attentional vector fed back.
@@ -20,7 +20,17 @@ from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
 from fairseq.sequence_generator import SequenceGenerator
 from peers.torch_steps import forbid_special_tokens, training_round
-from peers.workload import PAD, SPECIAL, lengths, serve_peer, training_batches, translation_rounds
+from peers.workload import (
+    MODELS,
+    PAD,
+    SPECIAL,
+    Model,
+    lengths,
+    refuse,
+    serve_peer,
+    training_batches,
+    translation_rounds,
+)
 
 ITS_PAD, END = 1, 2  # its own order of special tokens; END begins a sentence too
 
@@ -44,8 +54,12 @@ def make_model(vocabulary: int, units: int) -> tuple[LSTMModel, Dictionary]:
     return LSTMModel(encoder, decoder), tokens
 
 
-def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+def training(
+    path: str, vocabulary: int, units: int, kind: Model, form: list[str]
+) -> Callable[[], None]:
     """A function that trains on every batch once."""
+    if kind != MODELS["LSTM general, Luong, input feeding"]:
+        refuse(kind)
     model, _ = make_model(vocabulary, units)
     batches = []
     for batch in training_batches(path, start=END):
@@ -62,7 +76,7 @@ def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
             logits.flatten(0, 1), labels.flatten(), ignore_index=ITS_PAD
         )
 
-    return training_round(model, batches, loss)
+    return training_round(model, batches, loss, form)
 
 
 def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:

@@ -1,6 +1,6 @@
 """Joey NMT as a worker of the benchmarks, run by its own environment's Python.
 
-python -m peers.joeynmt train BATCHES VOCABULARY UNITS
+python -m peers.joeynmt train BATCHES VOCABULARY UNITS MODEL FORM...
 python -m peers.joeynmt translate SETTINGS VOCABULARY UNITS
 
 Its decoder feeds the attentional vector back, or attends after a decoder without context: here the
@@ -17,11 +17,21 @@ from types import SimpleNamespace
 import numpy as np
 import torch
 from joeynmt.batch import Batch
-from joeynmt.model import Model, build_model
+from joeynmt.model import Model as JoeyModel
+from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
 from peers.torch_steps import training_round
-from peers.workload import PAD, SPECIAL, lengths, serve_peer, training_batches, translation_rounds
+from peers.workload import (
+    MODELS,
+    PAD,
+    SPECIAL,
+    Model,
+    lengths,
+    serve_peer,
+    training_batches,
+    translation_rounds,
+)
 
 SYMBOLS = SimpleNamespace(  # the library's own order
     **{"unk_token": "<unk>", "pad_token": "<pad>", "bos_token": "<s>", "eos_token": "</s>"},
@@ -30,19 +40,19 @@ SYMBOLS = SimpleNamespace(  # the library's own order
 )
 
 
-def make_model(vocabulary: int, units: int) -> Model:
+def make_model(vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"]) -> JoeyModel:
     """The benchmarks' encoder-decoder."""
     tokens = Vocabulary([f"w{number}" for number in range(vocabulary - SPECIAL)], SYMBOLS)
-    shared = {"type": "recurrent", "rnn_type": "lstm", "num_layers": 1, "dropout": 0.0}
+    shared = {"type": "recurrent", "rnn_type": kind.cell, "num_layers": 1, "dropout": 0.0}
     shared["embeddings"] = {"embedding_dim": units // 2, "dropout": 0.0}
     encoder = {**shared, "hidden_size": units // 2, "bidirectional": True}
     decoder = {
         **shared,
         "hidden_size": units,
         "hidden_dropout": 0.0,
-        "attention": "bahdanau",
+        "attention": {"additive": "bahdanau", "general": "luong"}[kind.attention],
         "init_hidden": "bridge",
-        "input_feeding": True,
+        "input_feeding": kind.recurrent,
     }
     model = build_model({"encoder": encoder, "decoder": decoder}, tokens, tokens)
     model.loss_function = ("crossentropy", 0.0)  # without smoothing
@@ -69,9 +79,11 @@ def make_batch(source: np.ndarray, target: np.ndarray | None = None) -> Batch:
     )
 
 
-def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+def training(
+    path: str, vocabulary: int, units: int, kind: Model, form: list[str]
+) -> Callable[[], None]:
     """A function that trains on every batch once."""
-    model = make_model(vocabulary, units)
+    model = make_model(vocabulary, units, kind)
     batches = []
     for source, inputs, labels in training_batches(path, start=SYMBOLS.bos_id):
         longest_first = np.argsort(-lengths(source), kind="stable")
@@ -85,7 +97,7 @@ def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
         found, *_ = model(return_type="loss", **vars(batch))
         return batch.normalize(found, "tokens")
 
-    return training_round(model, batches, loss)
+    return training_round(model, batches, loss, form)
 
 
 def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:

@@ -1,6 +1,6 @@
 """Marian as a worker of the benchmarks, run by its own environment's Python.
 
-python -m peers.marian train BATCHES VOCABULARY UNITS
+python -m peers.marian train BATCHES VOCABULARY UNITS MODEL FORM...
 python -m peers.marian translate SETTINGS VOCABULARY UNITS
 
 It has one width for encoder and decoder, here the decoder's: its encoder is twice as wide as the
@@ -22,7 +22,16 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from peers.workload import SPECIAL, lengths, serve_peer, training_batches, translation_rounds
+from peers.workload import (
+    MODELS,
+    SPECIAL,
+    Model,
+    lengths,
+    refuse,
+    serve_peer,
+    training_batches,
+    translation_rounds,
+)
 from pymarian import Translator
 
 THREADS = 2
@@ -30,7 +39,9 @@ END, UNKNOWN = "</s>", "<unk>"
 UPDATE = re.compile(r"Ep\. (\d+) .* Time ([\d.]+)s")
 
 
-def settings(folder: Path, vocabulary: int, units: int) -> dict:
+def settings(
+    folder: Path, vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"]
+) -> dict:
     """The benchmarks' encoder-decoder, and how it is trained."""
     tokens = [END, UNKNOWN, *(f"w{number}" for number in range(vocabulary - 2))]
     words = folder / "words.yml"
@@ -42,8 +53,8 @@ def settings(folder: Path, vocabulary: int, units: int) -> dict:
         "dim_vocabs": [vocabulary] * 2,
         "dim_emb": units // 2,
         "dim_rnn": units,
-        "enc_cell": "lstm",
-        "dec_cell": "lstm",
+        "enc_cell": kind.cell,
+        "dec_cell": kind.cell,
         "train_sets": [str(folder / side) for side in ("source", "target")],
         "cpu_threads": THREADS,
         "maxi_batch": 1,
@@ -75,14 +86,18 @@ def train(options: dict) -> None:
     subprocess.run([sys.executable, "-c", script, json.dumps(options)], check=True)
 
 
-def training(path: str, vocabulary: int, units: int) -> Callable[[], dict[str, float]]:
+def training(
+    path: str, vocabulary: int, units: int, kind: Model, form: list[str]
+) -> Callable[[], dict[str, float]]:
     """A function that trains on every batch twice, and returns what the second time took."""
+    if kind.attention != "additive" or form:
+        refuse((kind, form))
     folder = Path(tempfile.mkdtemp())
     batches = training_batches(path)
     for side, number in (("source", 0), ("target", 2)):
         write(folder / side, (row for batch in batches for row in batch[number]))
     log = folder / "log"
-    options = settings(folder, vocabulary, units)
+    options = settings(folder, vocabulary, units, kind)
     options |= {"mini_batch": len(batches[0][0]), "after_epochs": 2, "disp_freq": 1}
 
     def round_() -> dict[str, float]:

@@ -1,6 +1,6 @@
 """OpenNMT-py as a worker of the benchmarks, run by its own environment's Python.
 
-python -m peers.opennmt_py train BATCHES VOCABULARY UNITS
+python -m peers.opennmt_py train BATCHES VOCABULARY UNITS MODEL FORM...
 python -m peers.opennmt_py translate SETTINGS VOCABULARY UNITS
 
 Its decoder feeds the attentional vector back; its encoder's last states become the decoder's first
@@ -20,22 +20,31 @@ import numpy as np
 import pyonmttok
 import torch
 from onmt.constants import DefaultTokens
-from onmt.decoders.decoder import InputFeedRNNDecoder
+from onmt.decoders.decoder import InputFeedRNNDecoder, StdRNNDecoder
 from onmt.encoders.rnn_encoder import RNNEncoder
 from onmt.models import NMTModel
 from onmt.modules import Embeddings
 from onmt.translate import GNMTGlobalScorer, Translator
 from peers.torch_steps import forbid_special_tokens, training_round
-from peers.workload import PAD, SPECIAL, lengths, serve_peer, training_batches, translation_rounds
+from peers.workload import (
+    MODELS,
+    PAD,
+    SPECIAL,
+    Model,
+    lengths,
+    serve_peer,
+    training_batches,
+    translation_rounds,
+)
 
 
-def make_model(vocabulary: int, units: int) -> NMTModel:
+def make_model(vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"]) -> NMTModel:
     """The benchmarks' encoder-decoder."""
     embed = [Embeddings(units // 2, vocabulary, PAD) for _ in range(2)]
-    encoder = RNNEncoder("LSTM", True, 1, units, 0.0, embed[0])
-    decoder = InputFeedRNNDecoder(
-        "LSTM", True, 1, units, attn_type="mlp", dropout=0.0, embeddings=embed[1]
-    )
+    cell, score = kind.cell.upper(), {"additive": "mlp", "general": "general"}[kind.attention]
+    encoder = RNNEncoder(cell, True, 1, units, 0.0, embed[0])
+    make_decoder = InputFeedRNNDecoder if kind.recurrent else StdRNNDecoder
+    decoder = make_decoder(cell, True, 1, units, attn_type=score, dropout=0.0, embeddings=embed[1])
     model = NMTModel(encoder, decoder)
     model.generator = torch.nn.Linear(units, vocabulary)
     for weights in model.parameters():
@@ -43,9 +52,11 @@ def make_model(vocabulary: int, units: int) -> NMTModel:
     return model
 
 
-def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+def training(
+    path: str, vocabulary: int, units: int, kind: Model, form: list[str]
+) -> Callable[[], None]:
     """A function that trains on every batch once."""
-    model = make_model(vocabulary, units)
+    model = make_model(vocabulary, units, kind)
     batches = []
     for source, inputs, labels in training_batches(path):
         target = np.concatenate([inputs, labels[:, -1:]], axis=1)  # the model cuts the last one off
@@ -60,7 +71,7 @@ def training(path: str, vocabulary: int, units: int) -> Callable[[], None]:
             logits.flatten(0, 1), labels.flatten(), ignore_index=PAD
         )
 
-    return training_round(model, batches, loss)
+    return training_round(model, batches, loss, form)
 
 
 def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:

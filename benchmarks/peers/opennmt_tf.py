@@ -1,6 +1,6 @@
 """OpenNMT-tf as a worker of the benchmarks, run by its own environment's Python.
 
-python -m peers.opennmt_tf train BATCHES VOCABULARY UNITS
+python -m peers.opennmt_tf train BATCHES VOCABULARY UNITS MODEL FORM...
 python -m peers.opennmt_tf translate SETTINGS VOCABULARY UNITS
 """
 
@@ -18,23 +18,30 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import opennmt
 import tensorflow as tf
 import tensorflow_addons as tfa
-from peers.workload import lengths, serve_peer, training_batches
+from peers.workload import MODELS, Model, lengths, refuse, serve_peer, training_batches
 
 
-def make_model(vocabulary: int, units: int, **params: object) -> opennmt.models.SequenceToSequence:
+def make_model(
+    vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"], **params: object
+) -> opennmt.models.SequenceToSequence:
     """The benchmarks' encoder-decoder: its decoder feeds the attentional vector back."""
+    cell = {"lstm": tf.keras.layers.LSTMCell, "gru": tf.keras.layers.GRUCell}[kind.cell]
+    mechanisms = {
+        "additive": tfa.seq2seq.BahdanauAttention,
+        "general": tfa.seq2seq.LuongAttention,
+    }
     model = opennmt.models.SequenceToSequence(
         source_inputter=opennmt.inputters.WordEmbedder(embedding_size=units // 2),
         target_inputter=opennmt.inputters.WordEmbedder(embedding_size=units // 2),
         encoder=opennmt.encoders.RNNEncoder(
-            1, units // 2, bidirectional=True, dropout=0.0, cell_class=tf.keras.layers.LSTMCell
+            1, units // 2, bidirectional=True, dropout=0.0, cell_class=cell
         ),
         decoder=opennmt.decoders.AttentionalRNNDecoder(
             1,
             units,
             bridge_class=opennmt.layers.DenseBridge,
-            attention_mechanism_class=tfa.seq2seq.BahdanauAttention,
-            cell_class=tf.keras.layers.LSTMCell,
+            attention_mechanism_class=mechanisms[kind.attention],
+            cell_class=cell,
             dropout=0.0,
         ),
     )
@@ -48,9 +55,15 @@ def make_model(vocabulary: int, units: int, **params: object) -> opennmt.models.
     return model
 
 
-def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+def training_round(
+    path: str, vocabulary: int, units: int, kind: Model, form: list[str]
+) -> Callable[[], None]:
     """A function that trains on every batch once."""
-    model = make_model(vocabulary, units)
+    if not kind.recurrent:
+        refuse(kind)
+    if "mixed_bfloat16" in form:
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    model = make_model(vocabulary, units, kind)
     optimizer = tf.keras.optimizers.legacy.Adam()
     batches = []
     for source, inputs, labels in training_batches(path):
@@ -58,7 +71,7 @@ def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]
         target = {"ids": inputs, "ids_out": labels, "length": lengths(labels)}
         batches.append(tf.nest.map_structure(tf.constant, (features, target)))
 
-    @tf.function(reduce_retracing=True)
+    @tf.function(reduce_retracing=True, jit_compile="XLA" in form)
     def step(features: dict, target: dict) -> tf.Tensor:
         loss, gradients = model.compute_gradients(features, target, optimizer)
         optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))

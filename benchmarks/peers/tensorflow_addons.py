@@ -1,6 +1,6 @@
 """TensorFlow Addons' seq2seq as a worker of the benchmarks, run by its own environment's Python.
 
-python -m peers.tensorflow_addons train BATCHES VOCABULARY UNITS
+python -m peers.tensorflow_addons train BATCHES VOCABULARY UNITS MODEL FORM...
 python -m peers.tensorflow_addons translate SETTINGS VOCABULARY UNITS
 
 Its `AttentionWrapper` feeds the attentional vector back. The output layer is given to the decoder
@@ -17,7 +17,15 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 import tensorflow_addons as tfa
-from peers.workload import SPECIAL, serve_peer, training_batches, translation_rounds
+from peers.workload import (
+    MODELS,
+    SPECIAL,
+    Model,
+    refuse,
+    serve_peer,
+    training_batches,
+    translation_rounds,
+)
 
 START, END = 2, 3
 IDS = tf.TensorSpec([None, None], tf.int32)
@@ -26,17 +34,24 @@ IDS = tf.TensorSpec([None, None], tf.int32)
 class Seq2Seq(tf.Module):
     """The benchmarks' encoder-decoder."""
 
-    def __init__(self, vocabulary: int, units: int) -> None:
+    def __init__(self, vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"]) -> None:
         super().__init__()
         layers = tf.keras.layers
         self.embed_source = layers.Embedding(vocabulary, units // 2)
         self.embed_target = layers.Embedding(vocabulary, units // 2)
-        lstm = layers.LSTM(units // 2, return_sequences=True, return_state=True)
-        self.encoder = layers.Bidirectional(lstm)
-        self.bridges = [layers.Dense(units, activation="tanh") for _ in range(2)]
-        self.attention = tfa.seq2seq.BahdanauAttention(units)
+        layer = {"lstm": layers.LSTM, "gru": layers.GRU}[kind.cell]
+        cell = {"lstm": layers.LSTMCell, "gru": layers.GRUCell}[kind.cell]
+        encoder = layer(units // 2, return_sequences=True, return_state=True)
+        self.encoder = layers.Bidirectional(encoder)
+        states = {"lstm": 2, "gru": 1}[kind.cell]
+        self.bridges = [layers.Dense(units, activation="tanh") for _ in range(states)]
+        mechanisms = {
+            "additive": tfa.seq2seq.BahdanauAttention,
+            "general": tfa.seq2seq.LuongAttention,
+        }
+        self.attention = mechanisms[kind.attention](units)
         self.cell = tfa.seq2seq.AttentionWrapper(
-            layers.LSTMCell(units),
+            cell(units),
             self.attention,
             attention_layer=layers.Dense(units, activation="tanh", use_bias=False),
         )
@@ -46,14 +61,16 @@ class Seq2Seq(tf.Module):
         """Give the memory to the attention mechanism; return the decoder's first states."""
         mask = source > 0
         memory, *states = self.encoder(self.embed_source(source), mask=mask)
-        states = [b(tf.concat(states[n::2], -1)) for n, b in enumerate(self.bridges)]
+        states = [
+            b(tf.concat(states[n :: len(self.bridges)], -1)) for n, b in enumerate(self.bridges)
+        ]
         found = (memory, states, tf.reduce_sum(tf.cast(mask, tf.int32), 1))
         if beam_width > 1:
             found = tfa.seq2seq.tile_batch(found, multiplier=beam_width)
         memory, states, lengths = found
         self.attention.setup_memory(memory, memory_sequence_length=lengths)
-        initial = self.cell.get_initial_state(batch_size=tf.shape(memory)[0], dtype=tf.float32)
-        return initial.clone(cell_state=states)
+        initial = self.cell.get_initial_state(batch_size=tf.shape(memory)[0], dtype=memory.dtype)
+        return initial.clone(cell_state=states if len(states) > 1 else states[0])
 
     def loss(self, source: tf.Tensor, inputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         """Mean cross-entropy of the labels."""
@@ -63,7 +80,8 @@ class Seq2Seq(tf.Module):
             self.embed_target(inputs), initial_state=self.encode(source), sequence_length=lengths
         )
         weights = tf.cast(labels > 0, tf.float32)
-        return tfa.seq2seq.sequence_loss(self.output(outputs.rnn_output), labels, weights)
+        logits = tf.cast(self.output(outputs.rnn_output), tf.float32)
+        return tfa.seq2seq.sequence_loss(logits, labels, weights)
 
     def translate(self, source: tf.Tensor, beam_width: int, length: int) -> tf.Tensor:
         """The best translation of so many tokens, `(B, length)`."""
@@ -80,12 +98,18 @@ class Seq2Seq(tf.Module):
         return outputs.predicted_ids[:, :, 0] if beam_width > 1 else outputs.sample_id
 
 
-def training_round(path: str, vocabulary: int, units: int) -> Callable[[], None]:
+def training_round(
+    path: str, vocabulary: int, units: int, kind: Model, form: list[str]
+) -> Callable[[], None]:
     """A function that trains on every batch once."""
-    model, optimizer = Seq2Seq(vocabulary, units), tf.keras.optimizers.legacy.Adam()
+    if not kind.recurrent:
+        refuse(kind)
+    if "mixed_bfloat16" in form:
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
+    model, optimizer = Seq2Seq(vocabulary, units, kind), tf.keras.optimizers.legacy.Adam()
     batches = [[tf.constant(ids) for ids in batch] for batch in training_batches(path)]
 
-    @tf.function(input_signature=[IDS] * 3)
+    @tf.function(input_signature=[IDS] * 3, jit_compile="XLA" in form)
     def step(source: tf.Tensor, inputs: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
         with tf.GradientTape() as tape:
             loss = model.loss(source, inputs, labels)

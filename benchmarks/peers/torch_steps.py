@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 
 def training_round(
-    model: torch.nn.Module, batches: Iterable[Any], loss: Callable[[Any], torch.Tensor]
+    model: torch.nn.Module,
+    batches: Iterable[Any],
+    loss: Callable[[Any], torch.Tensor],
+    form: Sequence[str] = (),
 ) -> Callable[[], None]:
     """A function that trains on every batch once.
 
@@ -17,7 +20,10 @@ def training_round(
         model: what has the weights.
         batches: whatever `loss` takes.
         loss: from a batch to the mean cross-entropy of its labels.
+        form: "bfloat16" for autocast, "compiled" for `torch.compile`, both or none.
     """
+    if "compiled" in form:
+        loss = torch.compile(loss)
     optimizer = torch.optim.Adam(model.parameters(), fused=True)
     batches = list(batches)
     model.train()
@@ -25,7 +31,8 @@ def training_round(
     def round_() -> None:
         for batch in batches:
             optimizer.zero_grad(set_to_none=True)
-            found = loss(batch)
+            with torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in form):
+                found = loss(batch)
             found.backward()
             optimizer.step()
             found.item()

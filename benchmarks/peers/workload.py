@@ -7,11 +7,40 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 from turns import serve
 
 PAD, SPECIAL = 0, 4  # ids below SPECIAL are no words
+
+
+class Model(NamedTuple):
+    """What an encoder-decoder is made of.
+
+    Attributes:
+        cell: "lstm" or "gru", of encoder and decoder.
+        attention: "additive" or "general".
+        recurrent: whether what attention finds enters the decoder's recurrence: as the context, or
+            as the attentional vector, which is fed back.
+    """
+
+    cell: str
+    attention: str
+    recurrent: bool = True
+
+
+MODELS = {
+    "LSTM additive": Model("lstm", "additive"),
+    "GRU additive": Model("gru", "additive"),
+    "LSTM general, Luong, input feeding": Model("lstm", "general"),
+    "LSTM general, Luong": Model("lstm", "general", recurrent=False),
+}
+
+
+def refuse(what: object) -> NoReturn:
+    """End this worker, since its software has not what is asked for."""
+    raise SystemExit(f"{Path(sys.argv[0]).stem} has no {what}")
 
 
 def training_batches(path: str, start: int = 1) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -62,14 +91,20 @@ def serve_peer(
     train: Callable[..., Callable[[], None]],
     translate: Callable[..., Mapping[str, Callable[[], None]]],
 ) -> None:
-    """Be the worker that the command line asks for: `train|translate DATA VOCABULARY UNITS`.
+    """Be the worker that the command line asks for.
+
+    `train DATA VOCABULARY UNITS MODEL FORM...` or `translate DATA VOCABULARY UNITS`.
 
     Args:
-        train: from data, vocabulary and units to a function that trains on every batch once.
-        translate: from the same to functions that translate all sentences, by the mode's name.
+        train: from data, vocabulary, units, a `Model` and a list of what its form is called, see
+            `turns.FORMS`, to a function that trains on every batch once.
+        translate: from data, vocabulary and units to functions that translate all sentences, by
+            the mode's name.
     """
-    _, task, data, *sizes = sys.argv
+    _, task, data, vocabulary, units, *rest = sys.argv
+    sizes = int(vocabulary), int(units)
     if task == "train":
-        serve({"train": train(data, *map(int, sizes))})
+        model, *form = rest
+        serve({"train": train(data, *sizes, MODELS[model], form)})
     else:
-        serve(translate(data, *map(int, sizes)), warm_up=1)
+        serve(translate(data, *sizes), warm_up=1)
