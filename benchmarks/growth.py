@@ -2,7 +2,8 @@
 
 Of an `AdditiveAttention` (forward, and with all gradients), of a training step of the
 encoder-decoder with additive attention in Bahdanau's order, and of its search as it is exported:
-over the source's length, the batch, the units and the beam, one at a time. Beside each the same by
+over the source's length, the batch, the units and the beam, one at a time; processor time, which
+other work on the machine changes little, beside wall time. Beside each the same by
 the plain formulas, `keras_attention.fast_paths(False)`, as far as the tensors of the additive
 formula, `(B, T, S, units)`, stay below a bound. The fast and the plain process take turns; medians.
 Peak memory is that of a later call, in a fresh process for each point. For each curve the exponent
@@ -170,12 +171,14 @@ class Rounds(dict):
         call()
 
         def round_() -> dict[str, float]:
-            taken, started = [], time.perf_counter()
-            while not taken or time.perf_counter() - started < ROUND:
-                now = time.perf_counter()
+            walls, processors, started = [], [], time.perf_counter()
+            while not walls or time.perf_counter() - started < ROUND:
+                wall, processor = time.perf_counter(), time.process_time()
                 call()
-                taken.append(time.perf_counter() - now)
-            return {"wall_s": statistics.median(taken)}
+                walls.append(time.perf_counter() - wall)
+                processors.append(time.process_time() - processor)
+            medians = map(statistics.median, (walls, processors))
+            return dict(zip(("wall_s", "processor_s"), medians, strict=True))
 
         self[name] = round_
         return round_
@@ -189,8 +192,8 @@ def in_variant(variant: str, run: Callable[..., Any], *arguments: Any) -> Any:
         return run(*arguments)
 
 
-def measure_times(points: list[Point], repeat: int) -> dict[Point, float]:
-    """Medians of milliseconds; the points of one size take turns."""
+def measure_times(points: list[Point], repeat: int) -> dict[Point, dict[str, float]]:
+    """Medians of milliseconds of wall and processor time; the points of one size take turns."""
     workers = {
         variant: Worker([sys.executable, __file__, "--worker", variant])
         for variant in dict.fromkeys(point.variant for point in points)
@@ -202,7 +205,11 @@ def measure_times(points: list[Point], repeat: int) -> dict[Point, float]:
         taking_part = {p.variant: workers[p.variant] for p in pair}
         take_turns(taking_part, 1, name)  # makes the calls
         rounds = take_turns(taking_part, repeat, name)
-        found.update({p: round(median(rounds[p.variant]) * 1e3, 3) for p in pair})
+        for p in pair:
+            found[p] = {
+                "ms": round(median(rounds[p.variant]) * 1e3, 3),
+                "processor_ms": round(median(rounds[p.variant], "processor_s") * 1e3, 3),
+            }
     for worker in workers.values():
         worker.close()
     return found
@@ -249,7 +256,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
             "variant": point.variant,
             "over": name,
             "size": value,
-            "ms": times.get(point),
+            **times.get(point, {"ms": None, "processor_ms": None}),
             "peak_mb": peaks.get(point),
         }
         for point, places in keyed.items()
@@ -260,9 +267,9 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 def by_curve(rows: list[dict[str, Any]]) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
     """Rows by work, variant and the size that varies, the smallest first."""
     found: dict[tuple[str, str, str], list] = {}
-    for row in sorted(rows, key=lambda row: row["size"]):
+    for row in rows:
         found.setdefault((row["work"], row["over"], row["variant"]), []).append(row)
-    return found
+    return {curve: sorted(own, key=lambda row: row["size"]) for curve, own in found.items()}
 
 
 def fitted(rows: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
@@ -272,6 +279,7 @@ def fitted(rows: list[dict[str, Any]]) -> dict[str, dict[str, float | None]]:
         sizes = [row["size"] for row in own]
         found[f"{work} over {over}, {variant}"] = {
             "time": exponent(sizes, [row["ms"] for row in own]),
+            "processor": exponent(sizes, [row["processor_ms"] for row in own]),
             "memory": exponent(sizes, [row["peak_mb"] for row in own]),
             "up_to": max(row["size"] for row in own if row["ms"]),
         }
@@ -304,7 +312,8 @@ def main() -> None:
     write_table(options.output / "growth.csv", rows, printed=False)
     draw(by_curve(rows), found, options.output / "growth.png")
     for curve, row in found.items():
-        print(f"{curve:60} time {row['time']}  memory {row['memory']}  up to {row['up_to']}")
+        fits = "".join(f"  {name.replace('_', ' ')} {value}" for name, value in row.items())
+        print(f"{curve:52}{fits}")
     print(json.dumps({"rows": found, "bound": BOUND, "cpus": os.cpu_count()}))
 
 

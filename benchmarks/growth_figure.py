@@ -1,4 +1,4 @@
-"""The figure of growth.py: time and peak memory over sizes, both axes logarithmic."""
+"""The figure of growth.py: processor time and peak memory over sizes, both axes logarithmic."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TITLES = {
     "units": "units",
     "beam": "beam width",
 }
-MEASURES = {"ms": ("time", "ms"), "peak_mb": ("memory", "peak, MB")}
+MEASURES = {"processor_ms": ("processor", "processor ms"), "peak_mb": ("memory", "peak, MB")}
 STYLES = {"fast paths": "-o", "plain formulas": "--x"}
 
 
@@ -29,6 +29,8 @@ def draw(
         fitted: exponents by the curve's name.
         path: of the PNG.
     """
+    from matplotlib.ticker import NullFormatter
+
     from training.studies.shared import new_figure
 
     groups = [works for works in PANELS if {work for work, *_ in curves} & set(works)]
@@ -49,17 +51,19 @@ def draw(
                 color = f"C{works.index(work)}"
                 x, y = ([row[key] for row in known] for key in ("size", measure))
                 kind = work.removeprefix("layer, ") if len(works) > 1 else ""
-                label = f"{kind} {variant}: {slope[name]}".strip()
+                label = f"{kind} {variant}: exponent {slope[name]}".strip()
                 axes.plot(x, y, STYLES[variant], color=color, markersize=4, label=label)
                 if len(known) < len(rows) and all(row["ms"] is None for row in rows[-1:]):
-                    axes.annotate("stops: 4 GiB", (x[-1], y[-1]), fontsize=6, color=color)
+                    axes.annotate(" stops: 4 GiB", (x[-1], y[-1]), fontsize=6, color=color)
             axes.set_xscale("log", base=2)
             axes.set_yscale("log")
+            axes.yaxis.set_minor_formatter(NullFormatter())
+            axes.set_ylim(top=axes.get_ylim()[1] * 8)  # room for the legend
             axes.set_xlabel(TITLES[over], fontsize=8)
             axes.set_ylabel(f"{works[0].split(',')[0]}: {unit}", fontsize=8)
             axes.tick_params(labelsize=7)
             axes.grid(alpha=0.3)
-            axes.legend(fontsize=6)
+            axes.legend(fontsize=6, loc="upper left")
         for axes in panels[number][len(overs[works]) :]:
             axes.axis("off")
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=80)
