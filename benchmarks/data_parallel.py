@@ -14,12 +14,17 @@ import json
 import os
 import socket
 import sys
-import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
-import numpy as np
-from training_speed import add_sizes, load_batches, make_batches, our_config, print_table
-from turns import Worker, median, median_ratio, serve
+from training_speed import (
+    add_sizes,
+    load_batches,
+    our_config,
+    print_table,
+    speed,
+    written_batches,
+)
+from turns import Worker, median_ratio, serve
 
 CASE = "keras-attention"
 
@@ -92,11 +97,7 @@ def together(workers: list[Worker]) -> dict[str, float]:
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     """Measure both cases."""
-    batches = make_batches(options)
-    tokens = sum(int((x > 0).sum()) for name, x in batches.items() if name.startswith("labels"))
-    with tempfile.TemporaryDirectory() as folder:
-        data = f"{folder}/batches.npz"
-        np.savez(data, **batches)
+    with written_batches(options) as (data, tokens):
         cases = {count: start(count, options, data) for count in (1, options.processes)}
         rounds: dict[int, list[dict[str, float]]] = {count: [] for count in cases}
         for _ in range(options.repeat):
@@ -107,9 +108,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
                 list(pool.map(Worker.close, workers))
     return {
         f"{count} process{'es' if count > 1 else ''}": {
-            "tokens_per_s": round(tokens / median(taken)),
-            "step_ms": round(median(taken) / options.batches * 1e3, 1),
-            "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
+            **speed(taken, tokens, options),
             "times 1 process": round(median_ratio(taken, rounds[1]), 2),
         }
         for count, taken in rounds.items()

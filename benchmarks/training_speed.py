@@ -17,10 +17,11 @@ Prints a table; the last line is JSON.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from peers.workload import MODELS, training_batches
@@ -126,13 +127,31 @@ def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
     return round_
 
 
-def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
-    """Measure all cases."""
+@contextlib.contextmanager
+def written_batches(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
+    """Write all batches for workers: a file that `load_batches` reads, and its target tokens."""
     batches = make_batches(options)
     tokens = sum(int((x > 0).sum()) for name, x in batches.items() if name.startswith("labels"))
     with tempfile.TemporaryDirectory() as folder:
         data = f"{folder}/batches.npz"
         np.savez(data, **batches)
+        yield data, tokens
+
+
+def speed(
+    taken: list[dict[str, float]], tokens: int, options: argparse.Namespace
+) -> dict[str, float]:
+    """What the rounds of a case come to; a round has that many target tokens."""
+    return {
+        "tokens_per_s": round(tokens / median(taken)),
+        "step_ms": round(median(taken) / options.batches * 1e3, 1),
+        "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
+    }
+
+
+def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
+    """Measure all cases."""
+    with written_batches(options) as (data, tokens):
         sizes = [options.vocabulary, options.units, options.model]
         workers = start_workers(options.cases, "train", data, sizes)
         rounds = take_turns(workers, options.repeat, "train")
@@ -141,9 +160,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
     rows = {}
     for case, taken in rounds.items():
         rows[case] = {
-            "tokens_per_s": round(tokens / median(taken)),
-            "step_ms": round(median(taken) / options.batches * 1e3, 1),
-            "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
+            **speed(taken, tokens, options),
             "first_s": round(workers[case].ready_s, 1),
         }
         for ours in OURS:

@@ -1,5 +1,6 @@
 """What the tests of all three packages share."""
 
+import gc
 import os
 import zlib
 
@@ -7,6 +8,11 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Graphs are many objects that live long: to look for garbage among them is slow.
+gc.set_threshold(50_000, 20, 100)
+# JAX writes an entry in place, so that another process may read half of it and crash.
+if "JAX_COMPILATION_CACHE_DIR" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] += f"/{os.environ['PYTEST_XDIST_WORKER']}"
 
 
 def pytest_configure(config):

@@ -48,17 +48,15 @@ import importlib.util
 find = importlib.util.find_spec
 importlib.util.find_spec = lambda name: None if name == "matplotlib" else find(name)
 """
-TRAIN = f"""{SCRIPT}
+COMMAND = f"""{SCRIPT}
 from training.cli import main_guard
 from training.train_arrays import main
-main_guard(main)
 """
+TRAIN = f"{COMMAND}main_guard(main)"
 # Kills itself in the second epoch, before a batch is trained on.
-TRAIN_AND_DIE = f"""{SCRIPT}
+TRAIN_AND_DIE = f"""{COMMAND}
 import os, signal
 from training.fit.distributed import Processes
-from training.cli import main_guard
-from training.train_arrays import main
 share, epochs = Processes.share, []
 def mortal(self, batches):
     for number, batch in enumerate(share(self, batches)):
@@ -169,10 +167,7 @@ def test_two_processes_of_which_one_is_killed_and_all_are_started_again_train_as
 @on_jax
 def test_processes_that_see_other_runs_end_in_one_line(tmp_path):
     runs = [make_run(tmp_path / "run"), make_run(tmp_path / "other", replace(CONFIG, epochs=5))]
-    script = (
-        SCRIPT + "from training.cli import main_guard\nfrom training.train_arrays import main\n"
-    )
-    scripts = [f"{script}main_guard(lambda: main([{str(run)!r}]))" for run in runs]
+    scripts = [f"{COMMAND}main_guard(lambda: main([{str(run)!r}]))" for run in runs]
     for number, (status, _, errors) in enumerate(ended(started(scripts, "", processes=2))):
         assert status == 1
         (line,) = errors.splitlines()

@@ -1,5 +1,7 @@
 """Batches of no sentences, memories of no positions, no queries: empty results, or zeros."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ every_way = pytest.mark.parametrize(
 )
 
 
+@functools.cache
 def built(name):
     layer = zoo.LAYERS[name]()
     layer.build(*[(zoo.B, *shape) for shape in zoo.shapes(name)])
@@ -52,22 +55,29 @@ def run(name, layer, inputs, masks, graph):
     """What the layer returns; in a graph, whose lengths are unknown when it is traced."""
     if not graph:
         return zoo.call(name, layer, inputs, **masks)
-    import tensorflow as tf
 
     def spec(x):
         free = x.ndim - (x.dtype != bool)
-        return tf.TensorSpec([None] * free + list(x.shape[free:]), x.dtype)
+        return (None,) * free + x.shape[free:], x.dtype.name
 
-    count = len(inputs)
     flat = [*inputs, *masks.values()]
+    return traced(name, layer, tuple(masks), tuple(spec(x) for x in flat))(*flat)
 
-    @tf.function(input_signature=[spec(x) for x in flat], autograph=False)
-    def traced(*arrays):
+
+@functools.cache
+def traced(name, layer, masks, specs):
+    """The layer's call in a graph, traced once for all sizes."""
+    import tensorflow as tf
+
+    count = len(specs) - len(masks)
+
+    @tf.function(input_signature=[tf.TensorSpec(*spec) for spec in specs], autograph=False)
+    def call(*arrays):
         return zoo.call(
             name, layer, arrays[:count], **dict(zip(masks, arrays[count:], strict=True))
         )
 
-    return traced(*flat)
+    return call
 
 
 @every_way
@@ -112,13 +122,18 @@ def test_keras_gives_the_same(rng, what, masked):
     assert_close(MultiplicativeAttention("dot")(query, value, **named), array(expected))
 
 
+@functools.cache
+def pooling(causal):
+    layer = AttentionPooling(zoo.UNITS, causal=causal)
+    layer.build((zoo.B, zoo.TV, zoo.DV))
+    return layer
+
+
 @every_way
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("what", ["sentences", "memory"])
 def test_pooling_gives_zeros(rng, what, causal, graph, masked):
-    layer = AttentionPooling(zoo.UNITS, causal=causal)
-    layer.build((zoo.B, zoo.TV, zoo.DV))
-    inputs, masks = given(rng, "pooling", what)
+    layer, (inputs, masks) = pooling(causal), given(rng, "pooling", what)
     batch, places = inputs[0].shape[:2]
     steps = [places] if causal else []
     pooled, weights = run("pooling", layer, inputs, masks if masked else {}, graph)

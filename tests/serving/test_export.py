@@ -11,7 +11,7 @@ from serving.checks.version import check_version as check
 from serving.export import export
 from serving.session import ModelSession
 from serving.status import StatusError
-from tests.training.conftest import tiny_config, tiny_run  # noqa: F401 - a fixture
+from tests.training.conftest import no_pictures, tiny_config, tiny_run  # noqa: F401 - fixtures
 from training.data.ids import END_ID, START_ID
 from training.decode.texts import make_translator
 from training.errors import UserError
@@ -210,6 +210,7 @@ def test_an_ensemble_in_bfloat16_is_one_clear_line(tiny_run):  # noqa: F811
         script.main(arguments)
 
 
+@pytest.mark.usefixtures("no_pictures")
 def test_a_model_without_attention_has_no_alignments(tmp_path):
     train(tiny_config("attention=none", "epochs=1", "train_limit=100"), tmp_path / "run")
     run = load_run(tmp_path / "run")

@@ -10,7 +10,7 @@ from serving.check import check
 from serving.export import export
 from serving.translator import Translator
 from tests.serving.conftest import serving
-from tests.training.conftest import tiny_config
+from tests.training.conftest import no_pictures, tiny_config  # noqa: F401 - a fixture
 from training.fit.texts import train
 from training.runs.run import load_run
 
@@ -35,6 +35,7 @@ def data(tmp_path_factory):
     return f"tsv:{path}"
 
 
+@pytest.mark.usefixtures("no_pictures")
 @pytest.mark.parametrize("name", SETTINGS if os.environ.get("EVERY_MECHANISM") else QUICK)
 def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
     settings = [f"data={data}", *SMALLEST, *SETTINGS[name]]

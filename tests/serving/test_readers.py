@@ -1,11 +1,10 @@
-"""Images and histories from export to client, and what goes wrong on the way."""
+"""Images from export to client, and what goes wrong on the way."""
 
 import asyncio
 import base64
 import http.client
 import io
 import json
-import math
 import resource
 
 import grpc
@@ -13,20 +12,18 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from sklearn.metrics import roc_auc_score
 from tensorflow_serving.apis import predict_pb2
 
-from serving import check, histories, predict, read, reading, tasks
+from serving import check, read, reading, tasks
 from serving.batch.__main__ import main as batch
 from serving.errors import InvalidRequestError
 from serving.export import export
-from serving.readers import AsyncReader, Predictor, Reader
+from serving.readers import AsyncReader, Reader
 from tests.serving.conftest import error_of, serving
 from tests.serving.test_rest import free_port
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
-from training.data import digits, events, images
-from training.decode.labels import make_predictor
+from training.data import digits, images
 from training.decode.search import search
 from training.decode.texts import make_nbest
 from training.errors import RunError, UserError
@@ -47,37 +44,17 @@ TINY_IMAGES = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def image_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "digits"
     train(override(load_preset("digits"), TINY_IMAGES), path)
     return load_run(path)
 
 
-@pytest.fixture(scope="session")
-def event_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("events")
-    rng = np.random.default_rng(0)
-    lines = ["patient,day,bili,sex,died"]
-    for person in range(60):
-        sick = person % 2
-        for day in (0, 7, 30)[: 1 + person % 3]:
-            bili = "" if rng.random() < 0.2 else f"{np.exp(rng.normal() + 2 * sick):.3f}"
-            lines.append(f"p{person},{day},{bili},{'mf'[rng.integers(2)]},{sick}")
-    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
-    about = 'id = "patient"\ntime = "day"\noutcome = "died"\nlog = ["bili"]\n'
-    (folder / "visits.toml").write_text(about)
-    settings = [f"data=events:{folder / 'visits.csv'}", "epochs=2", "encoder_units=5"]
-    settings += ["attention_units=3", "batch_size=16"]
-    train(override(load_preset("pbcseq"), settings), folder / "run")
-    return load_run(folder / "run")
-
-
-@pytest.fixture(scope="session")
-def models(image_run, event_run, tmp_path_factory):
+@pytest.fixture(scope="module")
+def models(image_run, tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     export([image_run], root / "digits", beam_width=3)
-    export([event_run], root / "visits")
     return root
 
 
@@ -93,19 +70,12 @@ def image_target(image_server):
     return f"localhost:{image_server.port}"
 
 
-@pytest.fixture(scope="module")
-def event_server(models):
-    with serving("--model_name=visits", f"--model_base_path={models / 'visits'}") as server:
-        yield f"localhost:{server.port}"
-
-
 def pictures(count=3):
     return [example.image for example in digits.make(count, seed=9)]
 
 
-@pytest.mark.parametrize("name", ["digits", "visits"])
-def test_the_export_check_finds_nothing(models, name):
-    assert check.check(models / name / "1") == []
+def test_the_export_check_finds_nothing(models):
+    assert check.check(models / "digits" / "1") == []
 
 
 def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_path):
@@ -208,103 +178,23 @@ def test_the_command_reads_draws_and_goes_on_after_a_broken_image(image_target, 
     assert read.main(["nowhere.png", *options[:4]]) == 1
 
 
-def as_history(data, row):
-    start, end = data.starts[row], data.ends[row]
-    values = data.values[start:end]
-    sexes = [None if math.isnan(v[1]) else "f" if v[1] else "m" for v in values]
-    bili = [None if math.isnan(v[0]) else float(v[0]) for v in values]
-    return {"time": data.times[start:end].tolist(), "bili": bili, "sex": sexes}
-
-
-def test_what_is_served_is_what_the_run_predicts(event_run, event_server):
-    data = events.load(event_run.config.data, "all").select(np.arange(0, 60, 5))
-    wanted = make_predictor([event_run])(data)
-    with Predictor(event_server, "visits") as predictor:
-        inputs = predictor.metadata().signatures["predict"]["inputs"]
-        found = predictor.outcome([as_history(data, row) for row in range(len(data.labels))])
-    assert set(inputs) == {"time", "bili", "sex_f", "sex_m"}
-    said = [answer.probability for answer in found]
-    np.testing.assert_allclose(said, wanted.probabilities, atol=1e-5)
-    for answer, weights in zip(found, wanted.weights, strict=True):
-        np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
-        assert sum(answer.attention_weights) == pytest.approx(1, abs=1e-4)
-
-
-def test_the_command_predicts_from_a_table(event_run, event_server, tmp_path, capsys):
-    table = event_run.config.data.removeprefix("events:")
-    options = ["--target", event_server, "--model", "visits", "--id", "patient", "--time", "day"]
-    picture = tmp_path / "timeline.png"
-    assert predict.main([table, *options, "--json", "--only", "p2", "--png", str(picture)]) == 0
-    out = capsys.readouterr().out
-    assert '"id": "p2"' in out
-    assert out.count("30.0") == 1
-    assert Image.open(picture).size[0] > 100
-    assert predict.main([table, *options, "--only", "nobody"]) == 1
-    assert "has no patient 'nobody'" in capsys.readouterr().err
-    assert predict.main([table, *options[:-1], "when"]) == 1
-    assert "has no column 'when'; it has patient, day" in capsys.readouterr().err
-
-
-INPUTS = ("time", "bili", "sex_f", "sex_m")
-
-
-@pytest.mark.parametrize(
-    ("history", "said"),
-    [
-        ({"bili": [1.0]}, "a history has no time"),
-        ({"time": [0, 1], "bili": [1.0]}, "has 2 times, and 1 values of bili"),
-        ({"time": [3, 1]}, "times of a history go back, from 3 to 1"),
-        ({"time": [0, None]}, "the time of an event is missing"),
-        ({"time": [0], "sex": ["x"]}, "sex was never 'x' in training; known are f, m"),
-        ({"time": [0], "bili": ["high"]}, "expected bili to be a number; received 'high'"),
-        ({"time": [0], "iron": [1]}, "the model has no column 'iron'; it has time, bili"),
-    ],
-)
-def test_a_history_that_cannot_be_sent_is_one_clear_line(history, said):
-    with pytest.raises(ValueError, match=said):
-        histories.history_columns(history, INPUTS)
-
-
-def test_columns_of_a_history_are_numbers_nan_where_missing():
-    history = {"time": ["0", 5], "bili": ["NA", 2.5], "sex": ["m", None], "name": ["x", "y"]}
-    found = histories.history_columns(history, INPUTS, ignore=True)
-    nan = math.nan
-    wanted = {"time": [0, 5], "bili": [nan, 2.5], "sex_f": [0, nan], "sex_m": [1, nan]}
-    assert {k: [str(v) for v in map(float, c)] for k, c in found.items()} == {
-        k: [str(v) for v in map(float, c)] for k, c in wanted.items()
-    }
-
-
-def test_files_of_images_and_of_histories_are_answered_as_by_the_server(
-    image_target, event_server, event_run, models, tmp_path, capsys
-):
+def test_a_folder_of_images_is_answered_as_by_the_server(image_target, models, tmp_path, capsys):
     (tmp_path / "shots").mkdir()
     shots = {f"{n}.png": contents for n, contents in enumerate(pictures())}
     shots["1b.png"] = b"nothing"
     for name, contents in shots.items():
         (tmp_path / "shots" / name).write_bytes(contents)
-    table = event_run.config.data.removeprefix("events:")
-    for name, source, more in (
-        ("digits", tmp_path / "shots", []),
-        ("visits", table, ["--id", "patient", "--time", "day", "--batch-size", "7"]),
-    ):
-        words = ["--model", models / name, "--input", source, "--output", tmp_path / name]
-        batch([*map(str, words), *more])
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == (name == "digits")
-    found = [json.loads(line) for line in (tmp_path / "digits/shots.jsonl").open()]
+    output = tmp_path / "read"
+    words = ["--model", models / "digits", "--input", tmp_path / "shots", "--output", output]
+    batch(list(map(str, words)))
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 1
+    found = [json.loads(line) for line in (output / "shots.jsonl").open()]
     assert [record["image"] for record in found] == ["0.png", "1.png", "1b.png", "2.png"]
     assert found.pop(2) == {"image": "1b.png", "error": "is neither PNG nor JPEG"}
     with Reader(image_target, "digits") as reader:
         for record, answer in zip(found, reader.read(pictures()), strict=True):
             assert record["text"] == answer.text
             assert record["score"] == pytest.approx(answer.score, abs=1e-3)
-    known = histories.read_table(table, "patient", "day")
-    found = [json.loads(line) for line in (tmp_path / "visits/visits.jsonl").open()]
-    assert [record["patient"] for record in found] == list(known)
-    with Predictor(event_server, "visits") as predictor:
-        answers = predictor.outcome(list(known.values()), ignore=True)
-    wanted = [answer.probability for answer in answers]
-    np.testing.assert_allclose([r["probability"] for r in found], wanted, atol=1e-5)
 
 
 def test_the_demo_has_images_read_that_it_wrote(image_target, tmp_path, capsys):
@@ -338,26 +228,9 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
         evaluate.main(["--run", str(image_run.path), "--by-length"])
 
 
-def test_an_event_run_is_scored_beside_its_baselines(event_run, tmp_path, capsys):
-    spec, output = event_run.config.data, tmp_path / "scores.json"
-    options = ["--run", str(event_run.path), "--data", spec, "--baseline", "--bootstrap"]
-    evaluate.main([*options, "--output", str(output)])
-    result = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert result == json.loads(output.read_text())
-    data = events.load(spec, "all")
-    said = make_predictor([event_run])(data).probabilities
-    assert result["auc"] == pytest.approx(roc_auc_score(data.labels, said))
-    low, high = result["auc_interval"]
-    assert low <= result["auc"] <= high
-    assert result["logistic_regression_auc"] > 0.8  # bilirubin tells who is sick
-    assert (result["people"], result["examples"]) == (60, len(data.labels))
-    assert Image.open(tmp_path / "scores.png").size[0] > 100
-
-
-def test_what_reads_no_text_translates_none(event_run, image_run):
-    for run, kind in ((event_run, "events"), (image_run, "image")):
-        with pytest.raises(RunError, match=f"expected texts to read. It reads: {kind}"):
-            translate.main(["--run", str(run.path)])
+def test_what_reads_no_text_translates_none(image_run):
+    with pytest.raises(RunError, match=r"expected texts to read\. It reads: image"):
+        translate.main(["--run", str(image_run.path)])
 
 
 def test_images_over_rest_are_base64_and_a_broken_one_is_named(image_server, image_target):

@@ -2,6 +2,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+import keras
 import pytest
 
 from training.runs.run import load_run
@@ -25,6 +26,15 @@ TINY = [
 
 def tiny_config(*settings):
     return override(load_preset("phrasebook-en-fr"), [*TINY, *settings])
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Training draws neither heat-maps nor curves, which is a third of a short one."""
+    monkeypatch.setattr("training.fit.texts.HeatMaps", lambda run, dev: keras.callbacks.Callback())
+    monkeypatch.setattr(
+        "training.runs.card.draw_curves", lambda history, config, path: path.touch()
+    )
 
 
 @pytest.fixture(scope="session")

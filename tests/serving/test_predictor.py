@@ -1,0 +1,163 @@
+"""Histories from export to client, and what goes wrong on the way."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.metrics import roc_auc_score
+
+from serving import check, histories, predict
+from serving.batch.__main__ import main as batch
+from serving.export import export
+from serving.readers import Predictor
+from tests.serving.conftest import serving
+from training import evaluate, translate
+from training.data import events
+from training.decode.labels import make_predictor
+from training.errors import RunError
+from training.fit.texts import train
+from training.runs.run import load_run
+from training.settings import load_preset, override
+
+
+@pytest.fixture(scope="module")
+def event_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("events")
+    rng = np.random.default_rng(0)
+    lines = ["patient,day,bili,sex,died"]
+    for person in range(60):
+        sick = person % 2
+        for day in (0, 7, 30)[: 1 + person % 3]:
+            bili = "" if rng.random() < 0.2 else f"{np.exp(rng.normal() + 2 * sick):.3f}"
+            lines.append(f"p{person},{day},{bili},{'mf'[rng.integers(2)]},{sick}")
+    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
+    about = 'id = "patient"\ntime = "day"\noutcome = "died"\nlog = ["bili"]\n'
+    (folder / "visits.toml").write_text(about)
+    settings = [f"data=events:{folder / 'visits.csv'}", "epochs=2", "encoder_units=5"]
+    settings += ["attention_units=3", "batch_size=16"]
+    train(override(load_preset("pbcseq"), settings), folder / "run")
+    return load_run(folder / "run")
+
+
+@pytest.fixture(scope="module")
+def models(event_run, tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    export([event_run], root / "visits")
+    return root
+
+
+@pytest.fixture(scope="module")
+def event_server(models):
+    with serving("--model_name=visits", f"--model_base_path={models / 'visits'}") as server:
+        yield f"localhost:{server.port}"
+
+
+def test_the_export_check_finds_nothing(models):
+    assert check.check(models / "visits" / "1") == []
+
+
+def as_history(data, row):
+    start, end = data.starts[row], data.ends[row]
+    values = data.values[start:end]
+    sexes = [None if math.isnan(v[1]) else "f" if v[1] else "m" for v in values]
+    bili = [None if math.isnan(v[0]) else float(v[0]) for v in values]
+    return {"time": data.times[start:end].tolist(), "bili": bili, "sex": sexes}
+
+
+def test_what_is_served_is_what_the_run_predicts(event_run, event_server):
+    data = events.load(event_run.config.data, "all").select(np.arange(0, 60, 5))
+    wanted = make_predictor([event_run])(data)
+    with Predictor(event_server, "visits") as predictor:
+        inputs = predictor.metadata().signatures["predict"]["inputs"]
+        found = predictor.outcome([as_history(data, row) for row in range(len(data.labels))])
+    assert set(inputs) == {"time", "bili", "sex_f", "sex_m"}
+    said = [answer.probability for answer in found]
+    np.testing.assert_allclose(said, wanted.probabilities, atol=1e-5)
+    for answer, weights in zip(found, wanted.weights, strict=True):
+        np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
+        assert sum(answer.attention_weights) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_command_predicts_from_a_table(event_run, event_server, tmp_path, capsys):
+    table = event_run.config.data.removeprefix("events:")
+    options = ["--target", event_server, "--model", "visits", "--id", "patient", "--time", "day"]
+    picture = tmp_path / "timeline.png"
+    assert predict.main([table, *options, "--json", "--only", "p2", "--png", str(picture)]) == 0
+    out = capsys.readouterr().out
+    assert '"id": "p2"' in out
+    assert out.count("30.0") == 1
+    assert Image.open(picture).size[0] > 100
+    assert predict.main([table, *options, "--only", "nobody"]) == 1
+    assert "has no patient 'nobody'" in capsys.readouterr().err
+    assert predict.main([table, *options[:-1], "when"]) == 1
+    assert "has no column 'when'; it has patient, day" in capsys.readouterr().err
+
+
+INPUTS = ("time", "bili", "sex_f", "sex_m")
+
+
+@pytest.mark.parametrize(
+    ("history", "said"),
+    [
+        ({"bili": [1.0]}, "a history has no time"),
+        ({"time": [0, 1], "bili": [1.0]}, "has 2 times, and 1 values of bili"),
+        ({"time": [3, 1]}, "times of a history go back, from 3 to 1"),
+        ({"time": [0, None]}, "the time of an event is missing"),
+        ({"time": [0], "sex": ["x"]}, "sex was never 'x' in training; known are f, m"),
+        ({"time": [0], "bili": ["high"]}, "expected bili to be a number; received 'high'"),
+        ({"time": [0], "iron": [1]}, "the model has no column 'iron'; it has time, bili"),
+    ],
+)
+def test_a_history_that_cannot_be_sent_is_one_clear_line(history, said):
+    with pytest.raises(ValueError, match=said):
+        histories.history_columns(history, INPUTS)
+
+
+def test_columns_of_a_history_are_numbers_nan_where_missing():
+    history = {"time": ["0", 5], "bili": ["NA", 2.5], "sex": ["m", None], "name": ["x", "y"]}
+    found = histories.history_columns(history, INPUTS, ignore=True)
+    nan = math.nan
+    wanted = {"time": [0, 5], "bili": [nan, 2.5], "sex_f": [0, nan], "sex_m": [1, nan]}
+    assert {k: [str(v) for v in map(float, c)] for k, c in found.items()} == {
+        k: [str(v) for v in map(float, c)] for k, c in wanted.items()
+    }
+
+
+def test_a_file_of_histories_is_answered_as_by_the_server(
+    event_server, event_run, models, tmp_path, capsys
+):
+    table = event_run.config.data.removeprefix("events:")
+    words = ["--model", models / "visits", "--input", table, "--output", tmp_path]
+    words += ["--id", "patient", "--time", "day", "--batch-size", "7"]
+    batch(list(map(str, words)))
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 0
+    known = histories.read_table(table, "patient", "day")
+    found = [json.loads(line) for line in (tmp_path / "visits.jsonl").open()]
+    assert [record["patient"] for record in found] == list(known)
+    with Predictor(event_server, "visits") as predictor:
+        answers = predictor.outcome(list(known.values()), ignore=True)
+    wanted = [answer.probability for answer in answers]
+    np.testing.assert_allclose([r["probability"] for r in found], wanted, atol=1e-5)
+
+
+def test_an_event_run_is_scored_beside_its_baselines(event_run, tmp_path, capsys):
+    spec, output = event_run.config.data, tmp_path / "scores.json"
+    options = ["--run", str(event_run.path), "--data", spec, "--baseline", "--bootstrap"]
+    evaluate.main([*options, "--output", str(output)])
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert result == json.loads(output.read_text())
+    data = events.load(spec, "all")
+    said = make_predictor([event_run])(data).probabilities
+    assert result["auc"] == pytest.approx(roc_auc_score(data.labels, said))
+    low, high = result["auc_interval"]
+    assert low <= result["auc"] <= high
+    assert result["logistic_regression_auc"] > 0.8  # bilirubin tells who is sick
+    assert (result["people"], result["examples"]) == (60, len(data.labels))
+    assert Image.open(tmp_path / "scores.png").size[0] > 100
+
+
+def test_what_reads_no_text_translates_none(event_run):
+    with pytest.raises(RunError, match=r"expected texts to read\. It reads: events"):
+        translate.main(["--run", str(event_run.path)])
