@@ -33,7 +33,7 @@ demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-f
 # What XLA compiles runs once.
 test: export XLA_FLAGS = --xla_backend_optimization_level=0
 test: $(STAMP)  ## run the tests on TensorFlow
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch
 
 fuzz: $(STAMP)  ## attack the local server with drawn requests and models (FUZZ_SECONDS=300 a test, FUZZ_SEED=…)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-300} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \
