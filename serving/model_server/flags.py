@@ -56,9 +56,10 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "tensorflow_inter_op_parallelism",
         0,
-        "threads that the ops of all requests share, but for those of texts beyond 1,000 bytes and "
-        "of many rows; 0 gives each request a thread of its own",
-        whole_number,
+        "threads that the ops of all requests share, 0 is automatic; in threads of their own run "
+        "those of texts beyond 1,000 bytes, and, without batching, of requests beside as many "
+        "others as there are cores",
+        count,
     )
     add(
         "tensorflow_intra_op_parallelism",

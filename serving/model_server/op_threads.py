@@ -1,9 +1,10 @@
 """The threads that run the ops of graphs.
 
-Ops that run in a pool which all requests share wait for those of other requests, and are handed
-from thread to thread. So each run is lent a thread for itself. TensorFlow knows these as pools of
-one thread, which all sessions of the process share by their names. Unlike the ops of a run in the
-calling thread, theirs are stopped at a deadline.
+In the pool that all requests share, ops that do not need each other run at once: the fastest way
+for a request that is alone. Beside others its ops would wait for theirs, and be handed from thread
+to thread; it can be lent a thread for itself. TensorFlow knows these as pools of one thread, which
+all sessions of the process share by their names. Unlike the ops of a run in the calling thread,
+theirs are stopped at a deadline.
 """
 
 import contextlib
@@ -32,8 +33,7 @@ class OpThreads:
     """How the sessions of a server run ops.
 
     Args:
-        shared: threads of a pool that all requests share, as in the stock server; with 0, each has
-            a thread of its own.
+        shared: threads of the pool that all requests share; 0 for as many as there are cores.
         intra_op: threads for the parts of one op; 0 for as many as there are cores.
 
     Attributes:
@@ -41,10 +41,9 @@ class OpThreads:
     """
 
     def __init__(self, shared: int = 0, intra_op: int = 0):
-        self._shared = shared > 0
         self.config = config_pb2.ConfigProto(intra_op_parallelism_threads=intra_op)
         pools = self.config.session_inter_op_thread_pool
-        pools.add(num_threads=max(0, shared), global_name=f"shared-{max(0, shared)}")
+        pools.add(num_threads=shared, global_name=f"shared-{shared}")
         for number in range(1, 1 + USUAL + SLOW):
             pools.add(num_threads=1, global_name=f"lent-{number}")
 
@@ -57,7 +56,7 @@ class OpThreads:
         """
         free = _free[slow]
         try:
-            number = _SHARED if self._shared and not slow else free.get_nowait()
+            number = free.get_nowait()
         except Empty:
             number = _SHARED
         try:

@@ -1,5 +1,6 @@
 """One loaded version of a model."""
 
+import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,6 +23,7 @@ from serving.status import Code, StatusError
 # Requests with longer strings, or of more rows, are heavy: they run apart, and give way to others.
 _LONG_BYTES = 1000
 _MANY_ROWS = 32
+_CORES = os.cpu_count() or 1
 
 
 class Servable:
@@ -118,9 +120,13 @@ class Servable:
         outputs: Sequence[str],
         timeout_ms: int,
     ) -> dict[str, np.ndarray]:
-        """`ModelSession.run` in a thread that is lent for it."""
+        """`ModelSession.run` in the shared threads, if that is not for others to suffer."""
+        run = partial(self.session.run, signature, inputs, outputs, timeout_ms)
+        crowded = isinstance(self._runner, Slots) and self._runner.running >= _CORES
+        if not (heavy or crowded):
+            return run()
         with self._threads.lend(slow=heavy) as pool:
-            return self.session.run(signature, inputs, outputs, timeout_ms, pool)
+            return run(pool)
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
