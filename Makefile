@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mechanisms test-guides test-backends test-jax test-torch fuzz lint format docs build serve page test-page test-batch serve-docker clean
+.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz lint format docs build serve page test-page test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,7 +33,10 @@ demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-f
 # What XLA compiles runs once.
 test: export XLA_FLAGS = --xla_backend_optimization_level=0
 test: $(STAMP)  ## run the tests on TensorFlow
-	$(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch
+	$(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks
+
+test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
+	$(BIN)/python -m pytest -q -n 2 tests/benchmarks
 
 fuzz: $(STAMP)  ## attack the local server with drawn requests and models (FUZZ_SECONDS=300 a test, FUZZ_SEED=…)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-300} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 TINY = ["--units", "6", "--vocabulary", "23", "--length", "5", "--repeat", "2"]
 
 
