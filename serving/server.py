@@ -7,13 +7,15 @@ unless `--host` says otherwise. On SIGTERM it takes no new requests, and stops w
 have ended, or after `--shutdown_grace_seconds`; a second signal stops it at once.
 """
 
+import contextlib
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -55,6 +57,30 @@ def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
         signal.signal(number, handle)
 
 
+def _wait(work: "Future[int]") -> int:
+    """Wait for another thread's result, and handle signals meanwhile.
+
+    The system may hand a signal to any thread. Python runs the handler in the main thread, once
+    that wakes: where the main thread waits for a lock it sleeps on, and the signal is lost.
+    """
+    woken, waker = socket.socketpair()
+
+    def wake(_: object) -> None:
+        with contextlib.suppress(OSError):  # a signal came first, and the socket is closed
+            waker.send(b"\0")
+
+    with woken, waker:
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno())
+        try:
+            work.add_done_callback(wake)
+            while not work.done():
+                woken.recv(1)
+        finally:
+            signal.set_wakeup_fd(-1)
+        return work.result()
+
+
 def _serve(server: "ModelServer", stop: threading.Event) -> int:
     try:
         server.start()
@@ -84,7 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     stop = threading.Event()
     _stop_on_signals(stop, arguments.shutdown_grace_seconds)
     with ThreadPoolExecutor(1, thread_name_prefix="serve") as thread:
-        return thread.submit(_serve, ModelServer(arguments, stop), stop).result()
+        return _wait(thread.submit(_serve, ModelServer(arguments, stop), stop))
 
 
 if __name__ == "__main__":

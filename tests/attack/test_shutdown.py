@@ -48,11 +48,10 @@ def test_a_second_signal_stops_at_once(endless, tmp_path, server_process, stubs)
     assert call.code() == grpc.StatusCode.UNAVAILABLE
 
 
-@pytest.mark.parametrize("library", ["CDLL", "PyDLL"])
-def test_nothing_that_runs_keeps_the_process_beyond_the_hard_stop(library):
-    # CDLL: the model's code never returns. PyDLL: nor does it let other threads run Python.
+def run_with(server):
+    """A process of the command whose server is made of this code; it prints when it starts."""
     code = textwrap.dedent(f"""
-        import ctypes, sys, types
+        import ctypes, signal, sys, threading, types
         import serving.server as command
 
         class ModelServer:
@@ -61,11 +60,7 @@ def test_nothing_that_runs_keeps_the_process_beyond_the_hard_stop(library):
 
             def start(self):
                 print("starting", flush=True)
-                if {library == "PyDLL"}:
-                    self.stop.wait()
-                lock = ctypes.create_string_buffer(256)
-                for _ in range(2):
-                    ctypes.{library}(None).pthread_mutex_lock(lock)
+{textwrap.indent(textwrap.dedent(server), " " * 16)}
 
             def close(self):
                 pass
@@ -76,9 +71,29 @@ def test_nothing_that_runs_keeps_the_process_beyond_the_hard_stop(library):
         command._HARD_STOP_SECONDS = 1
         command._end(command.main(["--model_base_path=/no", "--shutdown_grace_seconds=0"]))
     """)
-    with subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True
-    ) as process:
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+def test_a_signal_that_reaches_another_thread_stops_the_server():
+    with run_with("signal.pthread_kill(threading.get_ident(), signal.SIGTERM)") as process:
+        try:
+            assert process.stdout.readline() == "starting\n"
+            assert process.wait(timeout=60) == 0
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("library", ["CDLL", "PyDLL"])
+def test_nothing_that_runs_keeps_the_process_beyond_the_hard_stop(library):
+    # CDLL: the model's code never returns. PyDLL: nor does it let other threads run Python.
+    server = f"""
+        if {library == "PyDLL"}:
+            self.stop.wait()
+        lock = ctypes.create_string_buffer(256)
+        for _ in range(2):
+            ctypes.{library}(None).pthread_mutex_lock(lock)
+    """
+    with run_with(server) as process:
         try:
             assert process.stdout.readline() == "starting\n"
             process.send_signal(signal.SIGTERM)
