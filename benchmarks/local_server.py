@@ -21,12 +21,17 @@ def free_port() -> int:
 
 
 @contextmanager
-def server(base: Path, *flags: str) -> Iterator[tuple[str, int]]:
-    """Run the local server; gives its address and process number."""
+def server(base: Path, *flags: str, tree: Path | None = None) -> Iterator[tuple[str, int]]:
+    """Run the local server, of another checkout if one is given.
+
+    Gives its address and process number.
+    """
     port = free_port()
     command = [sys.executable, "-m", "serving.server", f"--port={port}", "--model_name=load"]
     process = subprocess.Popen(
-        [*command, f"--model_base_path={base}", *flags], stderr=subprocess.DEVNULL
+        [*command, f"--model_base_path={base.resolve()}", *flags],
+        cwd=tree,
+        stderr=subprocess.DEVNULL,
     )
     try:
         target = f"localhost:{port}"

@@ -42,6 +42,8 @@ class OpThreads:
 
     def __init__(self, shared: int = 0, intra_op: int = 0):
         self.config = config_pb2.ConfigProto(intra_op_parallelism_threads=intra_op)
+        # Threads that have nothing to run would keep the cores from those that hand answers over.
+        self.config.experimental.disable_thread_spinning = True
         pools = self.config.session_inter_op_thread_pool
         pools.add(num_threads=shared, global_name=f"shared-{shared}")
         for number in range(1, 1 + USUAL + SLOW):
