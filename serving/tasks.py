@@ -138,8 +138,8 @@ TASKS = {
     ),
     "captcha": Task(
         "captcha",
-        "CAPTCHAs; a fifth of the preset's training, which reads few of them whole",
-        ("train_limit=8000", "epochs=4"),
+        "CAPTCHAs; half of the preset's training",
+        ("train_limit=12000", "epochs=7"),
         ("--limit", "500"),
         ("exact", "cer", "pointing"),
         read_captchas,
