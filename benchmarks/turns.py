@@ -149,32 +149,34 @@ def start_workers(
         if name not in PEERS:
             command = [sys.executable, *sys.argv, "--worker", case, "--data", data]
             workers[case] = Worker(command)
-        elif python := _peer_python(name):
+        elif python := peer_python(name):
             module = f"peers.{name.replace('-', '_')}"
             command = [python, "-P", "-m", module, work, data, *map(str, sizes), *form]
             try:
-                workers[case] = Worker(command, _peer_environment())
+                workers[case] = Worker(command, peer_environment())
             except RuntimeError as error:
                 print(f"{case} left out: {error}", flush=True)
         else:
-            print(f"{case} skipped, to install it: {_installation(name)}", flush=True)
+            print(f"{case} skipped, to install it: {installation(name)}", flush=True)
     return workers
 
 
-def _installation(name: str) -> str:
+def installation(name: str) -> str:
+    """Return the commands that make a peer's environment."""
+    """Return the commands that make a peer's environment."""
     folder = f"$KERAS_ATTENTION_PEERS/{name}"
     steps = [step.replace("pip install", f"{folder}/bin/pip install") for step in PEERS[name]]
     return " && ".join([f"python3.11 -m venv {folder}", *steps])
 
 
-def _peer_python(name: str) -> str | None:
-    """The Python of a peer's environment, `$KERAS_ATTENTION_PEERS/NAME`, if it is there."""
+def peer_python(name: str) -> str | None:
+    """Return the Python of a peer's environment, `$KERAS_ATTENTION_PEERS/NAME`, if it is there."""
     python = os.path.join(os.environ.get("KERAS_ATTENTION_PEERS", "peers"), name, "bin", "python")
     return os.path.abspath(python) if os.path.exists(python) else None
 
 
-def _peer_environment() -> dict[str, str]:
-    """This process's environment with the workers' modules in place of this project's."""
+def peer_environment() -> dict[str, str]:
+    """Return this process's environment with the workers' modules in place of this project's."""
     ours = ("PYTHONPATH", "PYTHONHOME", "KERAS_BACKEND")
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     return {**environment, "PYTHONPATH": str(Path(__file__).parent), "PYTHONWARNINGS": "ignore"}

@@ -1,0 +1,112 @@
+"""The data of quality_peers.py: a preset's splits as pieces that every peer reads alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import tensorflow as tf
+from peers.quality import pieces, vocabulary, words
+
+from training.config import Config
+from training.data.batches import Sentences
+from training.data.pair_files import Split, sample
+from training.data.pipeline import pair_rows
+from training.data.splits import load_split, load_training
+from training.data.tokenizers import Tokenizer, load_tokenizer
+from training.model import build_model
+from training.runs.begin import make_sides
+from training.runs.files import SIDES
+
+CHUNK = 4096  # sentences put together at a time
+
+
+def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
+    """Write the data of a configuration, unless they are there.
+
+    Args:
+        config: what is trained on what.
+        folder: made if it is not there; `Task` in peers/quality.py says what is in it.
+        dev_limit: see `load_dev`.
+
+    Raises:
+        training.errors.UserError: if the data cannot be read, or no tokenizer can be made of them.
+    """
+    if (folder / "sizes.json").is_file():
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    train, dev = load_training(config)
+    source, target = make_sides(config, train)
+    tokenizers = source.tokenizer, target
+    for side, tokenizer in zip(SIDES, tokenizers, strict=True):
+        tokenizer.save(folder / f"{side}.tokenizer")
+        _write(folder / f"vocabulary.{side}", vocabulary(tokenizer.vocab_size))
+    valid = _with_first_reference(sample(dev, config.validation_limit or None, config.seed))
+    scored = _with_first_reference(load_dev(config, dev_limit))
+    pairs = 0
+    for name, split in {"train": train, "valid": valid, "dev": scored}.items():
+        rows = [_rows(side) for side in pair_rows(config, split, source, target)]
+        if name == "train":
+            rows = _short_enough(config, *rows)
+            pairs = len(rows[0])
+        for side, sentences in zip(SIDES, rows, strict=True):
+            _write(folder / f"{name}.{side}", map(words, sentences))
+    model = build_model(config, *(tokenizer.vocab_size for tokenizer in tokenizers))
+    counts = {"pairs": pairs, "dev": len(scored.sources), "weights": model.count_params()}
+    (folder / "sizes.json").write_text(json.dumps(counts) + "\n")
+
+
+def load_dev(config: Config, limit: int | None) -> Split:
+    """Read what is scored, all of dev for None, as `training.evaluate --limit` does."""
+    return load_split(config, "dev", limit=limit)[0]
+
+
+def sizes(folder: Path) -> dict[str, int]:
+    """Return how many `pairs` there are, `dev` sentences, and `weights` of the preset's model."""
+    return json.loads((folder / "sizes.json").read_text())
+
+
+def target_tokenizer(folder: Path) -> Tokenizer:
+    """Return what puts pieces of the target side together."""
+    return load_tokenizer(folder / "target.tokenizer")
+
+
+def texts(lines: Sequence[str], tokenizer: Tokenizer) -> list[str]:
+    """Put the pieces of each line together as the tokenizer does."""
+    found: list[str] = []
+    for start in range(0, len(lines), CHUNK):
+        ids = [
+            [number for number in pieces(line) if number < tokenizer.vocab_size]
+            for line in lines[start : start + CHUNK]
+        ]
+        padded = tf.ragged.constant(ids, tf.int32, ragged_rank=1).to_tensor()
+        found += [text.decode("utf-8") for text in tokenizer.detokenize(padded).numpy()]
+    return found
+
+
+def _with_first_reference(split: Split) -> Split:
+    return Split(split.sources, [references[:1] for references in split.references])
+
+
+def _rows(sentences: Sentences) -> list[list[int]]:
+    values = sentences.values
+    return [
+        values[start : start + length].tolist()
+        for start, length in zip(sentences.starts, sentences.lengths, strict=True)
+    ]
+
+
+def _short_enough(config: Config, sources: list, targets: list) -> list[list]:
+    """Leave out the pairs that the preset's training leaves out."""
+    limits = config.max_source_length, config.max_target_length
+    kept = [
+        pair
+        for pair in zip(sources, targets, strict=True)
+        if all(0 < len(side) <= limit for side, limit in zip(pair, limits, strict=True))
+    ]
+    return [list(side) for side in zip(*kept, strict=True)]
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
