@@ -30,11 +30,12 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"  # that of the presets' figures
 
 OURS, STOCK = "keras-attention", "stock Keras layers"
-CASES = [
-    OURS,
-    STOCK,
-    *(f"{name} {model}" for name in ("opennmt-tf",) for model in ("RNN", "Transformer")),
-]
+MODELS = {
+    "opennmt-tf": ("RNN", "Transformer"),
+    "joeynmt": ("RNN", "Transformer"),
+    "fairseq": ("LSTM", "Transformer"),
+}
+CASES = [OURS, STOCK, *(f"{name} {model}" for name, models in MODELS.items() for model in models)]
 
 
 def folder_of(case: str, options: argparse.Namespace) -> Path:

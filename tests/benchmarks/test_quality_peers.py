@@ -1,0 +1,115 @@
+"""Peers trained on the same pieces: their texts, and the command on tiny sizes."""
+
+import csv
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TINY = [
+    *("--preset", "phrasebook-en-fr", "--limit", "211", "--dev-limit", "7", "--beam-width", "2"),
+    *("--set", "encoder_units=7", "--set", "decoder_units=11", "--set", "attention_units=5"),
+    *("--set", "embedding_size=13", "--set", "readout_units=13", "--set", "validation_limit=5"),
+    *("--set", "source_vocab_size=101", "--set", "target_vocab_size=103"),
+]
+
+
+@pytest.fixture
+def on_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+
+
+@pytest.mark.usefixtures("on_path")
+def test_pieces_survive_what_peers_do_with_white_space(monkeypatch):
+    from peers.quality import pieces, vocabulary, words
+
+    rng = np.random.default_rng(3)
+    sentences = [rng.integers(4, 997, length).tolist() for length in (0, 1, 2, 29)]
+    for sentence in sentences:
+        text = words(sentence)
+        assert pieces(text) == sentence
+        assert pieces(f"<s>  {text}\t<unk> </s>\n") == sentence
+        assert set(text.split()) <= set(vocabulary(997))
+        assert len(text.split()) == len(sentence)
+    assert words([1]) not in vocabulary(997)  # each peer has its own word for unknown ones
+
+
+@pytest.mark.tensorflow
+@pytest.mark.usefixtures("on_path")
+def test_texts_come_back_from_their_pieces():
+    from peers.quality import words
+    from quality_data import texts
+
+    from training.data.tokenizers import train_tokenizer
+
+    rng = random.Random(5)
+    letters = "abcdéè'’…\u00a0\u202f\u3000猫"
+    strings = ["".join(rng.choices(letters, k=rng.randint(1, 7))) for _ in range(307)]
+    lines = [" ".join(strings[i : i + 3]).strip() for i in range(0, 307, 3)]
+    tokenizer = train_tokenizer("sentencepiece", lines, 61, normalization="identity")
+    written = [words(ids) for ids in tokenizer.tokenize(lines).to_list()]
+    assert texts(written, tokenizer) == lines
+    assert texts(["", "w4 w9999 <unk>"], tokenizer) == texts(["", "w4"], tokenizer)
+
+
+@pytest.mark.usefixtures("on_path")
+def test_the_nearest_width_is_that_of_all_widths():
+    from peers.quality import WIDTHS, nearest_width
+
+    for wanted in (3, 4_001, 1_000_003, 10**9):
+        found = nearest_width(lambda n: 3 * n * n + 101 * n, wanted)
+        assert found == min(WIDTHS, key=lambda n: abs(3 * n * n + 101 * n - wanted))
+
+
+@pytest.mark.tensorflow
+def test_the_command(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_ATTENTION_PEERS": str(tmp_path)}
+    script = [sys.executable, str(ROOT / "benchmarks" / "quality_peers.py")]
+    cases = ["keras-attention", "stock Keras layers", "opennmt-tf RNN", "joeynmt Transformer"]
+    seconds = ["--seconds", "60"]  # of which an epoch of the preset takes a part
+    command = [*script, *TINY, *seconds, "--output", str(tmp_path / "all"), "--cases", *cases]
+
+    def run():
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    lines = run()
+    for peer in ("opennmt-tf RNN", "joeynmt Transformer"):
+        assert any(line.startswith(f"{peer} skipped, to install it: ") for line in lines)
+    result = json.loads(lines[-1])
+    assert list(result["rows"]) == cases[:2]
+    for row in result["rows"].values():
+        assert 0.8 <= row["of ours"] <= 1.2
+        assert row["steps"] > 0
+        assert row["chrF"] > 0
+    with (tmp_path / "all" / "table.csv").open(newline="") as file:
+        assert [row["case"] for row in csv.DictReader(file)] == cases[:2]
+
+    # Scores are those of `training.evaluate`.
+    folder = tmp_path / "all" / cases[0]
+    evaluate = ["training.evaluate", "--run", str(folder / "run"), "--split", "dev"]
+    done = subprocess.run(
+        [sys.executable, "-m", *evaluate, "--limit", "7", "--beam-width", "2"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    scored = json.loads(done.stdout.splitlines()[-1])
+    row = result["rows"][cases[0]]
+    assert [row["BLEU"], row["chrF"]] == [round(scored[k], 2) for k in ("bleu", "chrf")]
+
+    times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("result.json")}
+    assert json.loads(run()[-1]) == result  # nothing is trained again
+    assert times == {file: file.stat().st_mtime_ns for file in tmp_path.rglob("result.json")}
+    command[command.index("60")] = "61"
+    with pytest.raises(subprocess.CalledProcessError):
+        run()
