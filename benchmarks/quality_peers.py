@@ -53,6 +53,7 @@ def train(case: str, options: argparse.Namespace, sizes: dict[str, int]) -> None
     if python is None:
         print(f"{case} skipped, to install it: {installation(peer)}", flush=True)
         return
+    print(f"{case}: training for {options.seconds:.0f} s", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     task = Task(
@@ -124,8 +125,8 @@ def compare(cases: list[str], options: argparse.Namespace, sizes: dict[str, int]
         for name, key, sampled in (("BLEU", "bleu", "BLEU"), ("chrF", "chrf", "chrF2")):
             sample = samples[sampled][number]
             row[name] = round(scores[key], 2)
-            row[f"{name} ±"] = round(sample.ci, 2)
-            row[f"{name} p"] = sample.p_value and round(sample.p_value, 4)
+            row[f"{name} ±"] = round(float(sample.ci), 2)
+            row[f"{name} p"] = sample.p_value and round(float(sample.p_value), 4)
         row["sentences/s"] = round(len(texts) / result["translation_s"], 1)
         rows[case] = row
     signatures = {key: scores[f"{key}_signature"] for key in ("bleu", "chrf")}

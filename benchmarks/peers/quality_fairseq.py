@@ -23,6 +23,9 @@ RECIPE = (
     "--label-smoothing 0.1 --max-tokens 4096"
 )
 
+# Otherwise the last batch of a set is left out, where it is not a multiple of 8.
+ALL = ["--required-batch-size-multiple", "1"]
+
 
 def architecture(name: str, units: int) -> list[str]:
     """Options of a model of a width: the architecture for IWSLT'14, cut down."""
@@ -49,6 +52,7 @@ def training_options(task: Task, name: str, units: int) -> list[str]:
         *(["--source-lang", "source", "--target-lang", "target", "--cpu", "--num-workers", "0"]),
         *architecture(name, units),
         *RECIPE.split(),
+        *ALL,
         *("--save-dir", task.own("model"), "--seed", str(task.seed)),
         *("--stop-time-hours", str(task.seconds / 3600), "--no-epoch-checkpoints"),
         *(["--log-format", "simple", "--log-interval", "100"]),
@@ -65,10 +69,13 @@ def count(task: Task, name: str, units: int) -> int:
 
 def command(name: str, *arguments: str) -> str:
     """Run one of its commands; return what it printed, which stands in the log, too."""
-    file = Path(sys.executable).with_name(f"fairseq-{name}")
     environment = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "1"}  # its own checkpoints
     done = subprocess.run(
-        [str(file), *arguments], env=environment, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-P", "-m", "peers.fairseq_command", name, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     print(done.stdout, flush=True)
     return done.stdout
@@ -108,9 +115,20 @@ def run(task: Task, name: str) -> dict[str, float | None]:
         kept = task.own("model/checkpoint_best.pt")
         search = ["--beam", str(task.beam_width), "--batch-size", str(task.batch_size)]
         limits = ["--max-len-a", "0", "--max-len-b", str(task.longest)]
+        scoring = ["--scoring", "sacrebleu"]  # needs no extension
         languages = ["--source-lang", "source", "--target-lang", "target", "--cpu"]
         found.append(
-            command("generate", task.own("binary"), "--path", kept, *languages, *search, *limits)
+            command(
+                "generate",
+                task.own("binary"),
+                "--path",
+                kept,
+                *languages,
+                *search,
+                *limits,
+                *ALL,
+                *scoring,
+            )
         )
 
     translation_s = timed(translate)
