@@ -21,7 +21,7 @@ from opennmt.models.catalog import NMTMediumV1
 from opennmt.training import Trainer
 from peers.quality import Task, nearest_width, read_lines, serve, timed
 
-RECIPE_WARM_UP, WARM_UP = 8000, 1000
+RECIPE_WARM_UP, WARM_UP = 8000, 400
 
 
 def recipe(name: str, units: int) -> dict[str, dict[str, Any]]:
