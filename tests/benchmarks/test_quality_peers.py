@@ -14,8 +14,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 TINY = [
     *("--preset", "phrasebook-en-fr", "--limit", "211", "--dev-limit", "7", "--beam-width", "2"),
-    *("--set", "encoder_units=7", "--set", "decoder_units=11", "--set", "attention_units=5"),
-    *("--set", "embedding_size=13", "--set", "readout_units=13", "--set", "validation_limit=5"),
+    *("--set", "encoder_units=53", "--set", "decoder_units=67", "--set", "attention_units=43"),
+    *("--set", "embedding_size=61", "--set", "readout_units=61", "--set", "validation_limit=5"),
     *("--set", "source_vocab_size=101", "--set", "target_vocab_size=103"),
 ]
 
@@ -72,7 +72,7 @@ def test_the_command(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "KERAS_ATTENTION_PEERS": str(tmp_path)}
     script = [sys.executable, str(ROOT / "benchmarks" / "quality_peers.py")]
     cases = ["keras-attention", "stock Keras layers", "opennmt-tf RNN", "joeynmt Transformer"]
-    seconds = ["--seconds", "50"]  # room for an epoch of the preset
+    seconds = ["--seconds", "40"]  # room for an epoch of the preset
     command = [*script, *TINY, *seconds, "--output", str(tmp_path / "all"), "--cases", *cases]
 
     def run():
@@ -102,6 +102,6 @@ def test_the_command(tmp_path):
     times = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("result.json")}
     assert json.loads(run()[-1]) == result  # nothing is trained again
     assert times == {file: file.stat().st_mtime_ns for file in tmp_path.rglob("result.json")}
-    command[command.index("50")] = "53"
+    command[command.index("40")] = "53"
     with pytest.raises(subprocess.CalledProcessError):
         run()
