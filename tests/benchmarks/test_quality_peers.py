@@ -89,7 +89,7 @@ def test_the_command(tmp_path):
     for row in result["rows"].values():
         assert 0.8 <= row["of ours"] <= 1.2
         assert row["steps"] > 0
-        assert row["chrF"] > 0
+        assert row["sentences/s"] > 0
     with (tmp_path / "all" / "table.csv").open(newline="") as file:
         assert [row["case"] for row in csv.DictReader(file)] == cases[:2]
 
