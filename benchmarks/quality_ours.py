@@ -23,12 +23,13 @@ def run(
     """Train the preset for so many seconds, and translate dev by `training.evaluate`.
 
     Its learning rate falls over all epochs, so that their number is to be known before: one epoch
-    is trained and thrown away to see how many fit. That takes time of its own; what the training
-    then takes includes the start of Python, the reading of the corpus and the tokenizers, which
-    peers find ready. Returns what `peers.quality.serve` asks for; the translations are `texts`.
+    is trained and thrown away to see how many fit; where none does, one is trained all the same.
+    The trial takes time of its own. What the training then takes includes the start of Python, the
+    reading of the corpus and the tokenizers, which peers find ready. Returns what
+    `peers.quality.serve` asks for; the translations are `texts`.
 
     Raises:
-        RuntimeError: if a command fails, or not one epoch fits.
+        RuntimeError: if a command fails, or is so much slower than its trial that no epoch ends.
     """
     output = Path(task.output)
     chosen = [f"--set={setting}" for setting in settings]
@@ -44,7 +45,7 @@ def run(
     started = time.time()
     try:
         fitting = [f"--set=epochs={epochs}", "--output", str(files.path)]
-        _run([*command, *fitting], output, task.seconds)
+        _run([*command, *fitting], output, task.seconds if epochs > 1 else None)
     except subprocess.TimeoutExpired:
         if not files.best.is_file():
             raise RuntimeError(f"{task.seconds:.0f} s are not enough for one epoch") from None

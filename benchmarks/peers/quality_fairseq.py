@@ -1,8 +1,9 @@
 """fairseq, trained for quality_peers.py: python -m peers.quality_fairseq TASK MODEL.
 
 Its commands fairseq-preprocess, -train and -generate, with the recipe for IWSLT'14 German to
-English of its examples/translation/README.md, the Transformer's, for both models; the best
-checkpoint by the loss of the validation pairs is kept.
+English of its examples/translation/README.md, the Transformer's. It has none for the LSTM, which
+takes the same but for the architecture's dropout and a rate of 1e-3. The best checkpoint by the
+loss of the validation pairs is kept.
 """
 
 from __future__ import annotations
