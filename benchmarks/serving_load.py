@@ -198,20 +198,21 @@ class Memory:
         return {"rss_start_mb": first, "rss_most_mb": max(self._seen), "rss_end_mb": last}
 
 
-def for_seconds(load: Load, target: str, clients: int, seconds: float) -> Load:
+async def crowd(load: Load, translator: AsyncTranslator, clients: int, seconds: float) -> None:
     """`clients` that send requests for so long, each the next one when it has its answer."""
+    end = time.perf_counter() + seconds
+    numbers = itertools.count()
 
-    async def work(translator: AsyncTranslator) -> None:
-        end = time.perf_counter() + seconds
-        numbers = itertools.count()
+    async def client() -> None:
+        while time.perf_counter() < end:
+            await load.send(translator, next(numbers), time.perf_counter())
 
-        async def client() -> None:
-            while time.perf_counter() < end:
-                await load.send(translator, next(numbers), time.perf_counter())
+    await asyncio.gather(*(client() for _ in range(clients)))
 
-        await asyncio.gather(*(client() for _ in range(clients)))
 
-    return run(load, target, work)
+def for_seconds(load: Load, target: str, clients: int, seconds: float) -> Load:
+    """A `crowd` with a connection of its own."""
+    return run(load, target, lambda translator: crowd(load, translator, clients, seconds))
 
 
 def measure_hostile(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:

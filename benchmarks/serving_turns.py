@@ -20,7 +20,7 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from local_server import server
-from serving_load import TIMEOUT, Load
+from serving_load import TIMEOUT, Load, crowd
 
 from serving.client import AsyncTranslator
 from training import phrasebook
@@ -42,17 +42,10 @@ async def alternate(loads: list[Load], translators: list[AsyncTranslator], reque
     return after / before
 
 
-async def crowd(load: Load, translator: AsyncTranslator, clients: int, seconds: float) -> float:
+async def rate(load: Load, translator: AsyncTranslator, clients: int, seconds: float) -> float:
     """Requests a second that are answered while so many clients ask."""
-    end, count = time.perf_counter() + seconds, len(load.seconds)
-
-    async def client(number: int) -> None:
-        while time.perf_counter() < end:
-            await load.send(translator, number, time.perf_counter())
-            number += clients
-
-    started = time.perf_counter()
-    await asyncio.gather(*(client(number) for number in range(clients)))
+    count, started = len(load.seconds), time.perf_counter()
+    await crowd(load, translator, clients, seconds)
     return (len(load.seconds) - count) / (time.perf_counter() - started)
 
 
@@ -72,14 +65,14 @@ async def measure(options: argparse.Namespace, targets: list[str], texts: list[s
             waits.append(await alternate(alone, translators, options.requests))
             found = {}
             for each in (0, 1) if number % 2 else (1, 0):
-                found[each] = await crowd(
+                found[each] = await rate(
                     crowded[each], translators[each], options.clients, options.seconds
                 )
             rates.append((found[0], found[1]))
     rows = {
         name: {
             "ms": 1000 * statistics.median(alone[each].seconds),
-            "per_second": statistics.median(rate[each] for rate in rates),
+            "per_second": statistics.median(pair[each] for pair in rates),
             "errors": alone[each].errors + crowded[each].errors,
             "different": alone[each].different + crowded[each].different,
         }

@@ -163,7 +163,6 @@ def start_workers(
 
 def installation(name: str) -> str:
     """Return the commands that make a peer's environment."""
-    """Return the commands that make a peer's environment."""
     folder = f"$KERAS_ATTENTION_PEERS/{name}"
     steps = [step.replace("pip install", f"{folder}/bin/pip install") for step in PEERS[name]]
     return " && ".join([f"python3.11 -m venv {folder}", *steps])

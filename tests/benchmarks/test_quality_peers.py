@@ -26,7 +26,7 @@ def on_path(monkeypatch):
 
 
 @pytest.mark.usefixtures("on_path")
-def test_pieces_survive_what_peers_do_with_white_space(monkeypatch):
+def test_pieces_survive_what_peers_do_with_white_space():
     from peers.quality import pieces, vocabulary, words
 
     rng = np.random.default_rng(3)
