@@ -16,6 +16,7 @@ from training.studies import (
     gradients,
     length,
     mechanisms,
+    names,
     order,
     regions,
     score_functions,
@@ -29,6 +30,7 @@ STUDIES = {
     "mechanisms": (mechanisms, "every attention mechanism at equal size and training"),
     "gradients": (gradients, "the gradient's norm over the distance to the loss"),
     "alignment": (alignment, "alignment error rate by mechanism, and heat-maps"),
+    "names": (names, "whether names that training never saw come through a translation"),
     "compare": (compare, "whether one recipe is better than another, or chance explains it"),
 }
 

@@ -24,8 +24,8 @@ from training.settings import load_config, load_preset, override
 from training.writing import read_json, write_json
 
 
-def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
-    """Add the options that say which models there are and how the others are trained."""
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names trained models."""
     parser.add_argument(
         "--run",
         dest="runs",
@@ -34,6 +34,11 @@ def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
         metavar="NAME=DIR",
         help="a trained model; may be given several times",
     )
+
+
+def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
+    """Add the options that say which models there are and how the others are trained."""
+    add_runs(parser)
     parser.add_argument(
         "--preset",
         default=preset,

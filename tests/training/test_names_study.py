@@ -1,0 +1,153 @@
+"""Names that training never saw, in sentences that it could have seen."""
+
+import csv
+import json
+import re
+
+import numpy as np
+import pytest
+import sacrebleu
+
+from tests.training.test_copying import SETTINGS
+from training import study
+from training.config import Config
+from training.data.pair_files import Split
+from training.errors import UserError
+from training.fit.texts import train
+from training.studies import names
+
+KNOWN = ["Tom", "Mary", "Boston", "Lubomir"]
+
+
+def sentences(rng, count):
+    """A French sentence for each English one; two names change places, in some there is none."""
+    pairs = []
+    for i in range(count):
+        a, b = rng.choice(KNOWN, size=2, replace=False)
+        number = rng.integers(100, 10**6)  # so that no source comes twice
+        pairs.append(
+            (f"{a} has seen {number} of {b}.", f"De {b}, {a} voit {number}.")
+            if i % 5
+            else (f"They are {number}.", f"Ils sont {number}.")
+        )
+    return pairs
+
+
+def write(path, pairs):
+    path.write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    return f"tsv:{path}"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One that copies words and one that does not, trained little."""
+    folder = tmp_path_factory.mktemp("names")
+    data = write(folder / "train.tsv", sentences(np.random.default_rng(1), 300))
+    words = {**SETTINGS, "epochs": 1, "validation_limit": 5}
+    kinds = {"copy": words, "words": {**words, "copy": False}}
+    for kind, settings in kinds.items():
+        train(Config(data=data, **settings), folder / kind)
+    return {kind: folder / kind for kind in kinds}
+
+
+def test_a_name_stands_as_often_in_every_reference():
+    split = Split(
+        ["Tom saw Tom and Mary.", "The Alps", "I met Ann.", "USA", "Éva naps", "Bob met Bob"],
+        [
+            ["Tom a vu Tom et Marie."],
+            ["Les Alpes"],
+            ["Ann !", "Anne !"],
+            ["USA"],
+            ["Éva !"],
+            ["Bob"],
+        ],
+    )
+    found = names.named(split)
+    assert found.split.sources == ["Tom saw Tom and Mary.", "Éva naps"]
+    assert found.split.references == [["Tom a vu Tom et Marie."], ["Éva !"]]
+    assert found.names == [["Tom"], ["Éva"]]
+
+
+def test_new_names_take_the_places_of_the_old_ones_and_nothing_else_changes():
+    rng = np.random.default_rng(3)
+    pairs = sentences(rng, 53)
+    known = names.named(Split([a for a, _ in pairs], [[b, b + " "] for _, b in pairs]))
+    assert len(known.names) == sum("They" not in a for a, _ in pairs)
+    seen = {"Lubomir", "Zoltan"}
+    found = names.renamed(known, seen, seed=7)
+    again, other = (names.renamed(known, seen, seed) for seed in (7, 8))
+    assert again == found != other
+    for i, new in enumerate(found.names):
+        assert len(set(new)) == 2
+        assert set(new) <= set(names.NAMES) - seen
+        back = dict(zip(new, known.names[i], strict=True))
+        for text, old in [
+            (found.split.sources[i], known.split.sources[i]),
+            *zip(found.split.references[i], known.split.references[i], strict=True),
+        ]:
+            assert text != old
+            assert re.sub("|".join(new), lambda name, back=back: back[name[0]], text) == old
+
+
+def test_too_few_names_are_one_clear_line():
+    known = names.NamedSplit(Split(["Tom saw Mary"], [["Tom, Mary"]]), [["Tom", "Mary"]])
+    with pytest.raises(UserError, match=f"only 1 of {len(names.NAMES)} names stand nowhere"):
+        names.renamed(known, set(names.NAMES[1:]), 0)
+
+
+def test_a_name_came_through_as_a_whole_word():
+    found = names.came_through(
+        ["De Tom, Zoltan voit.", "Zoltane", ""], [["Zoltan", "Tom"], ["Zoltan"], ["Tom"]]
+    )
+    assert found.tolist() == [[2, 2], [0, 1], [0, 1]]
+
+
+def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypatch):
+    pairs = sentences(np.random.default_rng(4), 30)
+    data = write(tmp_path / "dev.tsv", pairs)
+    output = tmp_path / "study"
+    command = ["names", "--output", str(output), "--data", data, "--beam-width", "2"]
+    command += [word for name, path in runs.items() for word in ("--run", f"{name}={path}")]
+    study.main(command)
+    with (output / "names.csv").open(newline="") as file:
+        rows = {row["model"]: row for row in csv.DictReader(file)}
+    assert list(rows) == ["copy", "words", "words, unknown replaced"]
+    for name, row in rows.items():
+        for kind in ("known", "new"):
+            file = output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
+            texts = json.loads(file.read_text())["value"]
+            assert len(texts) == sum("They" not in a for a, _ in pairs)
+            if kind == "known":
+                gold = [b for a, b in pairs if "They" not in a]
+                expected = sacrebleu.corpus_bleu(texts, [gold]).score
+                assert float(row["known_bleu"]) == pytest.approx(expected, rel=1e-4)
+                said = [
+                    name in re.split(r"\W+", text)
+                    for text, reference in zip(texts, gold, strict=True)
+                    for name in re.findall("|".join(KNOWN), reference)
+                ]
+                assert float(row["known_names"]) == pytest.approx(100 * np.mean(said), rel=1e-4)
+    # Vocabularies of 9 tokens hold no name: without copying none is said.
+    assert float(rows["words"]["new_names"]) == 0
+    assert (output / "names.png").stat().st_size > 10_000
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert last["sentences"] == 24
+    assert str(output / "names.csv") in last["files"]
+
+    before = (output / "names.csv").read_bytes()
+    monkeypatch.setattr(names, "make_translator", None)  # nothing is translated again
+    study.main(command)
+    assert (output / "names.csv").read_bytes() == before
+
+
+def test_bad_input_is_one_clear_line(runs, tmp_path, tiny_run):
+    data = write(tmp_path / "dev.tsv", [("They are ten.", "Ils sont dix.")])
+    run = ["--run", f"copy={runs['copy']}"]
+    for arguments, said in [
+        ([], "names expected --run NAME=DIR"),
+        ([*run, "--data", data], "no sentence of dev has a name"),
+        ([*run, "--run", f"other={tiny_run.path}"], "the runs expected the same data"),
+        (["--run", f"gone={tmp_path}"], "is not a run"),
+    ]:
+        with pytest.raises(UserError, match=said):
+            study.main(["names", "--output", str(tmp_path / "study"), *arguments])

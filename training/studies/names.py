@@ -1,0 +1,203 @@
+"""Names that training never saw: whether they come through a translation.
+
+Sentences with a name that stands in the source and in all references are translated twice: as they
+are, and with names that stand nowhere in the training split. A row for each model has the BLEU of
+both and the percentage of names that come through. Models with vocabularies of words that do not
+copy have a second row, with unknown words replaced by the source word that was looked at.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from training.cli import add_beam_width
+from training.config import Config
+from training.data import corpus
+from training.data.pair_files import Split
+from training.data.splits import load_split
+from training.data.tokenizers import VocabularyTokenizer
+from training.decode.texts import make_translator
+from training.errors import UserError
+from training.parser import count
+from training.runs.run import Run, load_run
+from training.score import metrics
+from training.studies import shared
+
+WORD = re.compile(r"\w+")
+# They begin with a consonant, so that articles and prepositions before them stay as they are.
+NAMES = tuple(
+    WORD.findall(
+        "Babajide Bakhyt Bertoldo Birgitta Bogumil Branwen Casimira Chandra Chidubem Dagmar "
+        "Dalibor Demetrio Dragomir Dyfed Faustino Feodora Fikret Fulgencio Gebhard Ghislain "
+        "Gintaras Guthrum Jadwiga Jarmila Jovana Kazimir Kjersti Kofoworola Kunigunde Lakshmi "
+        "Leofric Liudmila Lubomir Maarten Mahendra Mireia Mstislav Ngozi Niamh Pakorn Parvaneh "
+        "Pelagia Radoslav Raghnall Rosendo Ruslana Sandor Sigrid Siobhan Svetozar Tadeusz "
+        "Taliesin Thandiwe Tindaro Torvald Vasilisa Vebjorn Waclaw Wulfric Zbigniew Zdenka "
+        "Zoltan"
+    )
+)
+
+
+@dataclass(frozen=True)
+class NamedSplit:
+    """Sentences, and the names that a translation of each must have."""
+
+    split: Split
+    names: list[list[str]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_runs(parser)
+    parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
+    parser.add_argument("--split", default="dev", help="default: dev")
+    add_beam_width(parser)
+    parser.add_argument("--seed", type=count, default=0, help="of the names drawn; default: 0")
+
+
+def run(options: argparse.Namespace) -> dict:
+    """Do the study; return what its last line says."""
+    runs = {name: load_run(path) for name, path in shared.given_runs(options).items()}
+    if not runs:
+        raise UserError("names expected --run NAME=DIR")
+    config = next(iter(runs.values())).config
+    data = {found.config.data for found in runs.values()}
+    if len(data) > 1:
+        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(data))}")
+    if not config.metric.startswith("bleu"):
+        raise UserError(f"names expected translation models. Received: {config.data}")
+    known = named(load(config, options))
+    if not known.names:
+        raise UserError(f"no sentence of {options.split} has a name that its references say, too")
+    seen = words_of(load_split(config, "train")[0])
+    sets = {"known": known, "new": renamed(known, seen, options.seed)}
+    rows = []
+    for name, found in runs.items():
+        rows.append(table_row(options, name, found, sets, replaces_unknown=False))
+        if isinstance(found.target_tokenizer, VocabularyTokenizer) and not found.config.copy:
+            name = f"{name}, unknown replaced"
+            rows.append(table_row(options, name, found, sets, replaces_unknown=True))
+    shared.write_table(options.output / "names.csv", rows)
+    draw(rows, options.output / "names.png")
+    return {"sentences": len(known.names), "names": rows}
+
+
+def load(config: Config, options: argparse.Namespace) -> Split:
+    """Read the sentences to translate."""
+    if not options.data:
+        return load_split(config, options.split)[0]
+    return corpus.written_like(config.data, corpus.load(options.data, options.split))
+
+
+def named(split: Split) -> NamedSplit:
+    """Sentences with a capitalised word that stands as often in every reference, above zero."""
+    chosen, names = [], []
+    for index, (source, references) in enumerate(zip(split.sources, split.references, strict=True)):
+        words = WORD.findall(source)
+        others = [WORD.findall(reference) for reference in references]
+        found = [
+            word
+            for word in dict.fromkeys(words)
+            if len(word) > 1
+            and word.istitle()
+            and all(other.count(word) == words.count(word) for other in others)
+        ]
+        if found:
+            chosen.append(index)
+            names.append(found)
+    return NamedSplit(
+        Split([split.sources[i] for i in chosen], [split.references[i] for i in chosen]), names
+    )
+
+
+def renamed(sentences: NamedSplit, seen: set[str], seed: int) -> NamedSplit:
+    """The same sentences with other names, none of which is among the words `seen`.
+
+    Raises:
+        UserError: if a sentence has more names than there are others.
+    """
+    rng = np.random.default_rng(seed)
+    new = [name for name in NAMES if name not in seen]
+    if max(map(len, sentences.names)) > len(new):
+        raise UserError(f"only {len(new)} of {len(NAMES)} names stand nowhere in the training data")
+    sources, references, names = [], [], []
+    for i, old in enumerate(sentences.names):
+        drawn = rng.choice(new, size=len(old), replace=False).tolist()
+        other = dict(zip(old, drawn, strict=True))
+
+        def rename(text: str, other: dict[str, str] = other) -> str:
+            return WORD.sub(lambda word: other.get(word[0], word[0]), text)
+
+        sources.append(rename(sentences.split.sources[i]))
+        references.append([rename(text) for text in sentences.split.references[i]])
+        names.append(drawn)
+    return NamedSplit(Split(sources, references), names)
+
+
+def words_of(split: Split) -> set[str]:
+    """Every word of the sources and of the references."""
+    texts = [*split.sources, *(text for texts in split.references for text in texts)]
+    return {word for text in texts for word in WORD.findall(text)}
+
+
+def came_through(hypotheses: Sequence[str], names: Sequence[Sequence[str]]) -> np.ndarray:
+    """Names that a translation has as whole words, and names it should have: `(N, 2)`."""
+    return np.array(
+        [
+            [len(set(expected) & set(WORD.findall(text))), len(expected)]
+            for text, expected in zip(hypotheses, names, strict=True)
+        ]
+    )
+
+
+def table_row(
+    options: argparse.Namespace,
+    name: str,
+    found: Run,
+    sets: dict[str, NamedSplit],
+    replaces_unknown: bool,
+) -> dict:
+    """The table's row of a model."""
+    row: dict = {"model": name, "weights": found.model.count_params()}
+    for kind, sentences in sets.items():
+        sources, references = sentences.split.sources, sentences.split.references
+        settings = {"beam_width": options.beam_width, "replaces_unknown": replaces_unknown}
+
+        def translate(sources: list[str] = sources, settings: dict = settings) -> list[str]:
+            print(f"{name}: translating {len(sources)} sentences", flush=True)
+            return make_translator([found], **settings)(sources)
+
+        file = options.output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
+        hypotheses = shared.kept(file, found, [settings, sources], translate)
+        through = came_through(hypotheses, sentences.names)
+        low, high = metrics.bootstrap_interval(through, metrics.ratio)
+        tokenize = metrics.bleu_tokenization(found.config.metric)
+        row[f"{kind}_bleu"] = metrics.bleu(hypotheses, references, tokenize=tokenize)["bleu"]
+        row[f"{kind}_names"] = 100 * metrics.ratio(through.sum(axis=0))
+        row[f"{kind}_low"], row[f"{kind}_high"] = 100 * low, 100 * high
+    return row
+
+
+def draw(rows: Sequence[dict], path: Path) -> None:
+    """Draw the names that came through, and BLEU, of known and of new names."""
+    titles = {"names": "names that came through, %, 95 % interval", "bleu": "BLEU"}
+    figure, (panels,) = shared.new_figure(1, len(titles), height=0.5 * len(rows) + 1.2)
+    for number, (axes, (column, title)) in enumerate(zip(panels, titles.items(), strict=True)):
+        for shift, kind in ((-0.2, "known"), (0.2, "new")):
+            places = np.arange(len(rows)) + shift
+            values = np.array([row[f"{kind}_{column}"] for row in rows])
+            ends = np.array([[row[f"{kind}_low"], row[f"{kind}_high"]] for row in rows]).T
+            bars = np.abs(ends - values) if column == "names" else None
+            axes.barh(places, values, 0.4, xerr=bars, capsize=3, label=f"{kind} names")
+        axes.set_yticks(range(len(rows)), [row["model"] for row in rows] if not number else [])
+        axes.set_ylim(len(rows) - 0.5, -0.5)
+        axes.set_xlabel(title)
+        axes.grid(axis="x", alpha=0.3)
+    panels[-1].legend()
+    figure.savefig(path, dpi=120)
