@@ -69,7 +69,7 @@ def run(
         steps["noise"] = layer._list(layer._noise(layer._one(memories), sizes[:1], 1))
     vector = None
     if feeding and layer.output_kernel is not None:
-        vector, steps["vector"] = _vector(layer.output_kernel, dtype, sizes, trace)
+        vector, steps["vector"] = _vector(layer, inputs, trace)
 
     def attend(
         query: Tensor, now: dict[str, Any], states: list[Any]
@@ -95,7 +95,7 @@ def run(
             context, weights, remembered = attend(query, now, remembered)
         if feeding:
             output = ops.concatenate([context, ops.cast(states[0], dtype)], axis=-1)
-            output = output if vector is None else layer.activation(vector(output) + now["vector"])
+            output = output if vector is None else layer._activate(vector(output) + now["vector"])
         new = (states, remembered, output)
         if "mask" in now:
             new = keep_where(now["mask"], new, old)
@@ -219,12 +219,20 @@ class Look:
 
 
 def _vector(
-    kernel: Tensor, dtype: str, sizes: tuple[Any, ...], trace: Trace
+    layer: AttentionRNN, inputs: Tensor, trace: Trace
 ) -> tuple[Callable[[Tensor], Tensor], Tensor]:
-    """Return the product with the kernel of the attentional vector, and what is deferred of it."""
-    kernel = ops.cast(kernel, dtype)
-    zeros = ops.zeros((*sizes, kernel.shape[-1]), dtype)
-    return fixed(kernel), deferred(zeros, [kernel], lambda g: [outer(_pairs(trace), g)])
+    """Return the product of `[c_t; s_t]` in the readout, and what is added to it at each step.
+
+    A deep readout's product of the inputs is known before the loop.
+    """
+    kernel = ops.cast(layer.output_kernel, layer.compute_dtype)
+    if layer.readout == "deep":
+        rows = kernel.shape[0] - inputs.shape[-1]
+        kernel, of_inputs = ops.split(kernel, [rows], axis=0)
+        added = ops.matmul(inputs, of_inputs)
+    else:
+        added = ops.zeros((*ops.shape(inputs)[:2], kernel.shape[-1]), layer.compute_dtype)
+    return fixed(kernel), deferred(added, [kernel], lambda g: [outer(_pairs(trace), g)])
 
 
 def _pairs(trace: Trace) -> Tensor:

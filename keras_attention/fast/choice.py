@@ -161,8 +161,6 @@ def hoists_attention(layer: AttentionRNN, *watched: Any) -> bool:
         return False
     if not hoists(layer.cell, layer.compute_dtype):
         return False
-    if layer.readout == "deep" and layer.input_feeding:
-        return False
     return not backend.forward_mode([*watched, layer.trainable_weights])
 
 

@@ -40,21 +40,23 @@ ATTENTIONS = {
     ],
 }
 WAYS = {"bahdanau": ("bahdanau", False), "fed": ("bahdanau", True), "luong": ("luong", True)}
+READOUTS = (None, "vector", "deep")
 # Each attention and way; cells and what else there is take turns.
 CASES = [
-    (list(CELLS)[n % 3], *case, n % 2, n // 2 % 2, n // 3 % 2, n // 5 % 2)
+    (list(CELLS)[n % 3], *case, READOUTS[(n + n // 3) % 3], n // 2 % 2, n // 3 % 2, n // 5 % 2)
     for n, case in enumerate(itertools.product(ATTENTIONS, WAYS))
 ]
 
 
-def built(rng, cell, attention, way, units=None, gate=False, dtype="float32"):
+def built(rng, cell, attention, way, readout=None, gate=False, dtype="float32"):
     order, feeding = WAYS[way]
     layer = AttentionRNN(
         CELLS[cell](UNITS, dtype=dtype),
         ATTENTIONS[attention](dtype=dtype),
         order=order,
         input_feeding=feeding,
-        units=units,
+        units=17 if readout else None,
+        readout=readout or "vector",
         gate=gate,
         return_state=True,
         return_attention_scores=True,
@@ -82,13 +84,15 @@ def results(layer, inputs, memory, initial, upstreams=None, **options):
     return list(found), tape.gradient(total, watched, unconnected_gradients="zero")
 
 
-@pytest.mark.parametrize(("cell", "attention", "way", "units", "gate", "masked", "training"), CASES)
+@pytest.mark.parametrize(
+    ("cell", "attention", "way", "readout", "gate", "masked", "training"), CASES
+)
 def test_a_hoisted_loop_is_the_plain_one(
-    rng, monkeypatch, cell, attention, way, units, gate, masked, training
+    rng, monkeypatch, cell, attention, way, readout, gate, masked, training
 ):
     import tensorflow as tf
 
-    layer = built(rng, cell, attention, way, 17 if units else None, gate)
+    layer = built(rng, cell, attention, way, readout, gate)
     inputs, memory = tf.constant(normal(rng, B, T, DIM)), tf.constant(normal(rng, B, S, UNITS))
     initial = [tf.constant(normal(rng, B, UNITS)) for _ in range(1 + (cell == "LSTM"))]
     options = {"training": bool(training), "memory_mask": mask(rng, B, S)}
@@ -176,7 +180,7 @@ PROBLEMS = [
     "HoistedRNN",
     "LSTM, additive, bahdanau",
     "GRU, general, bahdanau",
-    "SimpleRNN, general, luong",
+    "SimpleRNN, general, luong, deep",
     "GRU, heads, fed",
 ]
 
