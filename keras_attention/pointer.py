@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import keras
 from keras import ops
 
+from keras_attention.fast import backend
 from keras_attention.shapes import alike
 
 Tensor = Any
 Shape = tuple[int | None, ...]
 
-NEVER, TINY = -1e30, 1e-30
+TINY = 1e-30  # probability of what cannot be said
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -88,13 +90,15 @@ class PointerGenerator(keras.layers.Layer):
         )
         switch = ops.matmul(features, ops.cast(self.kernel, "float32"))
         switch = switch + ops.cast(self.bias, "float32")  # (B, T, 1)
-        generated = ops.log_softmax(logits, axis=-1) + ops.log_sigmoid(switch)
-        places = ops.shape(weights)[-1]
-        beyond = ops.broadcast_to(switch[..., :1] * 0 + NEVER, ops.shape(weights))
-        generated = ops.concatenate([generated, beyond], axis=-1)
-        copied = spread_over_words(weights, source_ids, logits.shape[-1] + places)
-        copied = ops.log(ops.maximum(copied, TINY)) + ops.log_sigmoid(-switch)
-        return ops.logaddexp(generated, copied)
+        generate, copy = ops.log_sigmoid(switch), ops.log_sigmoid(-switch)
+        generated = ops.log_softmax(logits, axis=-1) + generate
+        beyond = ops.broadcast_to(copy + math.log(TINY), ops.shape(weights))
+        log_probs = ops.concatenate([generated, beyond], axis=-1)
+        # Few words can be copied: they alone are mixed, and the rest is left as it is.
+        same = _same(source_ids)
+        weights = ops.matmul(weights, ops.cast(same, weights.dtype))
+        copied = ops.log(ops.maximum(weights, TINY)) + copy
+        return _mix_in(log_probs, copied, source_ids, _first_places(same))
 
     def _check(self, features: Shape, logits: Shape, weights: Shape, source: Shape) -> None:
         steps = features, logits, weights
@@ -138,26 +142,45 @@ def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> T
         int32 `(B, S)`: a word that the vocabulary lacks is `V + i`, where `i` is the first place
         that it stands at.
     """
-    same = ops.equal(ops.expand_dims(source_ids, 2), ops.expand_dims(source_ids, 1))
-    first = ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
+    first = _first_places(_same(source_ids))
     return ops.where(vocabulary_ids >= 0, vocabulary_ids, vocab_size + first)
 
 
-def spread_over_words(weights: Tensor, source_ids: Tensor, size: int | Tensor) -> Tensor:
-    """Add up the weights of all places at which a word stands.
+def _same(source_ids: Tensor) -> Tensor:
+    """Return boolean `(B, S, S)`: whether the words at two places are the same."""
+    return ops.equal(ops.expand_dims(source_ids, 2), ops.expand_dims(source_ids, 1))
+
+
+def _first_places(same: Tensor) -> Tensor:
+    """Return for each place the first with the same word, int32 `(B, S)`."""
+    return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
+
+
+def _mix_in(log_probs: Tensor, copied: Tensor, source_ids: Tensor, first: Tensor) -> Tensor:
+    """Add the probability of what is copied to that of the same words.
 
     Args:
-        weights: float32 `(B, T, S)`.
-        source_ids: int32 `(B, S)`, below `size`.
-        size: number of words.
+        log_probs: float32 `(B, T, V + S)`.
+        copied: logarithms of what to add for the word at each place, all of it, `(B, T, S)`.
+        source_ids: int32 `(B, S)`, the words.
+        first: int32 `(B, S)`, the first place of each word.
 
     Returns:
-        float32 `(B, T, size)`.
+        float32 `(B, T, V + S)`.
     """
-    batch, time, _ = ops.shape(weights)
-    row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
-    flat = row + ops.expand_dims(ops.cast(source_ids, "int32"), 1)
-    total = ops.segment_sum(
-        ops.reshape(weights, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
+    shape, (batch, time, places) = ops.shape(log_probs), ops.shape(copied)
+    rows = ops.reshape(log_probs, (-1, shape[-1]))
+    words = ops.broadcast_to(ops.expand_dims(source_ids, 1), (batch, time, places))
+    words = ops.reshape(ops.cast(words, "int32"), (-1, places))
+    mixed = ops.logaddexp(backend.gather_in_rows(rows, words), ops.reshape(copied, (-1, places)))
+    # A word that stands at several places is written as often: its gradient must count once.
+    is_first = ops.equal(first, ops.arange(places, dtype="int32"))
+    is_first = ops.broadcast_to(ops.expand_dims(is_first, 1), (batch, time, places))
+    is_first = ops.reshape(is_first, (-1, places))
+    mixed = ops.where(is_first, mixed, ops.stop_gradient(mixed))
+    row = ops.broadcast_to(
+        ops.expand_dims(ops.arange(batch * time, dtype="int32"), 1), ops.shape(words)
     )
-    return ops.reshape(total, (batch, time, size))
+    indices = ops.stack([ops.reshape(row, (-1,)), ops.reshape(words, (-1,))], axis=-1)
+    rows = ops.scatter_update(rows, indices, ops.reshape(mixed, (-1,)))
+    return ops.reshape(rows, shape)
