@@ -94,11 +94,16 @@ class PointerGenerator(keras.layers.Layer):
         generated = ops.log_softmax(logits, axis=-1) + generate
         beyond = ops.broadcast_to(copy + math.log(TINY), ops.shape(weights))
         log_probs = ops.concatenate([generated, beyond], axis=-1)
-        # Few words can be copied: they alone are mixed, and the rest is left as it is.
+        # What is copied makes few words likelier, and the rest stays as it is.
         same = _same(source_ids)
         weights = ops.matmul(weights, ops.cast(same, weights.dtype))
         copied = ops.log(ops.maximum(weights, TINY)) + copy
-        return _mix_in(log_probs, copied, source_ids, _first_places(same))
+        without = _at_words(log_probs, source_ids)
+        more = ops.logaddexp(without, copied) - without
+        places = ops.arange(ops.shape(weights)[-1], dtype="int32")
+        once = ops.expand_dims(ops.equal(_first_places(same), places), 1)
+        more = ops.where(once, more, ops.zeros_like(more))
+        return log_probs + spread_over_words(more, source_ids, ops.shape(log_probs)[-1])
 
     def _check(self, features: Shape, logits: Shape, weights: Shape, source: Shape) -> None:
         steps = features, logits, weights
@@ -156,31 +161,30 @@ def _first_places(same: Tensor) -> Tensor:
     return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
 
 
-def _mix_in(log_probs: Tensor, copied: Tensor, source_ids: Tensor, first: Tensor) -> Tensor:
-    """Add the probability of what is copied to that of the same words.
+def _at_words(x: Tensor, words: Tensor) -> Tensor:
+    """Return the elements `words`, int32 `(B, S)`, of `x` `(B, T, W)`: `(B, T, S)`."""
+    batch, time, size = ops.shape(x)
+    shape = (batch, time, ops.shape(words)[-1])
+    words = ops.broadcast_to(ops.expand_dims(ops.cast(words, "int32"), 1), shape)
+    rows = ops.reshape(x, (-1, size)), ops.reshape(words, (-1, shape[-1]))
+    return ops.reshape(backend.gather_in_rows(*rows), shape)
+
+
+def spread_over_words(weights: Tensor, source_ids: Tensor, size: int | Tensor) -> Tensor:
+    """Add up what all places have at which a word stands.
 
     Args:
-        log_probs: float32 `(B, T, V + S)`.
-        copied: logarithms of what to add for the word at each place, all of it, `(B, T, S)`.
-        source_ids: int32 `(B, S)`, the words.
-        first: int32 `(B, S)`, the first place of each word.
+        weights: float32 `(B, T, S)`.
+        source_ids: int32 `(B, S)`, below `size`.
+        size: number of words.
 
     Returns:
-        float32 `(B, T, V + S)`.
+        float32 `(B, T, size)`.
     """
-    shape, (batch, time, places) = ops.shape(log_probs), ops.shape(copied)
-    rows = ops.reshape(log_probs, (-1, shape[-1]))
-    words = ops.broadcast_to(ops.expand_dims(source_ids, 1), (batch, time, places))
-    words = ops.reshape(ops.cast(words, "int32"), (-1, places))
-    mixed = ops.logaddexp(backend.gather_in_rows(rows, words), ops.reshape(copied, (-1, places)))
-    # A word that stands at several places is written as often: its gradient must count once.
-    is_first = ops.equal(first, ops.arange(places, dtype="int32"))
-    is_first = ops.broadcast_to(ops.expand_dims(is_first, 1), (batch, time, places))
-    is_first = ops.reshape(is_first, (-1, places))
-    mixed = ops.where(is_first, mixed, ops.stop_gradient(mixed))
-    row = ops.broadcast_to(
-        ops.expand_dims(ops.arange(batch * time, dtype="int32"), 1), ops.shape(words)
+    batch, time, _ = ops.shape(weights)
+    row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
+    flat = row + ops.expand_dims(ops.cast(source_ids, "int32"), 1)
+    total = ops.segment_sum(
+        ops.reshape(weights, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
     )
-    indices = ops.stack([ops.reshape(row, (-1,)), ops.reshape(words, (-1,))], axis=-1)
-    rows = ops.scatter_update(rows, indices, ops.reshape(mixed, (-1,)))
-    return ops.reshape(rows, shape)
+    return ops.reshape(total, (batch, time, size))
