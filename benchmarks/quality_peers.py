@@ -1,8 +1,8 @@
 """Quality beside peers: python benchmarks/quality_peers.py --seconds N --output DIR
 
 Trains encoder-decoders of several projects on the same pairs, cut into the same subwords by the
-preset's own tokenizers, for the same wall time, one after another: the preset itself by
-`training.train`, stock Keras layers, and peers, each in its own environment
+preset's own tokenizers, for the same wall time, one after another or on cores of their own: the
+preset itself by `training.train`, stock Keras layers, and peers, each in its own environment
 `$KERAS_ATTENTION_PEERS/NAME`, by their own trainers and with their own recipes
 (peers/quality_*.py). Widths are such that all have about as many weights as the preset. All
 translate dev by a beam search; the subwords are put together by the preset's tokenizer and scored
@@ -20,8 +20,10 @@ import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
+from queue import SimpleQueue
 
 from peers.quality import Task, read_lines
 from turns import installation, peer_environment, peer_python
@@ -41,6 +43,24 @@ CASES = [OURS, STOCK, *(f"{name} {model}" for name, models in MODELS.items() for
 def folder_of(case: str, options: argparse.Namespace) -> Path:
     """Return the folder of a case."""
     return options.output / case.replace(" ", "-")
+
+
+def train_all(options: argparse.Namespace, sizes: dict[str, int]) -> int:
+    """Train all cases, several at once if asked for; return the cores that each has for itself."""
+    cores, free = sorted(os.sched_getaffinity(0)), SimpleQueue()
+    each = len(cores) // options.at_once
+    if not each:
+        raise SystemExit(f"--at-once expected {len(cores)} at most, a core each")
+    for first in range(0, each * options.at_once, each):
+        free.put(cores[first : first + each])
+    # Of a thread; the processes that it starts have the same cores.
+    pool = ThreadPoolExecutor(
+        options.at_once, initializer=lambda: os.sched_setaffinity(0, free.get())
+    )
+    with pool:
+        for done in [pool.submit(train, case, options, sizes) for case in options.cases]:
+            done.result()
+    return each
 
 
 def train(case: str, options: argparse.Namespace, sizes: dict[str, int]) -> None:
@@ -169,7 +189,7 @@ def configuration(options: argparse.Namespace) -> object:
 
 def keep_settings(options: argparse.Namespace) -> None:
     """Write what the results in the folder are of; refuse to mix them with others."""
-    names = ("preset", "settings", "limit", "dev_limit", "seconds", "beam_width", "seed")
+    names = ("preset", "settings", "limit", "dev_limit", "seconds", "at_once", "beam_width", "seed")
     chosen = {name: getattr(options, name) for name in names}
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / "settings.json"
@@ -189,6 +209,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--seconds", type=float, default=1500, help="wall time of each training")
     add("--output", type=Path, required=True, help="keep everything here")
     add("--cases", nargs="+", choices=CASES, default=CASES, help="what to train")
+    add("--at-once", type=int, default=1, help="trainings, which share out the cores")
     add("--limit", type=int, help="training pairs, at random; all of them unless said")
     add("--dev-limit", type=int, help="dev sentences scored, at random; all unless said")
     add("--beam-width", type=int, default=5, help="of the search")
@@ -204,14 +225,13 @@ def main(arguments: list[str] | None = None) -> None:
     quality_data.prepare(config, options.output / "data", options.dev_limit)
     sizes = quality_data.sizes(options.output / "data")
     sizes["longest"] = max(config.max_source_length, config.max_target_length)
-    for case in options.cases:
-        train(case, options, sizes)
+    cores = train_all(options, sizes)
     done = [c for c in options.cases if (folder_of(c, options) / "result.json").is_file()]
     found = compare(done, options, sizes) if done else {"rows": {}}
     print_table(found["rows"])
     write_csv(found["rows"], options.output / "table.csv")
     settings = json.loads((options.output / "settings.json").read_text())
-    print(json.dumps({**found, **settings, **sizes, "cpus": os.cpu_count()}))
+    print(json.dumps({**found, **settings, **sizes, "cores": cores}))
 
 
 if __name__ == "__main__":

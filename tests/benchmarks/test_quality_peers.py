@@ -73,6 +73,8 @@ def test_the_command(tmp_path):
     script = [sys.executable, str(ROOT / "benchmarks" / "quality_peers.py")]
     cases = ["keras-attention", "stock Keras layers", "opennmt-tf RNN", "joeynmt Transformer"]
     seconds = ["--seconds", "5"]  # the preset takes the time of one epoch
+    at_once = min(2, len(os.sched_getaffinity(0)))
+    seconds += ["--at-once", str(at_once)]
     command = [*script, *TINY, *seconds, "--output", str(tmp_path / "all"), "--cases", *cases]
 
     def run():
@@ -86,6 +88,7 @@ def test_the_command(tmp_path):
         assert any(line.startswith(f"{peer} skipped, to install it: ") for line in lines)
     result = json.loads(lines[-1])
     assert list(result["rows"]) == cases[:2]
+    assert result["cores"] == len(os.sched_getaffinity(0)) // at_once
     for row in result["rows"].values():
         assert 0.8 <= row["of ours"] <= 1.2
         assert row["steps"] > 0
