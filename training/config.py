@@ -26,7 +26,7 @@ _RECURRENT = ("encoder", "bidirectional", "encoder_layers", "encoder_units")
 SOURCE_KEYS = {
     "text": (
         *("source_tokenizer", "source_vocab_size", "max_source_length", "join", "join_most"),
-        *("copy", "dev", "test", "batch_tokens", *_RECURRENT),
+        *("copy", "copy_hidden", "dev", "test", "batch_tokens", *_RECURRENT),
     ),
     "image": ("image_height", "image_width", "image_channels", "convolutions", "shift"),
     "events": ("max_events", *_RECURRENT),
@@ -211,6 +211,12 @@ class Config:
     )
     readout_units: int = key(512, "of the attentional vector tanh(W_c [c; s])")
     copy: bool = key(False, "of words that no vocabulary has, from the source: a pointer-generator")
+    copy_hidden: float = key(
+        0.0,
+        "share of training's pairs whose names and numbers are hidden, so that they are copied",
+        least=0,
+        below=1,
+    )
     tie_embeddings: bool = key(
         False, "target embedding = output layer; needs readout_units = embedding_size"
     )
@@ -294,6 +300,8 @@ class Config:
                 raise ConfigError(f"attention = {self.attention}: {reason}") from None
         if self.copy:
             self._check_copy()
+        elif self.copy_hidden:
+            raise ConfigError("copy_hidden expected copy. Received: copy = false")
         if self.batch_tokens and self.join:
             raise ConfigError(f"batch_tokens expected join = 0. Received: {self.join}")
         if self.target == "label" and self.attention not in ("none", "additive"):

@@ -1,6 +1,7 @@
 """Words that no vocabulary holds, from the source's text to the target's."""
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from serving.export import export
 from serving.translator import Translator
 from tests.serving.conftest import serving
 from training.config import Config, ConfigError
-from training.data.copying import shared_words, tokenize_to_copy
+from training.data.copying import hide_names, shared_words, tokenize_to_copy
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.decode.search import force_decode, search
 from training.decode.texts import make_translator
@@ -65,24 +66,28 @@ def test_words_of_both_vocabularies_are_found_in_both():
         ({"source_tokenizer": "words"}, "copy expected target_tokenizer of whole words"),
         ({"label_smoothing": 0.1}, "copy expected label_smoothing = 0. Received: 0.1"),
         ({"attention": "none"}, "copy expected attention. Received: attention = none"),
+        ({"copy": False, "copy_hidden": 0.1}, "copy_hidden expected copy. Received: copy = false"),
     ],
 )
 def test_what_cannot_copy_is_refused(changes, said):
     if len(changes) and "source_tokenizer" not in changes:
         changes = {**changes, "source_tokenizer": "words", "target_tokenizer": "words"}
     with pytest.raises(ConfigError, match=said):
-        Config(copy=True, **changes)
+        Config(**{"copy": True, **changes})
 
 
-def names_task(rng, count):
-    """Who gives how many to whom: names and numbers are never the same, their order changes."""
+def names_task(rng, count, known=None):
+    """Who gives how many to whom: their order changes; `known` names, or always others."""
 
     def name():
+        if known:
+            return rng.choice(known)
         return "".join(rng.choice(list("BKLMNRTZ")) + rng.choice(list("aeiou")) for _ in range(3))
 
     pairs = []
     for _ in range(count):
-        giver, taker, number = name(), name(), rng.integers(1000, 10**6)
+        giver, taker = name(), name()
+        number = rng.choice([1200, 35000, 777000]) if known else rng.integers(1000, 10**6)
         form = rng.integers(3)
         source = [
             f"{giver} gives {number} pears to {taker}.",
@@ -131,6 +136,41 @@ def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
     right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
     assert np.mean(right) > 0.9
     assert translate([""]) == [""]
+
+
+def test_what_is_hidden_are_names_and_numbers_of_both_sides():
+    sources = ["Tom, I saw Tom and 2 of Ann.", "the train of Zoë", "A 7", "I, Bob"] * 50
+    targets = ["Ann a vu Tom (2) et Tom.", "le train de Zoe", "7 A", "I, bob"] * 50
+    found = hide_names(sources, targets, 0.5, seed=3)
+    hidden = [a != b for a, b in zip(found[0], sources, strict=True)]
+    assert hidden == [a != b for a, b in zip(found[1], targets, strict=True)]
+    assert not any(hidden[i] for i in range(200) if i % 4 in (1, 3))
+    assert 30 < sum(hidden) < 70
+    for source, target, was in zip(*found, hidden, strict=True):
+        if was and "saw" in source:
+            a, b, c = source[0], source[15], source[20]
+            assert source == f"{a}, I saw {a} and {b} of {c}."
+            assert target == f"{c} a vu {a} ({b}) et {a}."
+            assert len({a, b, c}) == 3
+            assert all(unicodedata.category(x) == "Co" for x in (a, b, c))
+    assert hide_names(sources, targets, 0.5, seed=3) == found
+    assert hide_names(sources, targets, 0.0, seed=3) == (sources, targets)
+
+
+def test_names_that_the_vocabulary_holds_teach_copying_where_they_are_hidden(tmp_path):
+    known = ["Tom", "Mary", "Kim", "Zoé", "Bob", "Ann"]
+    pairs = names_task(np.random.default_rng(1), 2000, known)
+    data = tmp_path / "known.tsv"
+    data.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    sizes = {"source_vocab_size": 64, "target_vocab_size": 64}
+    train(Config(data=f"tsv:{data}", **{**SETTINGS, **sizes, "copy_hidden": 0.5}), tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert "▁Mary" in run.target_tokenizer.state()["tokens"]
+    for others in (None, known):
+        pairs = names_task(np.random.default_rng(2), 100, others)
+        found = make_translator([run], beam_width=3)([source for source, _ in pairs])
+        right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
+        assert np.mean(right) > 0.9
 
 
 def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_run):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import keras
@@ -14,6 +15,8 @@ from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_place
 from training.progress import progress
 from training.sources.source import Source
 
+_WORD = re.compile(r"\w+")
+_HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
 _CHUNK = 512  # texts at a time: each word is compared with all words of the other side
 
 
@@ -44,6 +47,38 @@ def tokenize_to_copy(
             lengths.append(made.row_lengths().numpy())
             advance(len(targets[chunk]))
     return Sentences.of(np.concatenate(values), np.concatenate(lengths))
+
+
+def hide_names(
+    sources: Sequence[str], targets: Sequence[str], share: float, seed: int
+) -> tuple[list[str], list[str]]:
+    """Hide names and numbers that both texts of a pair have, so that they have to be copied.
+
+    What a vocabulary holds need not be copied, and most names of a corpus are a few that it does
+    hold: copying is not learnt from them as they are.
+
+    Args:
+        sources: texts.
+        targets: as many.
+        share: of the pairs in which all such words are hidden, 0 to 1.
+        seed: of what is drawn.
+
+    Returns:
+        Both, with a character that stands for no word in place of each hidden one.
+    """
+    chosen = np.random.default_rng(seed).random(len(sources)) < share
+    hidden = [list(sources), list(targets)]
+    for i in np.flatnonzero(chosen).tolist():
+        both = set(_WORD.findall(sources[i])) & set(_WORD.findall(targets[i]))
+        names = sorted(w for w in both if w.isdecimal() or (w[0].isupper() and len(w) > 1))
+        stand_in = {name: chr(_HIDDEN + n) for n, name in enumerate(names)}
+
+        def hide(word: re.Match[str], stand_in: dict[str, str] = stand_in) -> str:
+            return stand_in.get(word[0], word[0])
+
+        for texts in hidden if names else []:
+            texts[i] = _WORD.sub(hide, texts[i])
+    return hidden[0], hidden[1]
 
 
 def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:

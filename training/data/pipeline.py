@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from training.config import Config
 from training.data.batches import Batch, PairBatches, Sentences
-from training.data.copying import tokenize_to_copy, vocabularies
+from training.data.copying import hide_names, tokenize_to_copy, vocabularies
 from training.data.labelled import LabelBatches
 from training.data.pair_files import Split
 from training.data.tokenizers import Tokenizer
@@ -44,11 +44,14 @@ def pair_rows(
 ) -> tuple[Rows, Sentences]:
     """Read all pairs of a split: the rows of their sources and those of their targets.
 
-    With `copy`, a target has the places of what it may copy from its source.
+    With `copy`, a target has the places of what it may copy from its source; some names are hidden
+    in training.
     """
-    sources, targets = zip(*split.pairs(), strict=True)
+    sources, targets = map(list, zip(*split.pairs(), strict=True))
     if config.copy:
         tokenizers = vocabularies(source, target)
+        if training:
+            sources, targets = hide_names(sources, targets, config.copy_hidden, config.seed)
         labels = tokenize_to_copy(sources, targets, tokenizers, config.max_source_length)
     else:
         labels = tokenize(targets, target)

@@ -150,15 +150,16 @@ def tokenize_pairs(
         RunError: if they cannot be written.
     """
     texts = {"dev": dev} if isinstance(data, Prepared) else {"train": data, "dev": dev}
-    splits = {name: _ids(config, split, sides) for name, split in texts.items()}
+    splits = {name: _ids(config, split, sides, name == "train") for name, split in texts.items()}
     words = shared_words(*vocabularies(*sides)) if config.copy else None
     return write_tokens(files, corpus, splits, words)
 
 
 def _ids(
-    config: Config, split: Split, sides: tuple[Source, Tokenizer]
+    config: Config, split: Split, sides: tuple[Source, Tokenizer], training: bool
 ) -> tuple[Sentences, Sentences]:
-    return cast(tuple[Sentences, Sentences], pair_rows(config, split, *sides))  # both are texts
+    rows = pair_rows(config, split, *sides, training)
+    return cast(tuple[Sentences, Sentences], rows)  # both are texts
 
 
 def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer:
