@@ -199,5 +199,5 @@ def draw(rows: Sequence[dict], path: Path) -> None:
         axes.set_ylim(len(rows) - 0.5, -0.5)
         axes.set_xlabel(title)
         axes.grid(axis="x", alpha=0.3)
-    panels[-1].legend()
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
     figure.savefig(path, dpi=120)
