@@ -72,12 +72,8 @@ def hide_names(
         both = set(_WORD.findall(sources[i])) & set(_WORD.findall(targets[i]))
         names = sorted(w for w in both if w.isdecimal() or (w[0].isupper() and len(w) > 1))
         stand_in = {name: chr(_HIDDEN + n) for n, name in enumerate(names)}
-
-        def hide(word: re.Match[str], stand_in: dict[str, str] = stand_in) -> str:
-            return stand_in.get(word[0], word[0])
-
-        for texts in hidden if names else []:
-            texts[i] = _WORD.sub(hide, texts[i])
+        for texts in hidden:
+            texts[i] = _WORD.sub(lambda word, to=stand_in: to.get(word[0], word[0]), texts[i])
     return hidden[0], hidden[1]
 
 
