@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -15,7 +15,7 @@ from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_place
 from training.progress import progress
 from training.sources.source import Source
 
-_WORD = re.compile(r"\w+")
+WORD = re.compile(r"\w+")
 _HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
 _CHUNK = 512  # texts at a time: each word is compared with all words of the other side
 
@@ -69,12 +69,17 @@ def hide_names(
     chosen = np.random.default_rng(seed).random(len(sources)) < share
     hidden = [list(sources), list(targets)]
     for i in np.flatnonzero(chosen).tolist():
-        both = set(_WORD.findall(sources[i])) & set(_WORD.findall(targets[i]))
+        both = set(WORD.findall(sources[i])) & set(WORD.findall(targets[i]))
         names = sorted(w for w in both if w.isdecimal() or (w[0].isupper() and len(w) > 1))
         stand_in = {name: chr(_HIDDEN + n) for n, name in enumerate(names)}
         for texts in hidden:
-            texts[i] = _WORD.sub(lambda word, to=stand_in: to.get(word[0], word[0]), texts[i])
+            texts[i] = replace_words(texts[i], stand_in)
     return hidden[0], hidden[1]
+
+
+def replace_words(text: str, others: Mapping[str, str]) -> str:
+    """Put other words in the places of some."""
+    return WORD.sub(lambda word: others.get(word[0], word[0]), text)
 
 
 def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:

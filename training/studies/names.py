@@ -9,7 +9,6 @@ copy have a second row, with unknown words replaced by the source word that was 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ import numpy as np
 from training.cli import add_beam_width
 from training.config import Config
 from training.data import corpus
+from training.data.copying import WORD, replace_words
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
@@ -29,7 +29,6 @@ from training.runs.run import Run, load_run
 from training.score import metrics
 from training.studies import shared
 
-WORD = re.compile(r"\w+")
 # They begin with a consonant, so that articles and prepositions before them stay as they are.
 NAMES = tuple(
     WORD.findall(
@@ -130,12 +129,8 @@ def renamed(sentences: NamedSplit, seen: set[str], seed: int) -> NamedSplit:
     for i, old in enumerate(sentences.names):
         drawn = rng.choice(new, size=len(old), replace=False).tolist()
         other = dict(zip(old, drawn, strict=True))
-
-        def rename(text: str, other: dict[str, str] = other) -> str:
-            return WORD.sub(lambda word: other.get(word[0], word[0]), text)
-
-        sources.append(rename(sentences.split.sources[i]))
-        references.append([rename(text) for text in sentences.split.references[i]])
+        sources.append(replace_words(sentences.split.sources[i], other))
+        references.append([replace_words(text, other) for text in sentences.split.references[i]])
         names.append(drawn)
     return NamedSplit(Split(sources, references), names)
 
