@@ -38,6 +38,7 @@ TARGET_KEYS = {
         *("input_feeding", "gate", "readout_units", "tie_embeddings", "variational_dropout"),
         *("label_smoothing", "length_multiple", "doubly_stochastic", "coverage_loss"),
         *("attention_heads", "attention_options", "scheduled_sampling", "readout", "keep_by"),
+        "consistency",
     ),
     "label": (),
 }
@@ -245,6 +246,11 @@ class Config:
     plateau_factor: float = key(0.5, "what the rate is multiplied by", above=0, below=1, later=True)
     clip_norm: float = key(1.0, "largest norm of the whole gradient", above=0, later=True)
     label_smoothing: float = key(0.0, "share of other tokens", least=0, below=1, later=True)
+    consistency: float = key(
+        0.0,
+        "weight of what divides two answers under dropout, R-Drop's alpha: twice the time",
+        least=0,
+    )
     coverage_loss: float = key(
         0.0, "weight of the loss for looking twice at the same place", least=0, later=True
     )
@@ -322,7 +328,7 @@ class Config:
                     f"copy expected {key} of whole words, words, characters or symbols: "
                     "sentencepiece spells what it does not know. Received: sentencepiece"
                 )
-        for key in ("label_smoothing", "join"):
+        for key in ("label_smoothing", "join", "consistency"):
             if getattr(self, key):
                 raise ConfigError(f"copy expected {key} = 0. Received: {getattr(self, key)}")
 

@@ -92,10 +92,15 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         words that can be copied; in place of logits there are log-probabilities of the vocabulary
         extended by the source's places, `(B, T, target_vocab_size + S)`; and there are the layers
         `"source_words"` and `"copy"`. With `scheduled_sampling` there is a `ScheduledSampling`.
+        With `consistency` it answers twice in training, `(2 B, T, target_vocab_size)`.
     """
     encoder = build_encoder(config, source_size)
     source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
     target = keras.Input((None,), dtype="int32", name="target")
+    inputs = {"source": source, "target": target}
+    if config.consistency:
+        twice = Twice(name="twice")
+        source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
     embedding = keras.layers.ReversibleEmbedding(
         target_vocab_size,
@@ -147,7 +152,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         if weight:
             x = LossOfWeights(loss, weight)(x, weights, said, there)
     logits = say(x, weights)
-    return keras.Model({"source": source, "target": target}, logits, name="seq2seq")
+    return keras.Model(inputs, logits, name="seq2seq")
 
 
 def encoder_cells(model: keras.Model) -> Iterator[keras.layers.Layer]:
@@ -190,6 +195,15 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
         return lambda outputs: ops.transpose(ops.matmul(kernel, ops.transpose(outputs)))
     kernel = ops.transpose(kernel)
     return lambda outputs: ops.matmul(outputs, kernel)
+
+
+@keras.saving.register_keras_serializable("training")
+class Twice(keras.layers.Layer):
+    """A batch and, in training, the same again: dropout differs, see `TokenCrossentropy`."""
+
+    def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
+        """Return `(2 B, …)` for `(B, …)`."""
+        return ops.concatenate([rows, rows]) if training else rows
 
 
 @keras.saving.register_keras_serializable("training")

@@ -183,6 +183,25 @@ def test_scheduled_sampling_reads_what_the_model_says_in_training_alone(tmp_path
     assert_allclose(plain(batch, training=False), still, atol=1e-5)
 
 
+def test_with_consistency_a_model_answers_twice_in_training_alone(tmp_path):
+    settings = {"order": "luong", "input_feeding": True}
+    model, plain = build(consistency=1.0, dropout=0.5, **settings), build(seed=1, **settings)
+    rng = np.random.default_rng(11)
+    batch = {"source": ids(rng, 3, 5, SOURCE_VOCAB), "target": ids(rng, 3, 7, TARGET_VOCAB)}
+    batch["source"][1, 3:], batch["target"][1, 4:] = 0, 0
+    first, second = np.split(np.array(model(batch, training=True)), 2)
+    assert first.shape == second.shape == (3, 7, TARGET_VOCAB)
+    assert abs(first - second).max() > 0.1  # dropout differs
+    still = build(consistency=1.0, dropout=0.0, **settings)
+    model.save_weights(tmp_path / "a.weights.h5")
+    still.load_weights(tmp_path / "a.weights.h5")
+    plain.load_weights(tmp_path / "a.weights.h5")  # a run is used without it
+    expected = np.array(plain(batch, training=False))
+    assert_allclose(model(batch, training=False), expected, atol=1e-5)
+    for answer in np.split(np.array(still(batch, training=True)), 2):
+        assert_allclose(answer, expected, atol=1e-5)
+
+
 def test_tied_embeddings_have_no_output_layer():
     tied, apart = build(tie_embeddings=True), build()
     assert apart.count_params() - tied.count_params() == (7 + 1) * TARGET_VOCAB

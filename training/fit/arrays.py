@@ -70,7 +70,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     on_jax = keras.backend.backend() == "jax"  # where nothing but what is compiled is quick
     model.compile(
         ClippedAdam(rate, config.clip_norm),
-        TokenCrossentropy(config.label_smoothing),
+        TokenCrossentropy(config.label_smoothing, config.consistency),
         jit_compile=True if on_jax else config.jit_compile,
     )
     model.optimizer.build(model.trainable_variables)

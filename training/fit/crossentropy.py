@@ -78,28 +78,64 @@ def _cross_entropy(smoothing: float) -> Callable[[Tensor, Tensor], Tensor]:
     return cross_entropy
 
 
+def divergences(logits: Tensor, others: Tensor) -> Tensor:
+    """Kullback-Leibler divergence of two distributions from each other, both ways together.
+
+    `KL(p ‖ q) + KL(q ‖ p)`, that is `Σ (p - q) (log p - log q)`, with `p` the softmax of `logits`
+    and `q` that of `others`.
+
+    Args:
+        logits: `(B, T, V)`; computed in float32.
+        others: likewise.
+
+    Returns:
+        float32 `(B, T)`, in nats; gradients go to both.
+    """
+    logits, others = ops.cast(logits, "float32"), ops.cast(others, "float32")
+    log_p, log_q = ops.log_softmax(logits, axis=-1), ops.log_softmax(others, axis=-1)
+    return ops.sum((ops.exp(log_p) - ops.exp(log_q)) * (log_p - log_q), axis=-1)
+
+
 @keras.saving.register_keras_serializable("training")
 class TokenCrossentropy(keras.losses.Loss):
     """Mean cross-entropy over the tokens of a batch that are not padding.
 
+    With `consistency` a model answers twice, under two drawings of dropout, and what divides its
+    answers is a loss, too: R-Drop (Liang et al. 2021, arXiv 2106.14448), half of its equation 4,
+    `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`.
+
     Args:
         label_smoothing: see `token_losses`.
+        consistency: α; above 0, `y_pred` has the second answers after all first ones, `(2 B, T, V)`
+            for labels `(B, T)`.
     """
 
-    def __init__(self, label_smoothing: float = 0.0, name: str = "token_crossentropy") -> None:
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        consistency: float = 0.0,
+        name: str = "token_crossentropy",
+    ) -> None:
         super().__init__(name=name, reduction=None)
-        self.label_smoothing = label_smoothing
+        self.label_smoothing, self.consistency = label_smoothing, consistency
 
     def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         """Return the mean loss, a scalar."""
         labels = ops.cast(y_true, "int32")
         valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
-        losses = token_losses(labels, y_pred, self.label_smoothing)
+        if self.consistency:
+            answered = ops.concatenate([labels, labels])
+            first, second = ops.split(token_losses(answered, y_pred, self.label_smoothing), 2)
+            divided = divergences(*ops.split(y_pred, 2))
+            losses = (first + second) / 2 + self.consistency / 4 * divided
+        else:
+            losses = token_losses(labels, y_pred, self.label_smoothing)
         return ops.sum(losses * valid) / ops.maximum(ops.sum(valid), 1.0)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {"label_smoothing": self.label_smoothing, "name": self.name}
+        own = {"label_smoothing": self.label_smoothing, "consistency": self.consistency}
+        return {**own, "name": self.name}
 
 
 @keras.saving.register_keras_serializable("training")

@@ -194,7 +194,7 @@ def _read(
 def _make_loss(config: Config) -> keras.losses.Loss:
     if config.target == "label":
         return keras.losses.BinaryCrossentropy(from_logits=True)
-    return TokenCrossentropy(config.label_smoothing)
+    return TokenCrossentropy(config.label_smoothing, config.consistency)
 
 
 def choose_keep_by(config: Config, dev: int) -> str:

@@ -70,3 +70,25 @@ def test_large_logits_do_not_overflow():
 def test_a_batch_of_padding_alone_has_no_loss():
     labels, logits = np.zeros((2, 3), "int32"), np.ones((2, 3, V), "float32")
     assert float(TokenCrossentropy()(labels, logits)) == 0.0
+
+
+def mean_divergence(labels, first, second):
+    """Both Kullback-Leibler divergences of two answers, token by token."""
+    found = []
+    for b, t in zip(*labels.nonzero(), strict=True):
+        p, q = (np.exp(z[b, t].astype("float64")) for z in (first, second))
+        p, q = p / p.sum(), q / q.sum()
+        found.append((p * np.log(p / q)).sum() + (q * np.log(q / p)).sum())
+    return np.mean(found)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_two_answers_cost_their_mean_and_what_divides_them(batch, smoothing):
+    labels, first = batch
+    second = np.random.default_rng(2).normal(0, 3, (B, T, V)).astype("float32")
+    loss = TokenCrossentropy(smoothing, consistency=5.0)
+    expected = 5 / 4 * mean_divergence(labels, first, second)
+    expected += (mean_loss(labels, first, smoothing) + mean_loss(labels, second, smoothing)) / 2
+    assert_allclose(loss(labels, np.concatenate([first, second])), expected, rtol=1e-5)
+    same = loss(labels, np.concatenate([first, first]))
+    assert_allclose(same, mean_loss(labels, first, smoothing), rtol=1e-5)
