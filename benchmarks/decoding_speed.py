@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from turns import PEERS, median, median_ratio, serve, start_workers, take_turns
+from turns import PEERS, TRANSLATION_FORMS, median, median_ratio, serve, start_workers, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -36,9 +36,13 @@ MODES = {
 OURS, BFLOAT16 = "keras-attention SavedModel", "keras-attention SavedModel, bfloat16"
 STOCK = "stock Keras layers, own loop"
 PRECISIONS = {OURS: "float32", BFLOAT16: "bfloat16"}
-TRANSLATORS = [name for name in PEERS if name != "keras-jax"]
-CASES = [*PRECISIONS, STOCK, *TRANSLATORS]
-REFERENCES = (STOCK, *TRANSLATORS)
+REFERENCES = [
+    f"{name}{form}"
+    for name in (STOCK, *PEERS)
+    if name != "keras-jax"
+    for form in ("", *TRANSLATION_FORMS.get(name, ()))
+]
+CASES = [*PRECISIONS, *REFERENCES]
 START, SPECIAL = 2, 4  # the ids of this project's tokenizers
 
 
@@ -126,13 +130,14 @@ def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:
     return rounds
 
 
-def stock_rounds(data: Path, options: argparse.Namespace) -> dict[str, Callable[[], None]]:
+def stock_rounds(case: str, options: argparse.Namespace) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, as ids, by a loop over stock Keras layers."""
     import keras
     import tensorflow as tf
     from keras import layers
 
-    settings = json.loads(data.read_text())
+    keras.config.set_dtype_policy(case.removeprefix(STOCK).removeprefix(", ") or "float32")
+    settings = json.loads(options.data.read_text())
     units, vocabulary, length = options.units, options.vocabulary, settings["length"]
     embed_source = layers.Embedding(vocabulary, units // 2, mask_zero=True)
     lstm = layers.LSTM(units // 2, return_sequences=True, return_state=True)
@@ -195,7 +200,8 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
         sizes = [options.vocabulary, options.units]
         workers = start_workers(options.cases, "translate", str(data), sizes)
         for mode in options.modes:
-            taking_part = {c: w for c, w in workers.items() if c != STOCK or MODES[mode][0] == 1}
+            greedy = MODES[mode][0] == 1
+            taking_part = {c: w for c, w in workers.items() if greedy or not c.startswith(STOCK)}
             rounds = take_turns(taking_part, options.repeat, mode)
             for case, taken in rounds.items():
                 row = {"sentences_per_s": round(options.sentences / median(taken), 1)}
@@ -243,8 +249,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     os.environ["KERAS_BACKEND"] = options.backend
     if options.worker:
-        if options.worker == STOCK:
-            rounds = stock_rounds(options.data, options)
+        if options.worker.startswith(STOCK):
+            rounds = stock_rounds(options.worker, options)
         else:
             rounds = our_rounds(options.data, PRECISIONS[options.worker])
         serve(rounds, 1)

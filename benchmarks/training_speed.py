@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 from peers.workload import MODELS, training_batches
-from turns import FORMS, PEERS, median, median_ratio, serve, start_workers, take_turns
+from turns import PEERS, TRAINING_FORMS, median, median_ratio, serve, start_workers, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -33,7 +33,7 @@ OURS = ("keras-attention", "keras-attention, mixed_bfloat16")
 STOCK = "stock Keras layers (easier)"
 CASES = [
     *OURS,
-    *(f"{name}{form}" for name in (STOCK, *PEERS) for form in ("", *FORMS.get(name, ()))),
+    *(f"{name}{form}" for name in (STOCK, *PEERS) for form in ("", *TRAINING_FORMS.get(name, ()))),
 ]
 FIRST_WORD = 4
 

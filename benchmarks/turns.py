@@ -42,10 +42,10 @@ PEERS = {
     "marian": ["pip install numpy pymarian==1.12.42"],
     "keras-jax": ["pip install numpy keras==3.15.1 jax==0.10.2"],
 }
-# What else a peer's training may be, after its name: in lower precision, compiled, or both.
+# What else a peer may be, after its name: in lower precision, compiled, or both.
 _KERAS = (", mixed_bfloat16", ", XLA", ", mixed_bfloat16, XLA")
 _TORCH = (", bfloat16", ", compiled", ", bfloat16, compiled")
-FORMS = {
+TRAINING_FORMS = {
     "stock Keras layers (easier)": _KERAS,
     "opennmt-tf": _KERAS,
     "tensorflow-addons": _KERAS,
@@ -53,6 +53,15 @@ FORMS = {
     "fairseq": _TORCH,
     "joeynmt": _TORCH,
     "keras-jax": (", mixed_bfloat16",),
+}
+TRANSLATION_FORMS = {
+    "stock Keras layers, own loop": (", mixed_bfloat16",),
+    "opennmt-tf": (", mixed_bfloat16",),
+    "tensorflow-addons": (", mixed_bfloat16",),
+    "opennmt-py": (", bfloat16",),
+    "fairseq": (", bfloat16",),
+    "joeynmt": (", bfloat16",),
+    "marian": (", packed16", ", packed8"),  # its kinds of product with lower precision
 }
 
 

@@ -1,7 +1,7 @@
 """fairseq as a worker of the benchmarks, run by its own environment's Python.
 
 python -m peers.fairseq train BATCHES VOCABULARY UNITS MODEL FORM...
-python -m peers.fairseq translate SETTINGS VOCABULARY UNITS
+python -m peers.fairseq translate SETTINGS VOCABULARY UNITS FORM...
 
 It has no additive attention: Luong's general score instead, with the attentional vector fed back.
 Its encoder's last states become the decoder's first without a layer between. It ends each
@@ -19,7 +19,7 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
 from fairseq.sequence_generator import SequenceGenerator
-from peers.torch_steps import forbid_special_tokens, training_round
+from peers.torch_steps import forbid_special_tokens, precision, training_round
 from peers.workload import (
     MODELS,
     PAD,
@@ -79,7 +79,9 @@ def training(
     return training_round(model, batches, loss, form)
 
 
-def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+def translations(
+    path: str, vocabulary: int, units: int, form: list[str]
+) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, by the mode's name."""
     model, tokens = make_model(vocabulary, units)
     forbid_special_tokens(model.decoder.fc_out.bias, SPECIAL)
@@ -98,7 +100,8 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
                 "src_tokens": torch.tensor(source),
                 "src_lengths": torch.full((len(source),), source.shape[1]),
             }
-            found = generator.generate([model], {"net_input": inputs})
+            with precision(form):
+                found = generator.generate([model], {"net_input": inputs})
             return torch.stack([best[0]["tokens"] for best in found]).numpy()
 
         return translate

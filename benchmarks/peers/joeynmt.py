@@ -1,7 +1,7 @@
 """Joey NMT as a worker of the benchmarks, run by its own environment's Python.
 
 python -m peers.joeynmt train BATCHES VOCABULARY UNITS MODEL FORM...
-python -m peers.joeynmt translate SETTINGS VOCABULARY UNITS
+python -m peers.joeynmt translate SETTINGS VOCABULARY UNITS FORM...
 
 Its decoder feeds the attentional vector back, or attends after a decoder without context: here the
 former, its default. Its output layer has no bias. Sentences of a batch are sorted by length, as
@@ -21,7 +21,7 @@ from joeynmt.model import Model as JoeyModel
 from joeynmt.model import build_model
 from joeynmt.search import search
 from joeynmt.vocabulary import Vocabulary
-from peers.torch_steps import training_round
+from peers.torch_steps import precision, training_round
 from peers.workload import (
     MODELS,
     PAD,
@@ -100,21 +100,24 @@ def training(
     return training_round(model, batches, loss, form)
 
 
-def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+def translations(
+    path: str, vocabulary: int, units: int, form: list[str]
+) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, by the mode's name."""
     model = make_model(vocabulary, units).eval()
 
     def make(beam_width: int, length: int) -> Callable[[np.ndarray], np.ndarray]:
         def translate(source: np.ndarray) -> np.ndarray:
-            found, _, _ = search(
-                model,
-                make_batch(source),
-                max_output_length=length,
-                beam_size=beam_width,
-                beam_alpha=0.0,
-                min_output_length=length,
-                generate_unk=False,
-            )
+            with precision(form):
+                found, _, _ = search(
+                    model,
+                    make_batch(source),
+                    max_output_length=length,
+                    beam_size=beam_width,
+                    beam_alpha=0.0,
+                    min_output_length=length,
+                    generate_unk=False,
+                )
             return found
 
         return translate

@@ -1,7 +1,7 @@
 """Marian as a worker of the benchmarks, run by its own environment's Python.
 
 python -m peers.marian train BATCHES VOCABULARY UNITS MODEL FORM...
-python -m peers.marian translate SETTINGS VOCABULARY UNITS
+python -m peers.marian translate SETTINGS VOCABULARY UNITS FORM...
 
 It has one width for encoder and decoder, here the decoder's: its encoder is twice as wide as the
 others'; before the vocabulary product it is half as wide. Its bindings offer a training as a whole,
@@ -113,7 +113,9 @@ def training(
     return round_
 
 
-def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+def translations(
+    path: str, vocabulary: int, units: int, form: list[str]
+) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, by the mode's name."""
     folder = Path(tempfile.mkdtemp())
     options = settings(folder, vocabulary, units)
@@ -137,6 +139,7 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
                     mini_batch=32 // threads,
                     maxi_batch=threads,
                     max_length_factor=(length - 0.5) / source_length,
+                    gemm_type="".join(form) or "float32",
                     quiet=True,
                 )
             return translators[threads]

@@ -1,7 +1,7 @@
 """OpenNMT-py as a worker of the benchmarks, run by its own environment's Python.
 
 python -m peers.opennmt_py train BATCHES VOCABULARY UNITS MODEL FORM...
-python -m peers.opennmt_py translate SETTINGS VOCABULARY UNITS
+python -m peers.opennmt_py translate SETTINGS VOCABULARY UNITS FORM...
 
 Its decoder feeds the attentional vector back; its encoder's last states become the decoder's first
 without a layer between. Its own trainer is left out, with what it counts and logs.
@@ -25,7 +25,7 @@ from onmt.encoders.rnn_encoder import RNNEncoder
 from onmt.models import NMTModel
 from onmt.modules import Embeddings
 from onmt.translate import GNMTGlobalScorer, Translator
-from peers.torch_steps import forbid_special_tokens, training_round
+from peers.torch_steps import forbid_special_tokens, precision, training_round
 from peers.workload import (
     MODELS,
     PAD,
@@ -74,7 +74,9 @@ def training(
     return training_round(model, batches, loss, form)
 
 
-def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+def translations(
+    path: str, vocabulary: int, units: int, form: list[str]
+) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, by the mode's name."""
     model = make_model(vocabulary, units).eval()
     forbid_special_tokens(model.generator.bias, SPECIAL)
@@ -98,7 +100,8 @@ def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[
         def translate(source: np.ndarray) -> np.ndarray:
             batch = {"src": torch.tensor(source)[..., None]}
             batch["srclen"] = torch.full((len(source),), source.shape[1])
-            found = translator.translate_batch(batch, attn_debug=False)["predictions"]
+            with precision(form):
+                found = translator.translate_batch(batch, attn_debug=False)["predictions"]
             return torch.stack([best[0] for best in found]).numpy()[:, :length]
 
         return translate

@@ -1,7 +1,7 @@
 """OpenNMT-tf as a worker of the benchmarks, run by its own environment's Python.
 
 python -m peers.opennmt_tf train BATCHES VOCABULARY UNITS MODEL FORM...
-python -m peers.opennmt_tf translate SETTINGS VOCABULARY UNITS
+python -m peers.opennmt_tf translate SETTINGS VOCABULARY UNITS FORM...
 """
 
 from __future__ import annotations
@@ -84,8 +84,12 @@ def training_round(
     return round_
 
 
-def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+def translations(
+    path: str, vocabulary: int, units: int, form: list[str]
+) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, by the mode's name: see decoding_speed.py."""
+    if "mixed_bfloat16" in form:
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     settings = json.loads(Path(path).read_text())
     texts = [text.split() for text in settings["texts"]]
     length, rounds = settings["length"], {}

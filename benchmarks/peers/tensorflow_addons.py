@@ -1,7 +1,7 @@
 """TensorFlow Addons' seq2seq as a worker of the benchmarks, run by its own environment's Python.
 
 python -m peers.tensorflow_addons train BATCHES VOCABULARY UNITS MODEL FORM...
-python -m peers.tensorflow_addons translate SETTINGS VOCABULARY UNITS
+python -m peers.tensorflow_addons translate SETTINGS VOCABULARY UNITS FORM...
 
 Its `AttentionWrapper` feeds the attentional vector back. The output layer is given to the decoder
 only where each step needs its logits; in training it runs once, over all steps.
@@ -126,8 +126,12 @@ def training_round(
     return round_
 
 
-def translations(path: str, vocabulary: int, units: int) -> dict[str, Callable[[], None]]:
+def translations(
+    path: str, vocabulary: int, units: int, form: list[str]
+) -> dict[str, Callable[[], None]]:
     """Functions that translate all sentences, by the mode's name."""
+    if "mixed_bfloat16" in form:
+        tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
     model = Seq2Seq(vocabulary, units)
     model.loss(*[tf.ones((1, 2), tf.int32)] * 3)  # makes the weights
     model.output.bias.assign(np.where(np.arange(vocabulary) < SPECIAL, -1e4, 0.0))

@@ -1,4 +1,4 @@
-"""A training round that the PyTorch peers share: forward, backward, and Adam in one kernel."""
+"""What the PyTorch peers share: a training round, with Adam in one kernel, and lower precision."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+
+
+def precision(form: Sequence[str]) -> torch.autocast:
+    """Within it products are in bfloat16 if the form is "bfloat16"."""
+    return torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in form)
 
 
 def training_round(
@@ -31,7 +36,7 @@ def training_round(
     def round_() -> None:
         for batch in batches:
             optimizer.zero_grad(set_to_none=True)
-            with torch.autocast("cpu", torch.bfloat16, enabled="bfloat16" in form):
+            with precision(form):
                 found = loss(batch)
             found.backward()
             optimizer.step()

@@ -93,13 +93,14 @@ def serve_peer(
 ) -> None:
     """Be the worker that the command line asks for.
 
-    `train DATA VOCABULARY UNITS MODEL FORM...` or `translate DATA VOCABULARY UNITS`.
+    `train DATA VOCABULARY UNITS MODEL FORM...` or `translate DATA VOCABULARY UNITS FORM...`, with
+    what a form is called, see `turns.TRAINING_FORMS` and `turns.TRANSLATION_FORMS`.
 
     Args:
-        train: from data, vocabulary, units, a `Model` and a list of what its form is called, see
-            `turns.FORMS`, to a function that trains on every batch once.
-        translate: from data, vocabulary and units to functions that translate all sentences, by
-            the mode's name.
+        train: from data, vocabulary, units, a `Model` and the form to a function that trains on
+            every batch once.
+        translate: from data, vocabulary, units and the form to functions that translate all
+            sentences, by the mode's name.
     """
     _, task, data, vocabulary, units, *rest = sys.argv
     sizes = int(vocabulary), int(units)
@@ -107,4 +108,4 @@ def serve_peer(
         model, *form = rest
         serve({"train": train(data, *sizes, MODELS[model], form)})
     else:
-        serve(translate(data, *sizes), warm_up=1)
+        serve(translate(data, *sizes, rest), warm_up=1)
