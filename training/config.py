@@ -38,7 +38,7 @@ TARGET_KEYS = {
         *("input_feeding", "gate", "readout_units", "tie_embeddings", "variational_dropout"),
         *("label_smoothing", "length_multiple", "doubly_stochastic", "coverage_loss"),
         *("attention_heads", "attention_options", "scheduled_sampling", "readout", "keep_by"),
-        "consistency",
+        *("consistency", "word_dropout"),
     ),
     "label": (),
 }
@@ -223,6 +223,9 @@ class Config:
     )
     dropout: float = key(
         0.2, "on embeddings, memory and attentional vector", least=0, below=1, later=True
+    )
+    word_dropout: float = key(
+        0.0, "share of tokens whose embedding is dropped whole", least=0, below=1
     )
     variational_dropout: float = key(
         0.0, "on inputs and states of cells; trains more slowly", least=0, below=1

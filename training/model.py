@@ -22,7 +22,7 @@ from training.data.ids import PAD_ID
 from training.sampling import LAYER, ScheduledSampling
 from training.sources import build_encoder
 from training.sources.recurrent import build_cell
-from training.sources.text import EMBEDDING_STDDEV, known_tokens
+from training.sources.text import EMBEDDING_STDDEV, drop_embeddings, known_tokens
 
 Tensor = Any
 
@@ -128,7 +128,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     def read(tokens: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return the decoder's outputs for tokens `(B, T)`, and its weights where needed."""
         x = known_tokens(tokens, target_vocab_size) if config.copy else tokens
-        x, weights = keras.layers.Dropout(config.dropout)(embedding(x)), None
+        x, weights = drop_embeddings(config, embedding(x)), None
         x = decoder(x, memory, memory_mask=mask, initial_state=state)
         if decoder.return_attention_scores:
             x, weights = x[0], mean_of_heads(x[1], 3)

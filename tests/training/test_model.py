@@ -10,6 +10,7 @@ from training.data.ids import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.fit.crossentropy import token_losses
 from training.model import build_seq2seq
+from training.sources.text import drop_embeddings
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
 
@@ -181,6 +182,24 @@ def test_scheduled_sampling_reads_what_the_model_says_in_training_alone(tmp_path
     model.save_weights(tmp_path / "a.weights.h5")  # a run is used without it
     plain.load_weights(tmp_path / "a.weights.h5")
     assert_allclose(plain(batch, training=False), still, atol=1e-5)
+
+
+def test_word_dropout_takes_whole_embeddings_of_both_sides(tmp_path):
+    model, plain = build(word_dropout=0.5, dropout=0.0), build(seed=1, dropout=0.0)
+    model.save_weights(tmp_path / "a.weights.h5")
+    plain.load_weights(tmp_path / "a.weights.h5")  # a run is used without it
+    rng = np.random.default_rng(13)
+    batch = {"source": ids(rng, 2, 5, SOURCE_VOCAB), "target": ids(rng, 2, 3, TARGET_VOCAB)}
+    still = np.array(plain(batch, training=False))
+    assert_allclose(model(batch, training=False), still, atol=1e-5)
+    assert abs(np.array(model(batch, training=True)) - still).max() > 1e-2
+    embedded = keras.Input((None, 7))
+    config = Config(word_dropout=0.5, dropout=0.0)
+    drop = keras.Model(embedded, drop_embeddings(config, embedded))
+    found = np.array(drop(np.ones((31, 37, 7), "float32"), training=True))
+    assert set(np.unique(found)) == {0.0, 2.0}
+    assert (found == found[:, :, :1]).all()
+    assert abs((found == 0).mean() - 0.5) < 0.1
 
 
 def test_with_consistency_a_model_answers_twice_in_training_alone(tmp_path):
