@@ -1,9 +1,9 @@
 """BLEU by source length: what a fixed context vector loses on long sentences.
 
 After Bahdanau et al. 2014 (arXiv 1409.0473, figure 2) and Luong et al. 2015 (arXiv 1508.04025,
-figure 6). Models trained on single sentences translate three sets: `single`, the dev sentences of
-their corpus; `real`, Multi30k's test sentences, longer and of another kind; and `joined`, dev
-sentences one after another, so that length alone changes.
+figure 6). Models translate three sets: `single`, the dev sentences of their corpus; `real`,
+Multi30k's test sentences, longer and of another kind; and `joined`, dev sentences one after
+another, so that length alone changes.
 """
 
 from __future__ import annotations
