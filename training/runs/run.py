@@ -65,8 +65,9 @@ def load_run(path: str | Path) -> Run:
     config = load_config(files.config)
     source, target = load_sides(config, files)
     # Cells without dropout run faster, and draw nothing at random in an export.
-    for_training = ("variational_dropout", "word_dropout", "scheduled_sampling", "consistency")
-    to_use = dataclasses.replace(config, **dict.fromkeys(for_training, 0.0))
+    to_use = dataclasses.replace(
+        config, variational_dropout=0.0, word_dropout=0.0, scheduled_sampling=0.0, consistency=0.0
+    )
     model = build_model(to_use, source.size, target.vocab_size if target else 0)
     load_best(files, model)
     return Run(files.path, config, source, target, model)
