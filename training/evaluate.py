@@ -67,6 +67,14 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
         default=default.symmetrize,
         help="what is done with the links read from source to target words; default: none",
     )
+    group.add_argument(
+        "--link-tension",
+        type=float,
+        default=default.tension,
+        metavar="X",
+        help="multiply the weights by exp(-X |i/T - j/S|), so that links keep near the diagonal; "
+        "4 to 8 for long sentences; default: 0",
+    )
 
 
 def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split, dict[str, Any]]:
@@ -198,7 +206,11 @@ def main(arguments: list[str] | None = None) -> None:
         bootstrap=options.bootstrap,
         by_length=options.by_length,
         reading=Reading(
-            options.links, options.link_threshold, options.link_shift, options.symmetrize
+            options.links,
+            options.link_threshold,
+            options.link_shift,
+            options.symmetrize,
+            options.link_tension,
         ),
     )
     if options.baseline:

@@ -85,9 +85,10 @@ def test_gold_links_belong_to_the_lines_of_the_files(tiny_run, tmp_path):
 def test_links_are_read_as_the_options_say(tiny_run, tmp_path):
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
     options = ["--links", "threshold", "--link-threshold", "0.14", "--link-shift", "-1"]
+    options += ["--link-tension", "3"]
     options += ["--symmetrize", "union", "--beam-width", "1"]
     result = run_command(tiny_run, tmp_path, *options)
-    expected = evaluation.aer([tiny_run], split, Reading("threshold", 0.14, -1, "union"))
+    expected = evaluation.aer([tiny_run], split, Reading("threshold", 0.14, -1, "union", 3.0))
     assert result["aer"] == pytest.approx(expected["aer"])
     assert result["aer_method"] == expected["aer_method"]
     assert result["aer"] != pytest.approx(evaluation.aer([tiny_run], split, Reading())["aer"])

@@ -233,27 +233,45 @@ def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monke
 
 
 def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monkeypatch):
-    readings = (Reading(), Reading("argmax", 0.0, 1, "union"), Reading("argmax", 0.0))
+    readings = (
+        Reading(),
+        Reading("argmax", 0.0, 1, "union"),
+        Reading("argmax", 0.0),
+        Reading("argmax", 0.0, tension=9.0),
+    )
     monkeypatch.setattr(alignment, "READINGS", readings)
-    monkeypatch.setattr(alignment, "DEV_SENTENCES", 11)
-    split = corpus.load("phrasebook-en-fr", "test", limit=17)
-    monkeypatch.setattr(alignment, "gold_sets", lambda *_: iter([("some", split)]))
+    split, dev = (corpus.load("phrasebook-en-fr", name, limit=17) for name in ("test", "dev"))
+    sets = [("some", split, dev), ("by halves", split, None)]
+    monkeypatch.setattr(alignment, "gold_sets", lambda *_: iter(sets))
     output = tmp_path / "study"
     study.main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
     rows = read_table(output / "readings.csv")
-    assert len(rows) == 3
-    for row, reading in zip(rows, readings, strict=True):
+    assert len(rows) == 4 + 5
+    for row, reading in zip(rows[:4] + rows[4:8], 2 * readings, strict=True):
         expected = evaluation.aer([tiny_run], split, reading)
         assert float(row["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
         assert float(row["diagonal"]) == pytest.approx(expected["aer_diagonal"], rel=1e-4)
-    dev = corpus.load("phrasebook-en-fr", "dev", limit=11)
     on_dev = [evaluation.aer([tiny_run], dev, reading)["aer"] for reading in readings]
-    assert [row["chosen"] for row in rows].index("yes") == int(np.argmin(on_dev))
-    (best,) = read_table(output / "alignment.csv")
-    assert best["chosen"] == "yes"
-    assert float(best["low"]) <= float(best["aer"]) <= float(best["high"])
+    assert [row["chosen"] for row in rows[:4]].index("yes") == int(np.argmin(on_dev))
+    some, halved = read_table(output / "alignment.csv")
+    assert (some["chosen"], halved["chosen"]) == ("yes", "yes")
+    for row in (some, halved):
+        assert float(row["low"]) <= float(row["aer"]) <= float(row["high"])
     for name in ("alignment.png", "heat-maps.png"):
         assert (output / name).stat().st_size > 5_000
+
+
+def test_the_reading_of_each_half_is_the_best_of_the_other():
+    """Errors and totals: the first reading is right in the first half alone, the second never."""
+    right_first, wrong, right_last = Reading(), Reading("argmax"), Reading(shift=1)
+    errors = {
+        right_first: np.array([[0, 3], [0, 5], [5, 7], [7, 7], [2, 3]]),
+        wrong: np.array([[3, 3], [5, 5], [7, 7], [7, 7], [3, 3]]),
+        right_last: np.array([[2, 3], [4, 5], [0, 7], [0, 7], [0, 3]]),
+    }
+    chosen, crossed = alignment.choose_by_halves(errors)
+    assert chosen == [right_last, right_first]
+    np.testing.assert_array_equal(crossed, [[2, 3], [4, 5], [5, 7], [7, 7], [2, 3]])
 
 
 def test_a_model_without_attention_has_no_alignment(tiny_run, tmp_path):

@@ -28,12 +28,16 @@ class Reading:
             Bahdanau's order a step looks before it is told which token was said last, and a
             trained model may look for a token one step before it says it (-1) or after (1).
         symmetrize: "none", "intersection", "union" or "grow-diag", as there.
+        tension: lambda of a prior `exp(-lambda * |i / T - j / S|)` that the weights are multiplied
+            by, the diagonal tension of Dyer et al. (2013), eq. 3; 0 for none. In long sentences
+            weights stray to the same word elsewhere.
     """
 
     method: str = "threshold"
     threshold: float = 0.45
     shift: int = 0
     symmetrize: str = "none"
+    tension: float = 0.0
 
     def describe(self) -> str:
         """Say in words what is done, beside every AER."""
@@ -41,11 +45,12 @@ class Reading:
         if self.method == "threshold":
             whom = f"the source words of weight >= {self.threshold}"
         step = f"the weights of step i{self.shift:+d} for token i; " if self.shift else ""
+        prior = f"times exp(-{self.tension:g} |i/T - j/S|); " if self.tension else ""
         both = "not symmetrised"
         if self.symmetrize != "none":
             both = f"{self.symmetrize} with the links read from source to target words"
         return (
-            f"force-decoded; {step}subwords joined to words; each target word is linked to "
+            f"force-decoded; {step}{prior}subwords joined to words; each target word is linked to "
             f"{whom}; {both}"
         )
 
@@ -96,7 +101,7 @@ def read(sentences: Sequence[WordWeights], reading: Reading) -> list[set[Link]]:
         steps = np.arange(len(sentence.target)) + reading.shift
         weights = sentence.weights[np.clip(steps, 0, len(sentence.target))]
         links = from_weights(
-            weights,
+            near_the_diagonal(weights, reading.tension) if reading.tension else weights,
             sentence.source,
             sentence.target,
             method=reading.method,
@@ -105,6 +110,22 @@ def read(sentences: Sequence[WordWeights], reading: Reading) -> list[set[Link]]:
         )
         result.append(links)
     return result
+
+
+def near_the_diagonal(weights: np.ndarray, tension: float) -> np.ndarray:
+    """Multiply weights by a prior that falls with the distance from the diagonal.
+
+    Args:
+        weights: `(T, S)`, of each target token.
+        tension: lambda of Dyer et al. (2013), eq. 3: `exp(-lambda * |i / T - j / S|)`, where i and
+            j are the middles of tokens.
+
+    Returns:
+        Weights `(T, S)`; each row has the sum 1 again.
+    """
+    target, source = ((np.arange(size) + 0.5) / max(size, 1) for size in weights.shape)
+    result = weights * np.exp(-tension * np.abs(target[:, None] - source))
+    return result / np.maximum(result.sum(axis=1, keepdims=True), 1e-9)
 
 
 def from_weights(

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -84,10 +86,25 @@ def test_short_pairs_are_short_on_both_sides():
     assert links.at_most(by_words, 2).sources == ["a b", "a", "a b"]
 
 
+def test_a_prior_draws_links_to_the_diagonal(rng):
+    weights = rng.dirichlet(np.ones(11), size=7).astype("float32")
+    drawn = links.near_the_diagonal(weights, 5.0)
+    for t in range(7):
+        prior = [math.exp(-5.0 * abs((t + 0.5) / 7 - (s + 0.5) / 11)) for s in range(11)]
+        total = sum(weights[t, s] * prior[s] for s in range(11))
+        expected = [weights[t, s] * prior[s] / total for s in range(11)]
+        np.testing.assert_allclose(drawn[t], expected, rtol=1e-5)
+    twice = WordWeights(np.array([[0.4, 0.1, 0.5], [0.2, 0.5, 0.3], [0, 0, 1]]), [0, 1, 2], [0, 1])
+    assert links.read([twice], Reading("argmax")) == [{(2, 0), (1, 1)}]
+    assert links.read([twice], Reading("argmax", tension=2.0)) == [{(0, 0), (1, 1)}]
+
+
 def test_what_is_said_of_a_reading_names_all_that_was_chosen():
     said = Reading("threshold", 0.3, -1, "grow-diag").describe()
     for part in ("force-decoded", "i-1", ">= 0.3", "grow-diag"):
         assert part in said
+    assert "exp(" not in said
+    assert "exp(-4 |i/T - j/S|)" in Reading(tension=4.0).describe()
     said = Reading("argmax").describe()
     assert "largest weight" in said
     assert "not symmetrised" in said
