@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 import training.parser
-from training.config import Config, ConfigError
+from training.config import Config
 from training.data import corpus
 from training.data.prepared import Prepared, is_prepared
-from training.errors import UserError
+from training.errors import ConfigError, UserError
 from training.parser import number_from_0, positive_int
 from training.settings import (
     keys_help,

@@ -9,15 +9,15 @@ import contextvars
 import dataclasses
 import functools
 import json
-import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from training.errors import UserError
+from training.errors import ConfigError
+from training.keys import check, key
 from training.native_log import without_native_log
 from training.writing import write_text
 
@@ -70,12 +70,12 @@ def _layers() -> tuple[ModuleType, ModuleType]:
 
 
 def attentions() -> tuple[str, ...]:
-    """Return what the key `attention` can be."""
-    return ("none", *_layers()[1].BY_NAME)
+    """Return what the key `attention` can be, nothing `without_layers`."""
+    return ("none", *_layers()[1].BY_NAME) if _with_layers.get() else ()
 
 
 def _distributions() -> tuple[str, ...]:
-    return tuple(_layers()[0].BY_NAME)
+    return tuple(_layers()[0].BY_NAME) if _with_layers.get() else ()
 
 
 _with_layers = contextvars.ContextVar("_with_layers", default=True)
@@ -89,39 +89,6 @@ def without_layers() -> Iterator[None]:
         yield
     finally:
         _with_layers.reset(token)
-
-
-class ConfigError(UserError):
-    """A preset, key or value that does not exist or does not fit."""
-
-
-def key(
-    default: str | bool | float,
-    meaning: str,
-    *,
-    choices: Iterable[object] | Callable[[], tuple[str, ...]] = (),
-    least: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
-    later: bool = False,
-) -> Any:
-    """Declare a key of the configuration.
-
-    Args:
-        default: its value where nothing else is said; its type is the key's.
-        meaning: what it is, in a few words, for `--help`.
-        choices: the values it can have, or a function that returns them.
-        least: the smallest value; 1 for whole numbers unless said.
-        above: what the value must be more than.
-        below: what the value must be less than.
-        later: whether a run that has begun can go on with another value.
-    """
-    if isinstance(default, int) and not isinstance(default, bool) and least is None:
-        least = 1
-    if not callable(choices):
-        choices = tuple(choices)
-    limits = {"choices": choices, "least": least, "above": above, "below": below}
-    return field(default=default, metadata={"meaning": meaning, "later": later, **limits})
 
 
 @dataclass(frozen=True)
@@ -287,7 +254,7 @@ class Config:
     def __post_init__(self) -> None:
         """Refuse what cannot work, in one line that names the key."""
         for declared in dataclasses.fields(self):
-            _check(declared.name, getattr(self, declared.name), declared.metadata)
+            check(declared.name, getattr(self, declared.name), declared.metadata)
         if self.target not in SPOKEN[self.source]:
             raise ConfigError(
                 f"source = {self.source} expected target = {' or '.join(SPOKEN[self.source])}. "
@@ -325,15 +292,15 @@ class Config:
             )
 
     def _check_copy(self) -> None:
-        for key in ("source_tokenizer", "target_tokenizer"):
-            if getattr(self, key) == "sentencepiece":
+        for name in ("source_tokenizer", "target_tokenizer"):
+            if getattr(self, name) == "sentencepiece":
                 raise ConfigError(
-                    f"copy expected {key} of whole words, words, characters or symbols: "
+                    f"copy expected {name} of whole words, words, characters or symbols: "
                     "sentencepiece spells what it does not know. Received: sentencepiece"
                 )
-        for key in ("label_smoothing", "join", "consistency"):
-            if getattr(self, key):
-                raise ConfigError(f"copy expected {key} = 0. Received: {getattr(self, key)}")
+        for name in ("label_smoothing", "join", "consistency"):
+            if getattr(self, name):
+                raise ConfigError(f"copy expected {name} = 0. Received: {getattr(self, name)}")
 
     def attention_arguments(self) -> dict[str, Any]:
         """Return what `keras_attention.mechanisms.make` takes beside the name."""
@@ -374,34 +341,3 @@ class Config:
         """Write the configuration as TOML."""
         lines = [f"{key} = {json.dumps(value)}" for key, value in self.values().items()]
         write_text(Path(path), "\n".join(lines) + "\n")
-
-
-def choices_of(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return the values that a key can have, none where they are not listed."""
-    choices = metadata.get("choices", ())
-    return choices() if callable(choices) else choices
-
-
-def _check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
-    known = _with_layers.get() or not callable(metadata.get("choices", ()))
-    choices = choices_of(metadata) if known else ()
-    if choices and value not in choices:
-        allowed = ", ".join(map(str, choices))
-        raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
-    if isinstance(value, str | bool):
-        return
-    if not math.isfinite(value):
-        raise ConfigError(f"{name} expected a finite number. Received: {value}")
-    least, above, below = (metadata.get(limit) for limit in ("least", "above", "below"))
-    if (
-        (least is not None and value < least)
-        or (above is not None and value <= above)
-        or (below is not None and value >= below)
-    ):
-        if below is None:
-            wanted = f"at least {least}" if above is None else f"more than {above}"
-        else:
-            wanted = (
-                f"{least} <= value < {below}" if above is None else f"{above} < value < {below}"
-            )
-        raise ConfigError(f"{name} expected {wanted}. Received: {value}")

@@ -7,3 +7,7 @@ class UserError(ValueError):
 
 class RunError(UserError):
     """A run directory that cannot be used as asked."""
+
+
+class ConfigError(UserError):
+    """A preset, key or value that does not exist or does not fit."""

@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from training.config import Config, ConfigError, choices_of
+from training.config import Config
+from training.errors import ConfigError
+from training.keys import choices_of
 
 PRESETS = Path(__file__).with_name("presets")
 

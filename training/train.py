@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 
 from training.cli import Parser, add_configuration, configuration, default_output, main_guard
-from training.config import ConfigError
+from training.errors import ConfigError
 from training.fit.texts import train
 from training.runs.begin import saved_config
 from training.runs.files import RunFiles

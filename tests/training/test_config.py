@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from training.cli import configuration
-from training.config import Config, ConfigError
+from training.config import Config
+from training.errors import ConfigError
 from training.settings import (
     about_preset,
     changed_later,

@@ -19,13 +19,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from training.config import Config, ConfigError
+from training.config import Config
 from training.data.pair_files import CorpusError, Split
 from training.data.pieces import write_state
 from training.data.prepared import FORMAT
 from training.data.splits import MOST_DEV, held_out, load_split
 from training.data.token_files import SIDES, Writer
-from training.errors import UserError
+from training.errors import ConfigError, UserError
 from training.preparing.cleaning import Cleaned, Filters, clean_block, part
 from training.preparing.duplicates import mark_duplicates
 from training.preparing.encoding import Encoded, encode_block, train_side

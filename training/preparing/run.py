@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.config import Config, ConfigError
+from training.config import Config
 from training.data.splits import load_training
+from training.errors import ConfigError
 from training.model import build_seq2seq
 from training.runs.begin import begin, check_free, make_sides, tokenize_pairs
 from training.runs.files import RunFiles

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import keras
 
-from training.config import Config, ConfigError
+from training.config import Config
 from training.data.batches import Sentences
 from training.data.copying import shared_words, vocabularies
 from training.data.pair_files import Split
@@ -17,7 +17,7 @@ from training.data.pieces import KIND, normalization
 from training.data.pipeline import pair_rows
 from training.data.prepared import Prepared
 from training.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from training.errors import RunError
+from training.errors import ConfigError, RunError
 from training.progress import stages
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin

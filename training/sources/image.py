@@ -14,8 +14,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from training.config import Config, ConfigError
-from training.errors import UserError
+from training.config import Config
+from training.errors import ConfigError, UserError
 from training.sources.source import Source, encoded
 
 if TYPE_CHECKING:

@@ -14,14 +14,13 @@ import pytest
 
 from tests.training.conftest import tiny_config
 from training import phrasebook, prepare
-from training.config import ConfigError
 from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
 from training.data.pipeline import make_batches, tokenize
 from training.data.prepared import Prepared
 from training.data.splits import load_training
 from training.data.tokenizers import load_tokenizer
-from training.errors import UserError
+from training.errors import ConfigError, UserError
 from training.preparing import corpora
 from training.preparing.cleaning import Filters
 from training.preparing.corpora import Plan, prepare_corpus

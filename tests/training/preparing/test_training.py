@@ -6,13 +6,12 @@ import pytest
 from tests.training.conftest import tiny_config
 from training import phrasebook
 from training.cli import Parser, add_configuration, configuration
-from training.config import ConfigError
 from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
 from training.data.pipeline import make_dataset
 from training.data.prepared import Prepared
 from training.data.splits import load_split, load_training
-from training.errors import RunError
+from training.errors import ConfigError, RunError
 from training.fit import texts
 from training.preparing.cleaning import Filters
 from training.preparing.corpora import Plan, prepare_corpus

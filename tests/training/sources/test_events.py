@@ -4,9 +4,9 @@ import math
 import numpy as np
 import pytest
 
-from training.config import Config, ConfigError
+from training.config import Config
 from training.data.events import Histories, Schema
-from training.errors import UserError
+from training.errors import ConfigError, UserError
 from training.model import build_model
 from training.score.label_baselines import last_known
 from training.settings import load_preset, override

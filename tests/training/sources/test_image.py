@@ -8,8 +8,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.config import Config, ConfigError
+from training.config import Config
 from training.data.batches import PairBatches, Sentences
+from training.errors import ConfigError
 from training.sources.image import (
     GridPositions,
     ImageError,
