@@ -26,7 +26,7 @@ _RECURRENT = ("encoder", "bidirectional", "encoder_layers", "encoder_units")
 SOURCE_KEYS = {
     "text": (
         *("source_tokenizer", "source_vocab_size", "max_source_length", "join", "join_most"),
-        *("copy", "copy_hidden", "dev", "test", "batch_tokens", *_RECURRENT),
+        *("subword_sampling", "copy", "copy_hidden", "dev", "test", "batch_tokens", *_RECURRENT),
     ),
     "image": ("image_height", "image_width", "image_channels", "convolutions", "shift"),
     "events": ("max_events", *_RECURRENT),
@@ -135,6 +135,11 @@ class Config:
         0.0, "share of batches whose pairs are joined with others, for length", least=0, below=1
     )
     join_most: int = key(8, "pairs in a joined one; fewer where it would be too long", least=2)
+    subword_sampling: float = key(
+        0.0,
+        "power of their probability by which training draws subwords, such as 0.2; 0: none is drawn",
+        least=0,
+    )
 
     # Images: how they are read and encoded, see training.sources.image.
     image_height: int = key(64, "pixels, to which all are resized")
@@ -278,6 +283,11 @@ class Config:
             self._check_copy()
         elif self.copy_hidden:
             raise ConfigError("copy_hidden expected copy. Received: copy = false")
+        cut = self.source_tokenizer, self.target_tokenizer
+        if self.subword_sampling and "sentencepiece" not in cut:
+            raise ConfigError(
+                f"subword_sampling expected sentencepiece on a side. Received: {' and '.join(cut)}"
+            )
         if self.batch_tokens and self.join:
             raise ConfigError(f"batch_tokens expected join = 0. Received: {self.join}")
         if self.target == "label" and self.attention not in ("none", "additive"):

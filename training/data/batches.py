@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from training.data.ids import END_ID, PAD_ID, START_ID
 from training.errors import UserError
 
 if TYPE_CHECKING:
+    from training.data.subwords import Samplers
     from training.sources.source import Rows
 
 _WINDOW = 1000  # batches that are sorted by length together
@@ -54,6 +55,10 @@ class Sentences:
         positions = np.arange(total) + np.repeat(self.starts[rows].ravel() - (ends - each), each)
         return Sentences.of(self.values[positions], lengths.sum(axis=1))
 
+    def taken(self, rows: np.ndarray) -> Sentences:
+        """Return those of some rows `(n,)`."""
+        return self.joined(rows[:, None], np.ones((len(rows), 1), bool))
+
     def pad(
         self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1, end: bool = False
     ) -> np.ndarray:
@@ -87,6 +92,16 @@ class Statistics:
     steps_per_epoch: int
 
 
+class _Pairs(NamedTuple):
+    """Those of a batch: rows of both sides, and how many tokens of each."""
+
+    source: Rows
+    target: Sentences
+    rows: np.ndarray
+    source_lengths: np.ndarray
+    target_lengths: np.ndarray
+
+
 class PairBatches:
     """Batches for teacher forcing.
 
@@ -107,6 +122,9 @@ class PairBatches:
     sentences come in batches of many. Every epoch has as many steps as the first would have: where
     its own order makes more batches, some are left out, and where fewer, some come twice.
 
+    With `samplers` the subwords of a training pair are drawn anew each time that it is seen. What
+    is said of lengths holds for the subwords given: those drawn may be more.
+
     Args:
         source: rows of the sources, of texts their ids.
         target: ids of the targets, as many.
@@ -121,6 +139,8 @@ class PairBatches:
         join_most: most pairs in one of them; fewer where the lengths would be exceeded.
         batch_tokens: most tokens in a batch for training, padding and START counted, of the side
             that has more; a single pair may have more. 0 for batches of `batch_size`.
+        samplers: what draws the subwords of sources and of targets, see `training.data.subwords`;
+            None where a side stays as it is.
 
     Attributes:
         source: as given.
@@ -146,6 +166,7 @@ class PairBatches:
         join: float = 0.0,
         join_most: int = 2,
         batch_tokens: int = 0,
+        samplers: Samplers = (None, None),
     ) -> None:
         count = len(source.lengths)
         if count != len(target.lengths):
@@ -171,7 +192,7 @@ class PairBatches:
         self.training, self._seed = training, seed
         self._longest = np.array([max_source_length, max_target_length])
         self._join, self._join_most = join, min(join_most, batch_size)
-        self._batch_tokens = batch_tokens
+        self._batch_tokens, self._samplers = batch_tokens, samplers
         steps = max(1, rows.size // batch_size) if training else -(-rows.size // batch_size)
         if training and batch_tokens:
             steps = len(self._of_tokens(np.random.default_rng([seed, 0]).permutation(rows)))
@@ -184,7 +205,15 @@ class PairBatches:
         )
 
     @classmethod
-    def of(cls, config: Config, source: Rows, target: Sentences, *, training: bool) -> PairBatches:
+    def of(
+        cls,
+        config: Config,
+        source: Rows,
+        target: Sentences,
+        *,
+        training: bool,
+        samplers: Samplers = (None, None),
+    ) -> PairBatches:
         """Make those that a configuration asks for."""
         return cls(
             source,
@@ -198,6 +227,7 @@ class PairBatches:
             join=config.join,
             join_most=config.join_most,
             batch_tokens=config.batch_tokens,
+            samplers=samplers,
         )
 
     @property
@@ -209,14 +239,15 @@ class PairBatches:
     def epoch(self, number: int = 0) -> Iterator[Batch]:
         """Yield the batches of an epoch."""
         if not self.training:
-            yield from map(self._single, self._in_order())
+            for rows in self._in_order():
+                yield self._batch(self._single(rows))
             return
         size, rng = self._batch_size, np.random.default_rng([self._seed, number])
         steps = self.statistics.steps_per_epoch
         if self._batch_tokens:
             filled = self._of_tokens(rng.permutation(self._rows))
             for position in np.resize(rng.permutation(len(filled)), steps):
-                yield self._single(filled[position])
+                yield self._batch(self._drawn(self._single(filled[position]), rng))
             return
         rows = rng.permutation(self._rows)[: steps * size]
         joined = min(round(self._join * steps), rows.size // size)
@@ -228,37 +259,43 @@ class PairBatches:
                 found = rows[first * size : (first + count) * size].reshape(count, size)
                 found = found[:, : size // group * group].reshape(-1, group)
                 parts.append((self._joined, self._alike(found, size // int(group))))
-        places = [(make, part, at) for make, part in parts for at in range(len(part))]
+        places = [(choose, part, at) for choose, part in parts for at in range(len(part))]
         for position in rng.permutation(len(places)):
-            make, part, at = places[position]
-            yield make(part[at])
+            choose, part, at = places[position]
+            yield self._batch(self._drawn(choose(part[at]), rng))
 
-    def _single(self, rows: np.ndarray) -> Batch:
-        """Make the batch of some pairs."""
+    def _single(self, rows: np.ndarray) -> _Pairs:
+        """Return some pairs as they are."""
         lengths = self._source_lengths[rows], self._target_lengths[rows]
-        return self._batch(self.source, self._target, rows, *lengths)
+        return _Pairs(self.source, self._target, rows, *lengths)
 
-    def _joined(self, rows: np.ndarray) -> Batch:
-        """Make the batch of rows of pairs `(n, k)`, of each as many as the lengths allow."""
+    def _joined(self, rows: np.ndarray) -> _Pairs:
+        """Join rows of pairs `(n, k)`, of each as many as the lengths allow."""
         lengths = np.stack([self._source_lengths[rows], self._target_lengths[rows]], -1)
         present = np.all(np.cumsum(lengths, axis=1) <= self._longest, axis=-1)
         sentences = cast(Sentences, self.source)  # nothing else has words to join
         source, target = sentences.joined(rows, present), self._target.joined(rows, present)
-        return self._batch(source, target, np.arange(len(rows)), source.lengths, target.lengths)
+        return _Pairs(source, target, np.arange(len(rows)), source.lengths, target.lengths)
 
-    def _batch(
-        self,
-        source: Rows,
-        target: Sentences,
-        rows: np.ndarray,
-        source_lengths: np.ndarray,
-        target_lengths: np.ndarray,
-    ) -> Batch:
-        labels = target.pad(rows, target_lengths, self._multiple, end=True)
+    def _drawn(self, pairs: _Pairs, rng: np.random.Generator) -> _Pairs:
+        """Draw the subwords of some pairs anew, where that is wanted."""
+        if not any(self._samplers):
+            return pairs
+        source, target = (
+            sampler.draw(side.taken(pairs.rows), rng) if sampler else side.taken(pairs.rows)
+            for sampler, side in zip(
+                self._samplers, (cast(Sentences, pairs.source), pairs.target), strict=True
+            )
+        )
+        return _Pairs(source, target, np.arange(len(pairs.rows)), source.lengths, target.lengths)
+
+    def _batch(self, pairs: _Pairs) -> Batch:
+        """Make the batch of some pairs."""
+        labels = pairs.target.pad(pairs.rows, pairs.target_lengths, self._multiple, end=True)
         inputs = np.roll(labels, 1, axis=1)
         inputs[:, 0] = START_ID
         inputs[inputs == END_ID] = PAD_ID
-        padded = source.pad(rows, source_lengths, self._multiple)
+        padded = pairs.source.pad(pairs.rows, pairs.source_lengths, self._multiple)
         return {"source": padded, "target": inputs}, labels
 
     def _of_tokens(self, rows: np.ndarray) -> list[np.ndarray]:

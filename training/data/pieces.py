@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ def model_state(model: bytes) -> dict[str, Any]:
     return {"model": base64.b64encode(model).decode("ascii")}
 
 
-def model_of(state: dict[str, Any]) -> bytes:
+def model_of(state: Mapping[str, Any]) -> bytes:
     """Return the serialised model of a tokenizer's file."""
     return base64.b64decode(state["model"])
 

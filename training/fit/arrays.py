@@ -24,6 +24,7 @@ from training.runs.origin import Origin, read_origin
 from training.runs.tokens import read_batches, read_source_words
 from training.sampling import set_rate
 from training.settings import load_config
+from training.writing import read_json
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
@@ -64,7 +65,8 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         from training.fit.sharded import ShardedModel as kind
 
         model = kind(model.input, model.output, name=model.name)
-    pairs, dev = read_batches(config, files.tokens)
+    tokenizers = [read_json(file) for file in files.tokenizers]
+    pairs, dev = read_batches(config, files.tokens, tokenizers)
     steps = pairs.statistics.steps_per_epoch
     rate = make_schedule(config, steps)
     on_jax = keras.backend.backend() == "jax"  # where nothing but what is compiled is quick

@@ -7,7 +7,7 @@ import os
 import platform
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import keras
 import tensorflow as tf
@@ -42,6 +42,7 @@ from training.runs.run import Run, load_sides
 from training.runs.tokens import has_tokens, keep_tokens, read_batches
 from training.settings import changed_later
 from training.sources import Source, source_class
+from training.sources.text import TextSource
 
 ENOUGH_TO_SCORE = 200  # dev sentences
 _UNITS = {"text": "pairs", "image": "images", "events": "examples"}
@@ -183,12 +184,13 @@ def _read(
     if target is None or source.kind != "text":
         train = make_batches(config, data, source, target, training=True)
         return train, make_batches(config, dev, source, target, training=False)
+    tokenizers = cast(TextSource, source).tokenizer.state(), target.state()
     if resume and has_tokens(files, corpus):
-        return read_batches(config, files.tokens)
+        return read_batches(config, files.tokens, tokenizers)
     folder = tokenize_pairs(files, config, data, dev, (source, target), corpus)
     if resume:  # a run of an older version, or on another corpus from now on
         folder = keep_tokens(files)
-    return read_batches(config, folder)
+    return read_batches(config, folder, tokenizers)
 
 
 def _make_loss(config: Config) -> keras.losses.Loss:

@@ -6,7 +6,7 @@ What is written stands aside until the run begins. Pairs of a prepared corpus st
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from training.config import Config
 from training.data.batches import PairBatches, Sentences
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared, is_prepared
+from training.data.subwords import Samplers, make_sampler
 from training.data.token_files import check_sizes, read_sides, write_sides
 from training.errors import RunError, UserError
 from training.runs.files import RunFiles
@@ -74,12 +75,15 @@ def has_tokens(files: RunFiles, corpus: str) -> bool:
         return False
 
 
-def read_batches(config: Config, folder: Path) -> tuple[PairBatches, PairBatches]:
+def read_batches(
+    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
+) -> tuple[PairBatches, PairBatches]:
     """Return the batches for training and those of the dev set.
 
     Args:
         config: of the run.
         folder: where its token ids are.
+        tokenizers: what the files of both sides' tokenizers hold, to train with `subword_sampling`.
 
     Raises:
         RunError: if they are damaged.
@@ -91,7 +95,11 @@ def read_batches(config: Config, folder: Path) -> tuple[PairBatches, PairBatches
     else:
         train = read_sides(folder, "train", splits["train"])
     dev = read_sides(folder, "dev", splits["dev"])
-    pairs = PairBatches.of(config, *train, training=True)
+    samplers: Samplers = (None, None)
+    if config.subword_sampling and tokenizers:
+        alpha, (source, target) = config.subword_sampling, tokenizers
+        samplers = make_sampler(alpha, source), make_sampler(alpha, target)
+    pairs = PairBatches.of(config, *train, training=True, samplers=samplers)
     return pairs, PairBatches.of(config, *dev, training=False)
 
 

@@ -91,8 +91,9 @@ def run(options: argparse.Namespace) -> dict:
 def measure(name: str, run: Run) -> list[dict]:
     """Try every reading on every set, and what is chosen for it: rows of the table."""
     rows = []
-    for set_name, split, dev in gold_sets(run.config.data[-2:], run.config.data):
+    for set_name, split, dev in gold_sets(run.config.data):
         errors = errors_by_reading(run, split)
+        results: list[tuple[Reading | None, np.ndarray]] = [*errors.items()]
         common = {
             "model": name,
             "attention": run.config.attention,
@@ -101,15 +102,14 @@ def measure(name: str, run: Run) -> list[dict]:
             "pairs": len(split.sources),
             "diagonal": metrics.alignment_error_rate(links.diagonal(split), *split.gold()),
         }
+        best = None
         if dev:
-            chosen = [best_reading(errors_by_reading(run, dev))]
-            rows += [
-                common | result_row(*item, chosen=item[0] in chosen) for item in errors.items()
-            ]
+            best = best_reading(errors_by_reading(run, dev))
+            chosen = [best]
         else:
             chosen, crossed = choose_by_halves(errors)
-            rows += [common | result_row(*item, chosen=False) for item in errors.items()]
-            rows.append(common | result_row(None, crossed, chosen=True))
+            results.append((None, crossed))
+        rows += [common | result_row(*item, chosen=item[0] == best) for item in results]
         said = "; the other half: ".join(reading.describe() for reading in chosen)
         print(f"{name}, {set_name}: links are read so: {said}", flush=True)
     return rows
@@ -160,12 +160,13 @@ def result_row(reading: Reading | None, errors: np.ndarray, *, chosen: bool) -> 
     }
 
 
-def gold_sets(language: str, data: str) -> Iterator[tuple[str, Split, Split | None]]:
-    """Sets with gold links that a model of this target language can be tried on.
+def gold_sets(data: str) -> Iterator[tuple[str, Split, Split | None]]:
+    """Sets with gold links that a model trained on this data can be tried on.
 
     Yields:
         Name, sentences, and those to choose a reading on; None where it is chosen by halves.
     """
+    language = data[-2:]
     phrasebook = f"phrasebook-en-{language}"
     if phrasebook in corpus.NAMES:
         dev = corpus.load(phrasebook, "dev", limit=DEV_SENTENCES)

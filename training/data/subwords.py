@@ -1,0 +1,65 @@
+"""Segmentations in subwords, drawn anew each time that a sentence is trained with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from training.data.batches import Sentences
+from training.data.ids import UNK_ID
+from training.data.pieces import KIND, model_of
+
+
+class SubwordSampler:
+    """Draws a segmentation of each sentence, in place of its most probable one.
+
+    A segmentation is drawn with its probability in a unigram model to the power of `alpha`
+    (subword regularisation, Kudo 2018, arXiv 1804.10959, section 3.2): a model learns words from
+    parts of several lengths. Sentences with a piece that is unknown stay as they are: their text is
+    not known from their ids.
+
+    Args:
+        model: a serialised SentencePiece model.
+        alpha: above 0; the smaller, the freer.
+    """
+
+    def __init__(self, model: bytes, alpha: float) -> None:
+        import sentencepiece
+
+        self._pieces = sentencepiece.SentencePieceProcessor(model_proto=model)
+        self._draw_as = sentencepiece.set_random_generator_seed
+        self._alpha = alpha
+
+    def draw(self, sentences: Sentences, rng: np.random.Generator) -> Sentences:
+        """Return the same sentences in pieces that are drawn."""
+        ends = sentences.starts + sentences.lengths
+        ids = [
+            sentences.values[start:end].tolist()
+            for start, end in zip(sentences.starts, ends, strict=True)
+        ]
+        self._draw_as(int(rng.integers(1, 2**31)))
+        drawn = self._pieces.encode(
+            self._pieces.decode(ids),
+            enable_sampling=True,
+            alpha=self._alpha,
+            nbest_size=-1,  # of all segmentations
+            num_threads=1,  # so that the seed decides
+        )
+        kept = [old if UNK_ID in old else new for old, new in zip(ids, drawn, strict=True)]
+        values = [piece for pieces in kept for piece in pieces]
+        return Sentences.of(np.array(values), np.array([len(pieces) for pieces in kept]))
+
+
+Samplers = tuple[SubwordSampler | None, SubwordSampler | None]  # of sources and targets
+
+
+def make_sampler(alpha: float, tokenizer: Mapping[str, Any]) -> SubwordSampler | None:
+    """Return what draws the subwords of a tokenizer, None if it has none.
+
+    Args:
+        alpha: see `SubwordSampler`.
+        tokenizer: what its file holds.
+    """
+    return SubwordSampler(model_of(tokenizer), alpha) if tokenizer["kind"] == KIND else None
