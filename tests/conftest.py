@@ -10,9 +10,6 @@ import pytest
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 # Graphs are many objects that live long: to look for garbage among them is slow.
 gc.set_threshold(50_000, 20, 100)
-# JAX writes an entry in place, so that another process may read half of it and crash.
-if "JAX_COMPILATION_CACHE_DIR" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
-    os.environ["JAX_COMPILATION_CACHE_DIR"] += f"/{os.environ['PYTEST_XDIST_WORKER']}"
 
 
 def pytest_configure(config):
@@ -31,3 +28,14 @@ def pytest_collection_modifyitems(items):
 def rng(request):
     """A random generator of its own for each test, the same in every run."""
     return np.random.default_rng(zlib.crc32(request.node.name.encode()))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_compiled_functions():
+    """What JAX has compiled stays mapped in memory: Linux ends a process of 65,530 mappings."""
+    yield
+    if os.environ.get("KERAS_BACKEND") == "jax":
+        import jax
+
+        jax.clear_caches()
+        gc.collect()

@@ -137,7 +137,7 @@ class Config:
     join_most: int = key(8, "pairs in a joined one; fewer where it would be too long", least=2)
     subword_sampling: float = key(
         0.0,
-        "power of their probability by which training draws subwords, such as 0.2; 0: none is drawn",
+        "power of their probability by which training draws subwords, such as 0.2; 0: not at all",
         least=0,
     )
 

@@ -92,8 +92,7 @@ def make_run(path, config=CONFIG):
 def started(script, run, processes=1, devices=1):
     """Start the processes of a training, or of another script, on this machine."""
     environment = {
-        # One that is killed may leave half an entry in JAX's cache, which crashes who reads it.
-        **{name: value for name, value in os.environ.items() if "COMPILATION_CACHE" not in name},
+        **os.environ,
         "JAX_PLATFORMS": "cpu",
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
         "--xla_cpu_multi_thread_eigen=false",

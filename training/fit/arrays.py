@@ -65,7 +65,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         from training.fit.sharded import ShardedModel as kind
 
         model = kind(model.input, model.output, name=model.name)
-    tokenizers = [read_json(file) for file in files.tokenizers]
+    tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
     steps = pairs.statistics.steps_per_epoch
     rate = make_schedule(config, steps)

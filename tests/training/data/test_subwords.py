@@ -1,0 +1,141 @@
+"""Drawn segmentations, held to an enumeration of all of them and to the texts that they spell."""
+
+import dataclasses
+from collections import Counter
+
+import numpy as np
+import pytest
+import sentencepiece
+
+from tests.training.conftest import tiny_config
+from training.data.batches import PairBatches, Sentences
+from training.data.ids import PAD_ID, UNK_ID
+from training.data.pieces import model_of, model_state
+from training.data.splits import load_training
+from training.data.subwords import SubwordSampler, make_sampler
+from training.errors import UserError
+from training.fit.texts import train
+from training.runs.begin import make_sides, tokenize_pairs
+from training.runs.files import RunFiles
+from training.runs.tokens import read_batches
+
+CUT = ["source_tokenizer=sentencepiece", "target_tokenizer=sentencepiece"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Configuration, tokenizers, and the folder of the token ids of a few hundred sentences."""
+    config = tiny_config(*CUT, "subword_sampling=0.3", "join=0.4", "batch_size=17")
+    data, dev = load_training(config)
+    sides = make_sides(config, data)
+    files = RunFiles(tmp_path_factory.mktemp("run"))
+    return config, sides, tokenize_pairs(files, config, data, dev, sides, "")
+
+
+def model(side):
+    return model_of(side.state())
+
+
+def spell(pieces, ids):
+    """Texts of rows of ids."""
+    return [pieces.decode([i for i in row if i > UNK_ID + 2]) for row in ids.tolist()]
+
+
+@pytest.mark.parametrize("alpha", [0.2, 1.0])
+def test_segmentations_have_their_probability_to_a_power(run, alpha):
+    _, (source, _), _ = run
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model(source.tokenizer))
+    scores = {pieces.id_to_piece(i): pieces.get_score(i) for i in range(pieces.get_piece_size())}
+
+    def every(text):
+        if not text:
+            yield (), 0.0
+        for end in range(1, len(text) + 1):
+            if text[:end] in scores:
+                for rest, score in every(text[end:]):
+                    yield (text[:end], *rest), scores[text[:end]] + score
+
+    text = "she eats"
+    powers = {split: np.exp(alpha * score) for split, score in every("▁" + text.replace(" ", "▁"))}
+    assert len(powers) > 5
+    total, count = sum(powers.values()), 4000
+    ids = pieces.encode(text)
+    drawn = SubwordSampler(model(source.tokenizer), alpha).draw(
+        Sentences.of(np.tile(ids, count), np.full(count, len(ids))), np.random.default_rng(7)
+    )
+    found = Counter(
+        tuple(pieces.id_to_piece(drawn.values[start : start + length].tolist()))
+        for start, length in zip(drawn.starts, drawn.lengths, strict=True)
+    )
+    assert set(found) <= set(powers)
+    for split, power in powers.items():
+        share = power / total
+        deviation = np.sqrt(share * (1 - share) / count)
+        assert found[split] / count == pytest.approx(share, abs=4 * deviation + 1e-9), split
+
+
+def test_a_sentence_with_an_unknown_piece_stays_as_it_is(run):
+    _, (source, _), _ = run
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model(source.tokenizer))
+    ids = [*pieces.encode("she is eating"), UNK_ID, *pieces.encode("an apple")]
+    many = Sentences.of(np.tile(ids, 53), np.full(53, len(ids)))
+    sampler = SubwordSampler(model(source.tokenizer), 0.1)
+    drawn = sampler.draw(many, np.random.default_rng(3))
+    np.testing.assert_array_equal(drawn.values, many.values)
+    np.testing.assert_array_equal(drawn.lengths, many.lengths)
+
+
+def test_epochs_have_the_same_texts_in_other_subwords(run):
+    config, (source, target), folder = run
+    states = source.tokenizer.state(), target.state()
+    drawn, dev = read_batches(config, folder, states)
+    plain, plain_dev = read_batches(config, folder)
+    readers = [sentencepiece.SentencePieceProcessor(model_proto=model_of(s)) for s in states]
+
+    def texts(batches):
+        sides = [(inputs["source"], labels) for inputs, labels in batches]
+        return [
+            tuple(text for side, own in zip(readers, ids, strict=True) for text in spell(side, own))
+            for ids in sides
+        ]
+
+    first, again, second = (list(drawn.epoch(number)) for number in (1, 1, 2))
+    assert texts(first) == texts(plain.epoch(1))
+    assert texts(second) == texts(plain.epoch(2)) != texts(first)
+    for (inputs, labels), (others, other_labels) in zip(first, again, strict=True):
+        np.testing.assert_array_equal(inputs["source"], others["source"])
+        np.testing.assert_array_equal(labels, other_labels)
+    tokens = [sum(int((labels != PAD_ID).sum()) for _, labels in x) for x in (first, second)]
+    fewest = sum(int((labels != PAD_ID).sum()) for _, labels in plain.epoch(1))
+    assert min(tokens) > 1.02 * fewest
+    assert tokens[0] != tokens[1]
+    for (inputs, labels), (others, other_labels) in zip(
+        dev.epoch(), plain_dev.epoch(), strict=True
+    ):
+        np.testing.assert_array_equal(inputs["source"], others["source"])
+        np.testing.assert_array_equal(labels, other_labels)
+
+
+def test_a_side_without_subwords_stays_as_it_is(run):
+    config, (source, _), _ = run
+    assert make_sampler(0.2, {"kind": "characters", "tokens": ["a"]}) is None
+    ids = Sentences.of(np.arange(5, 5 + 34), np.full(17, 2))
+    sampler = make_sampler(0.2, model_state(model(source.tokenizer)) | {"kind": "sentencepiece"})
+    batches = PairBatches.of(config, ids, ids, training=True, samplers=(sampler, None))
+    ((inputs, labels),) = batches.epoch()
+    assert sorted(labels[:, :-1].ravel().tolist()) == list(range(5, 5 + 34))
+    assert inputs["target"].shape == labels.shape
+
+
+def test_a_run_trains_with_them(tmp_path, no_pictures):
+    config = tiny_config(*CUT, "subword_sampling=0.3", "epochs=1", "train_limit=150")
+    plain = dataclasses.replace(config, subword_sampling=0.0)
+    losses = [train(one, tmp_path / str(i))["loss"] for i, one in enumerate((config, plain))]
+    assert losses[0] != losses[1]
+
+
+def test_words_have_no_subwords_to_draw():
+    cut = ["source_tokenizer=words", "target_tokenizer=characters"]
+    with pytest.raises(UserError, match="subword_sampling expected sentencepiece on a side"):
+        tiny_config("subword_sampling=0.2", *cut)
+    assert tiny_config("subword_sampling=0.2", *CUT[:1], *cut[1:]).subword_sampling == 0.2
