@@ -62,7 +62,7 @@ test-guides: $(STAMP)  ## run the commands of the guide to own data as they stan
 test-jax: export KERAS_BACKEND = jax
 test-jax: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test-jax: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile tests/keras_attention tests/backends tests/test_readme.py
+	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 tests/keras_attention tests/backends tests/test_readme.py
 
 test-torch: export KERAS_BACKEND = torch
 test-torch: export OMP_NUM_THREADS = 1
