@@ -2,20 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from keras import ops, tree
 
 from keras_attention.fast import backend
-from keras_attention.search import results, running, tokens
+from keras_attention.search import coverage, groups, results, running, tokens
 from keras_attention.search.results import SearchResult, length_norm
 from keras_attention.search.running import Progress, Running
 from keras_attention.search.tokens import NEVER, Shortlist, Step
 
 Tensor = Any
 
-NOT_COVERED = 1e-6  # the least that a source position counts as looked at
+
+class _Beam(NamedTuple):
+    """What a search was asked for, see `beam_search`."""
+
+    width: int
+    num_groups: int
+    diversity: float
+    length_penalty: float | Tensor
+    coverage_penalty: float
+    num_results: int
+    end_ids: Sequence[int]
+    keeps_weights: bool
+
+    @property
+    def share(self) -> int:
+        """Hypotheses of one group."""
+        return self.width // self.num_groups
 
 
 def beam_search(
@@ -101,6 +118,41 @@ def beam_search(
         scores = found.scores  # (2, 3)
         ```
     """
+    _check(length_penalty, coverage_penalty, memory_mask, num_results, beam_width, num_groups)
+    running.check_state("beam_search", state, batch_size)
+    rules, longest = tokens.rules("beam_search", batch_size, max_length, prefix, forbidden)
+    beam = _Beam(
+        width=beam_width,
+        num_groups=num_groups,
+        diversity=diversity,
+        length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
+        num_results=num_results,
+        end_ids=tokens.ends("beam_search", end_id),
+        keeps_weights=return_attention_weights,
+    )
+    progress = _start(beam, batch_size, start_id, rules, memory_mask)
+    state = tree.map_structure(lambda x: ops.repeat(x, beam_width, axis=0), state)
+    outputs, progress, steps = running.unfold(
+        functools.partial(_advance, beam, running.decoder(step, memory)),
+        running.start(progress, state, memory),
+        longest,
+        ["tokens", "parents", *(["weights"] if return_attention_weights else [])],
+    )
+    best, scores, length = _best(beam, progress, batch_size)
+    found = results.follow_parents(outputs, steps, best)
+    return results.finish(found, length, scores, pad_id)
+
+
+def _check(
+    length_penalty: float,
+    coverage_penalty: float,
+    memory_mask: Tensor | None,
+    num_results: int,
+    beam_width: int,
+    num_groups: int,
+) -> None:
+    """Raise a ValueError for what `beam_search` cannot be asked for."""
     results.check_length_penalty("beam_search", length_penalty)
     if coverage_penalty < 0 or (coverage_penalty and memory_mask is None):
         raise ValueError(
@@ -117,140 +169,120 @@ def beam_search(
             "beam_search expected num_groups to divide beam_width. "
             f"Received: num_groups={num_groups}, beam_width={beam_width}"
         )
-    running.check_state("beam_search", state, batch_size)
-    rules, longest = tokens.rules("beam_search", batch_size, max_length, prefix, forbidden)
-    ids = tokens.ends("beam_search", end_id)
-    width, share = beam_width, beam_width // num_groups
-    decode = running.decoder(step, memory)
 
-    def advance(time: Tensor, now: Running) -> tuple[dict[str, Any], Running]:
-        _, last, finished, total, length, rules, _, coverage = now.progress
-        log_probs, weights, state = decode(ops.reshape(last, (-1,)), now)
-        log_probs = tokens.allowed(log_probs, time, rules, width)
-        looked = lost = None
-        if coverage_penalty:
-            seen = coverage + _per_position(weights, width)
-            looked = ops.where(ops.expand_dims(finished, -1), coverage, seen)
-            lost = coverage_penalty * _coverage_loss(looked)  # (B, W)
-        chosen: list[tuple[Tensor, ...]] = []
-        for group in range(num_groups):
-            mine = slice(group * share, (group + 1) * share)
-            parents, *rest = _choose(
-                _rows_of_group(log_probs, group, num_groups, share),
-                (finished[:, mine], total[:, mine], length[:, mine]),
-                length_penalty,
-                None if lost is None else lost[:, mine],
-                [(picked, ended) for _, picked, _, _, ended in chosen],
-                diversity,
-            )
-            was_finished = backend.gather_in_rows(finished[:, mine], parents)
-            chosen.append((parents + group * share, *rest, was_finished))
-        parents, picked, total, length, was_finished = (
-            xs[0] if num_groups == 1 else ops.concatenate(xs, axis=1)
-            for xs in zip(*chosen, strict=True)
-        )
-        outputs = {"tokens": picked, "parents": parents}
-        if return_attention_weights:
-            outputs["weights"] = results.kept(weights, ops.shape(picked)[0], width)
-        finished = ops.logical_or(was_finished, tokens.is_one_of(picked, ids))
-        finished = ops.logical_or(finished, length >= ops.expand_dims(rules.limits, 1))
-        # A frozen beam goes on reading an end token, which any embedding knows.
-        last = ops.where(finished, ids[0], picked)
-        if lost is not None:
-            coverage = backend.gather_in_rows(looked, parents)
-            lost = backend.gather_in_rows(lost, parents)
-        settled = is_settled(finished, score(total, length, lost), total, length, rules)
-        places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * width
-        places = ops.reshape(places + parents, (-1,))
-        state = tree.map_structure(lambda x: backend.gather(x, places), state)
-        progress = Progress(settled, last, finished, total, length, rules, coverage=coverage)
-        return running.spread(outputs, now), now._replace(progress=progress, state=state)
 
-    def score(total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
-        scores = total / length_norm(length, length_penalty)
-        return scores if lost is None else scores + lost
-
-    def is_settled(
-        finished: Tensor, scores: Tensor, total: Tensor, length: Tensor, rules: tokens.Rules
-    ) -> Tensor:
-        """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
-        limits = ops.expand_dims(rules.limits, 1)
-        if num_groups > 1:  # each by itself
-            limits = ops.repeat(limits, num_groups, axis=0)
-            finished, scores, total, length = (
-                ops.reshape(x, (-1, share)) for x in (finished, scores, total, length)
-            )
-        ended = ops.where(finished, scores, NEVER)
-        # An open hypothesis scores best if all that follows costs nothing and covers all.
-        reach = total / length_norm(ops.maximum(limits, length), length_penalty)
-        reach = ops.where(finished, NEVER, reach)
-        worst_result = ops.top_k(ended, min(num_results, share))[0][:, -1]
-        best_open = ops.max(reach, axis=1, initial=NEVER)
-        settled = ops.logical_or(worst_result >= best_open, ops.all(finished, axis=1))
-        return settled if num_groups == 1 else ops.all(ops.reshape(settled, (-1, num_groups)), 1)
-
-    zeros = ops.zeros((batch_size, width), "int32")
+def _start(
+    beam: _Beam,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    rules: tokens.Rules,
+    memory_mask: Tensor | None,
+) -> Progress:
+    """Return the progress before the first step."""
+    zeros = ops.zeros((batch_size, beam.width), "int32")
     # All beams of a group start alike, so all but the first start out of the race.
-    first = ops.reshape(ops.arange(width) % share, (1, -1)) == 0
-    state = tree.map_structure(lambda x: ops.repeat(x, width, axis=0), state)
-    progress = Progress(
+    first = ops.reshape(ops.arange(beam.width) % beam.share, (1, -1)) == 0
+    return Progress(
         settled=rules.limits <= 0,
         tokens=tokens.first_tokens(start_id, zeros),
         finished=ops.expand_dims(rules.limits, 1) <= zeros,
         total=ops.cast(zeros, "float32") + ops.where(first, 0.0, NEVER),
         length=zeros,
         rules=rules,
+        coverage=coverage.start(memory_mask, beam.width) if beam.coverage_penalty else (),
     )
-    if coverage_penalty:  # what does not count is covered from the start
-        covered = ops.cast(ops.logical_not(ops.cast(memory_mask, "bool")), "float32")
-        covered = ops.repeat(ops.expand_dims(covered, 1), width, axis=1)
-        progress = progress._replace(coverage=covered)
-    names = ["tokens", "parents", *(["weights"] if return_attention_weights else [])]
-    outputs, progress, steps = running.unfold(
-        advance, running.start(progress, state, memory), longest, names
-    )
-    length, lost = progress.length, None
-    if coverage_penalty:
-        lost = coverage_penalty * _coverage_loss(progress.coverage)
-    scores = score(progress.total, length, lost)
-    best = ops.zeros((batch_size, num_results), "int32") + ops.arange(num_results, dtype="int32")
-    if num_groups > 1:
-        _, best = ops.top_k(scores, num_results)
-        best = ops.cast(best, "int32")
-        scores, length = (backend.gather_in_rows(x, best) for x in (scores, length))
-    else:  # the beams are in order of their scores already: top_k sorts
-        scores, length = scores[:, :num_results], length[:, :num_results]
-    found = results.follow_parents(outputs, steps, best)
-    return results.finish(found, length, scores, pad_id)
+
+
+def _advance(
+    beam: _Beam, decode: Callable[[Tensor, Running], Any], time: Tensor, now: Running
+) -> tuple[dict[str, Any], Running]:
+    """Take a step of the search: let each hypothesis grow by a token, and keep the best."""
+    _, last, finished, _, _, rules, _, covered = now.progress
+    log_probs, weights, state = decode(ops.reshape(last, (-1,)), now)
+    log_probs = tokens.allowed(log_probs, time, rules, beam.width)
+    lost = None
+    if beam.coverage_penalty:
+        covered = coverage.add(covered, weights, finished)
+        lost = beam.coverage_penalty * coverage.loss(covered)  # (B, W)
+    parents, picked, total, length = _choose(beam, log_probs, now.progress, lost)
+    outputs = {"tokens": picked, "parents": parents}
+    if beam.keeps_weights:
+        outputs["weights"] = results.kept(weights, ops.shape(picked)[0], beam.width)
+    finished = backend.gather_in_rows(finished, parents)
+    finished = ops.logical_or(finished, tokens.is_one_of(picked, beam.end_ids))
+    finished = ops.logical_or(finished, length >= ops.expand_dims(rules.limits, 1))
+    # A frozen beam goes on reading an end token, which any embedding knows.
+    last = ops.where(finished, beam.end_ids[0], picked)
+    if lost is not None:
+        covered = backend.gather_in_rows(covered, parents)
+        lost = backend.gather_in_rows(lost, parents)
+    progress = Progress((), last, finished, total, length, rules, coverage=covered)
+    progress = progress._replace(settled=_is_settled(beam, progress, lost))
+    places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * beam.width
+    places = ops.reshape(places + parents, (-1,))
+    state = tree.map_structure(lambda x: backend.gather(x, places), state)
+    return running.spread(outputs, now), now._replace(progress=progress, state=state)
 
 
 def _choose(
+    beam: _Beam, log_probs: Tensor | Shortlist, progress: Progress, lost: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the best continuations of the beams, one group after the other.
+
+    Args:
+        beam: what the search was asked for.
+        log_probs: `(B·W, V)`, or a shortlist.
+        progress: before the step, `(B, W)`.
+        lost: what the score of each loses for coverage, `(B, W)`, or None.
+
+    Returns:
+        Of each its parent among the beams, its token, its total and its length, `(B, W)`.
+    """
+    beams = (progress.finished, progress.total, progress.length)
+    if beam.num_groups == 1:
+        return _choose_in_group(log_probs, beams, beam.length_penalty, lost)
+    chosen: list[tuple[Tensor, ...]] = []
+    taken: list[groups.Taken] = []  # by the groups before
+    for group in range(beam.num_groups):
+        mine = slice(group * beam.share, (group + 1) * beam.share)
+        rows = groups.rows(log_probs, group, beam.num_groups, beam.share)
+        cost = None
+        if taken:
+            rows, cost = groups.with_cost(rows, beam.share, taken, beam.diversity)
+        finished, total, length = (x[:, mine] for x in beams)
+        parents, picked, total, length = _choose_in_group(
+            rows,
+            (finished, total, length),
+            beam.length_penalty,
+            None if lost is None else lost[:, mine],
+        )
+        ended = backend.gather_in_rows(finished, parents)
+        if cost is not None:  # the scores are those of the hypotheses alone
+            total = total + ops.where(ended, 0.0, cost(picked))
+        taken.append(groups.Taken(picked, ended))
+        chosen.append((parents + group * beam.share, picked, total, length))
+    parents, picked, total, length = (
+        ops.concatenate(xs, axis=1) for xs in zip(*chosen, strict=True)
+    )
+    return parents, picked, total, length
+
+
+def _choose_in_group(
     log_probs: Tensor | Shortlist,
     beams: tuple[Tensor, Tensor, Tensor],
     length_penalty: float | Tensor,
     lost: Tensor | None,
-    before: list[tuple[Tensor, Tensor]],
-    diversity: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return the best continuations of the beams `(B, W)`.
+    """Return the best continuations of the beams `(B, W)`, as `_choose` does.
 
     Args:
         log_probs: `(B·W, V)`, or a shortlist.
         beams: whether each is finished, its total and its length, `(B, W)`.
         length_penalty: see `beam_search`.
         lost: what the score of each loses for coverage, `(B, W)`, or None.
-        before: of the groups before, the tokens that they chose and whether these were after the
-            end, `(B, W)`.
-        diversity: see `beam_search`.
-
-    Returns:
-        Of each its parent among the beams, its token, its total and its length, `(B, W)`.
     """
     finished, total, length = beams
     width = finished.shape[1]
-    cost = None
-    if before:
-        log_probs, cost = _with_cost(log_probs, width, before, diversity)
     # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be among the
     # best W of a sentence, which spares sorting the joint vocabulary.
     gain, token = tokens.most_probable(log_probs, width)
@@ -271,60 +303,49 @@ def _choose(
         return backend.gather_in_rows(ops.reshape(x, (-1, width * choices)), index)
 
     parents = ops.cast(ops.floor_divide(index, choices), "int32")
-    picked, total, length = pick(token), pick(sums), pick(grown)
-    if cost is not None:
-        paid = cost(picked)
-        total = total + ops.where(backend.gather_in_rows(finished, parents), 0.0, paid)
-    return parents, picked, total, length
+    return parents, pick(token), pick(sums), pick(grown)
 
 
-def _rows_of_group(log_probs: Any, group: int, groups: int, share: int) -> Any:
-    """Return the rows of one group of log-probabilities `(B·W, V)` or of a shortlist."""
-    if groups == 1:
-        return log_probs
-
-    def rows(x: Tensor) -> Tensor:
-        width = ops.shape(x)[-1]
-        return ops.reshape(ops.reshape(x, (-1, groups, share, width))[:, group], (-1, width))
-
-    if isinstance(log_probs, Shortlist):
-        return Shortlist(*(rows(x) for x in log_probs))
-    return rows(log_probs)
+def _score(beam: _Beam, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
+    """Return what hypotheses are compared by, `(B, W)`."""
+    scores = total / length_norm(length, beam.length_penalty)
+    return scores if lost is None else scores + lost
 
 
-def _with_cost(
-    log_probs: Any, width: int, before: list[tuple[Tensor, Tensor]], diversity: float
-) -> tuple[Any, Any]:
-    """Return the log-probabilities less what tokens cost, and that cost as a function of tokens."""
-    taken = ops.concatenate([picked for picked, _ in before], axis=1)  # (B, n)
-    counts = ops.concatenate([ops.logical_not(ended) for _, ended in before], axis=1)
-
-    def cost(ids: Tensor) -> Tensor:  # (B, ...) to what each costs
-        shape = (-1, *[1] * (len(ids.shape) - 1), taken.shape[1])
-        same = ops.equal(ops.expand_dims(ids, -1), ops.reshape(taken, shape))
-        same = ops.logical_and(same, ops.reshape(counts, shape))
-        return diversity * ops.sum(ops.cast(same, "float32"), axis=-1)
-
-    listed = isinstance(log_probs, Shortlist)
-    values = ops.cast(log_probs.log_probs if listed else log_probs, "float32")
-    size = ops.shape(values)[-1]
-    if listed:
-        ids = ops.reshape(ops.cast(log_probs.ids, "int32"), (-1, width, size))
-        return Shortlist(values - ops.reshape(cost(ids), (-1, size)), log_probs.ids), cost
-    vocabulary = ops.reshape(ops.arange(size, dtype="int32"), (1, -1))
-    vocabulary = ops.broadcast_to(vocabulary, (ops.shape(taken)[0], size))
-    costs = ops.repeat(cost(vocabulary), width, axis=0)
-    return values - costs, cost
+def _is_settled(beam: _Beam, progress: Progress, lost: Tensor | None) -> Tensor:
+    """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
+    _, _, finished, total, length, rules, _, _ = progress
+    scores = _score(beam, total, length, lost)
+    limits = ops.expand_dims(rules.limits, 1)
+    if beam.num_groups > 1:  # each by itself
+        limits = ops.repeat(limits, beam.num_groups, axis=0)
+        finished, scores, total, length = (
+            ops.reshape(x, (-1, beam.share)) for x in (finished, scores, total, length)
+        )
+    ended = ops.where(finished, scores, NEVER)
+    # An open hypothesis scores best if all that follows costs nothing and covers all.
+    reach = total / length_norm(ops.maximum(limits, length), beam.length_penalty)
+    reach = ops.where(finished, NEVER, reach)
+    worst_result = ops.top_k(ended, min(beam.num_results, beam.share))[0][:, -1]
+    best_open = ops.max(reach, axis=1, initial=NEVER)
+    settled = ops.logical_or(worst_result >= best_open, ops.all(finished, axis=1))
+    if beam.num_groups == 1:
+        return settled
+    return ops.all(ops.reshape(settled, (-1, beam.num_groups)), 1)
 
 
-def _per_position(weights: Tensor, width: int) -> Tensor:
-    """Return a step's weights `(B·W, S)` or `(B·W, heads, S)` as `(B, W, S)`."""
-    weights = ops.cast(weights, "float32")
-    if len(weights.shape) > 2:
-        weights = ops.mean(weights, axis=1)
-    return ops.reshape(weights, (-1, width, ops.shape(weights)[-1]))
-
-
-def _coverage_loss(coverage: Tensor) -> Tensor:
-    """Return `(B, W)`, at most 0, of what each position of `(B, W, S)` was looked at in all."""
-    return ops.sum(ops.log(ops.clip(coverage, NOT_COVERED, 1.0)), axis=-1)
+def _best(
+    beam: _Beam, progress: Progress, batch_size: int | Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the places of the results among the beams, their scores and lengths, `(B, N)`."""
+    count = beam.num_results
+    lost = None
+    if beam.coverage_penalty:
+        lost = beam.coverage_penalty * coverage.loss(progress.coverage)
+    length = progress.length
+    scores = _score(beam, progress.total, length, lost)
+    if beam.num_groups == 1:  # the beams are in order of their scores already: top_k sorts
+        best = ops.zeros((batch_size, count), "int32") + ops.arange(count, dtype="int32")
+        return best, scores[:, :count], length[:, :count]
+    best = ops.cast(ops.top_k(scores, count)[1], "int32")
+    return best, backend.gather_in_rows(scores, best), backend.gather_in_rows(length, best)
