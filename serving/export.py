@@ -35,10 +35,10 @@ from training.cli import (
 )
 from training.data.pair_files import CorpusError
 from training.data.splits import load_split
-from training.decode.texts import check_precision
+from training.decode.texts import check_covers, check_precision
 from training.decode.unknown import check_replaces_unknown
 from training.errors import UserError
-from training.parser import number_from_0, positive_int
+from training.parser import positive_int
 from training.progress import Tell, stages
 from training.runs.run import Run, load_ensemble
 
@@ -71,7 +71,8 @@ def export(
         UserError: if a weight is not finite, or the files cannot be written.
     """
     check_finite(runs)
-    _check_coverage(runs, settings)
+    if settings.get("coverage_penalty"):
+        check_covers(runs, settings.get("beam_width", 5))
     if settings.get("replaces_unknown"):
         check_replaces_unknown(runs)
     with _aside(output) as aside:
@@ -105,16 +106,6 @@ def check_finite(runs: Sequence[Run]) -> None:
                     f"{run.path} cannot be exported: {wrong:,} values of its weight {weight.path} "
                     "are not finite; train it again, with a lower learning rate or clip_norm"
                 )
-
-
-def _check_coverage(runs: Sequence[Run], settings: dict) -> None:
-    if not settings.get("coverage_penalty"):
-        return
-    if settings.get("beam_width", 5) < 2:
-        raise UserError("--coverage-penalty expected a --beam-width of at least 2")
-    for run in runs:
-        if run.config.source != "text" or run.config.attention == "none":
-            raise UserError(f"--coverage-penalty expected attention to a text, not so {run.path}")
 
 
 @contextlib.contextmanager
@@ -250,14 +241,6 @@ def main(arguments: list[str] | None = None) -> None:
     )
     add_search(parser)
     add_replace_unknown(parser)
-    parser.add_argument(
-        "--coverage-penalty",
-        type=number_from_0,
-        default=0.0,
-        metavar="X",
-        help="X times what Wu et al. 2016 take from scores for source tokens that were not looked "
-        "at; default: 0",
-    )
     parser.add_argument(
         "--num-results",
         type=positive_int,

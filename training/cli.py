@@ -72,7 +72,7 @@ def add_beam_width(parser: argparse.ArgumentParser) -> None:
 
 
 def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the search, `--beam-width` and `--length-penalty`."""
+    """Add the options of the search: `--beam-width`, and the two penalties."""
     add_beam_width(parser)
     parser.add_argument(
         "--length-penalty",
@@ -80,6 +80,14 @@ def add_search(parser: argparse.ArgumentParser) -> None:
         default=1.0,
         metavar="X",
         help="scores are divided by ((5 + length) / 6) ** X; default: 1",
+    )
+    parser.add_argument(
+        "--coverage-penalty",
+        type=number_from_0,
+        default=0.0,
+        metavar="X",
+        help="X times what Wu et al. 2016 take from scores for source tokens that were not looked "
+        "at; for text sources and beams; default: 0",
     )
 
 

@@ -198,6 +198,7 @@ def main(arguments: list[str] | None = None) -> None:
         split,
         beam_width=options.beam_width,
         length_penalty=options.length_penalty,
+        coverage_penalty=options.coverage_penalty,
         batch_size=options.batch_size,
         precision=options.precision,
         replaces_unknown=options.replace_unknown,

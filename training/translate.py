@@ -59,6 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         num_results=count,
         beam_width=options.beam_width,
         length_penalty=options.length_penalty,
+        coverage_penalty=options.coverage_penalty,
         batch_size=options.batch_size,
         replaces_unknown=options.replace_unknown,
     )

@@ -11,9 +11,14 @@ from serving.checks.version import check_version as check
 from serving.export import export
 from serving.session import ModelSession
 from serving.status import StatusError
-from tests.training.conftest import no_pictures, tiny_config, tiny_run  # noqa: F401 - fixtures
+from tests.training.conftest import (  # noqa: F401 - fixtures
+    no_pictures,
+    terse_run,
+    tiny_config,
+    tiny_run,
+)
 from training.data.ids import END_ID, START_ID
-from training.decode.texts import make_translator
+from training.decode.texts import make_nbest, make_translator
 from training.errors import UserError
 from training.runs.run import load_run
 from training.train import train
@@ -344,30 +349,18 @@ def test_scores_of_translations_that_are_too_long_say_so(call):
         call("score", ["a", "b"], translation=["b"])
 
 
-def test_a_coverage_penalty_counts_what_was_not_looked_at(tiny_run, tmp_path):  # noqa: F811
-    settings = {"beam_width": 3, "num_results": 1, "length_penalty": 0.0}
-    version = export([tiny_run], tmp_path / "a", coverage_penalty=0.7, **settings)
+def test_a_coverage_penalty_counts_what_was_not_looked_at(terse_run, tmp_path):  # noqa: F811
+    settings = {"beam_width": 3, "num_results": 1}
+    version = export([terse_run], tmp_path / "a", coverage_penalty=5.0, **settings)
     texts = [*filter(None, TEXTS), "The boys sleep.", "She has a dog.", "He eats apples."]
     with ModelSession(version) as session:
-
-        def run(signature, **inputs):
-            protos = {name: tf.make_tensor_proto(values) for name, values in inputs.items()}
-            return session.run(session.signatures[signature], protos)
-
-        best, aligned = run("translate", text=texts), run("align", text=texts)
-        plain = run("score", text=texts, translation=best["translation"].tolist())
-    compared = 0
-    for row in range(len(texts)):
-        if known := forced(plain, aligned, row):
-            total, _, ended = known
-            read = aligned["source_tokens"][row] != b""
-            looked = aligned["attention_weights"][row].sum(0)[read]  # without that of the end
-            lost = 0.7 * np.log(np.clip(looked, 1e-6, 1.0)).sum()
-            assert total + lost - 1e-3 <= best["score"][row] <= total + 1e-3
-            if not ended:
-                np.testing.assert_allclose(best["score"][row], total + lost, rtol=1e-3)
-            compared += 1
-    assert compared
+        inputs = {"text": tf.make_tensor_proto(texts)}
+        best = session.run(session.signatures["translate"], inputs)
+    expected = make_nbest([terse_run], coverage_penalty=5.0, **settings)(texts)
+    assert [text.decode() for text in best["translation"]] == [x[0].text for x in expected]
+    np.testing.assert_allclose(best["score"], [x[0].score for x in expected], rtol=1e-4)
+    plain = make_nbest([terse_run], **settings)(texts)
+    assert all(x[0].score - 1 > y[0].score for x, y in zip(plain, expected, strict=True))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import pytest
 
+from training.data.ids import END_ID
 from training.runs.run import load_run
 from training.settings import load_preset, override
 from training.train import train
@@ -43,3 +44,14 @@ def tiny_run(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "tiny"
     train(tiny_config(), path)
     return load_run(path)
+
+
+@pytest.fixture(scope="session")
+def terse_run(tmp_path_factory):
+    """Such a run, bent to end its sentences early, and to leave source words out."""
+    path = tmp_path_factory.mktemp("runs") / "terse"
+    train(tiny_config("tie_embeddings=false", "epochs=1"), path)
+    run = load_run(path)
+    bias = run.model.get_layer("output").bias
+    bias.assign(keras.ops.convert_to_tensor(bias) + 2.5 * keras.ops.one_hot(END_ID, bias.shape[0]))
+    return run

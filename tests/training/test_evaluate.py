@@ -10,7 +10,9 @@ import sacrebleu
 from training import evaluate, translate
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.texts import forced_attention, make_translator
+from training.data.pipeline import source_batches
+from training.decode.search import score_targets, search
+from training.decode.texts import forced_attention, make_nbest, make_translator
 from training.errors import UserError
 from training.score import evaluation
 from training.score.links import Reading
@@ -169,6 +171,39 @@ def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_p
     assert 0 > float(rows[0][1]) >= float(rows[1][1])
     with pytest.raises(UserError, match=r"--nbest expected at most --beam-width, 3. Received: 4"):
         translate.main([*files, *words, "--nbest", "4"])
+
+
+def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
+    lines = ["She is eating a green apple.", "He sleeps.", "The boys sleep."]
+    settings = {"beam_width": 3, "length_penalty": 0.0, "coverage_penalty": 0.7}
+    nbest = make_nbest([terse_run], **settings)(lines)
+    most = 0.0
+    for (row,), ids in source_batches(terse_run.source.rows(lines), 1, 99):
+        found = search([terse_run.model], ids, **settings, return_attention_weights=True)
+        length = int(found.lengths[0, 0])
+        target = np.array(found.ids)[:1, 0, :length]
+        total = np.array(score_targets([terse_run.model], ids, target)).sum()
+        looked = np.array(found.attention_weights)[0, 0, :length].sum(axis=0)
+        lost = 0.7 * np.log(np.clip(looked, 1e-6, 1)).sum()
+        assert nbest[row][0].score == pytest.approx(total + lost, abs=1e-3)
+        most = min(most, lost)
+    assert most < -0.1
+
+
+def test_a_coverage_penalty_is_an_option_of_the_scripts(terse_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(translate, "load_translators", lambda paths: [terse_run])
+    (tmp_path / "a").write_text("She is eating a green apple.")
+    words = ["--run", str(terse_run.path), "--coverage-penalty", "5"]
+    translate.main([str(tmp_path / "a"), *words, "--scores"])
+    score = float(capsys.readouterr().out.split("\t")[0])
+    texts = ["She is eating a green apple."]
+    ((expected,),) = make_nbest([terse_run], coverage_penalty=5.0)(texts)
+    assert score == pytest.approx(expected.score, abs=1e-3)
+    ((plain,),) = make_nbest([terse_run])(texts)
+    assert score < plain.score - 1
+    for script in (evaluate, translate):
+        with pytest.raises(UserError, match="--coverage-penalty expected a --beam-width of at lea"):
+            script.main([*words, "--beam-width", "1"])
 
 
 def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, monkeypatch, capsys):

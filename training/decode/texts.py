@@ -24,6 +24,15 @@ def check_precision(precision: str, runs: Sequence[Any]) -> None:
         raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
 
 
+def check_covers(runs: Sequence[Run], beam_width: int) -> None:
+    """Raise a UserError where a search cannot tell what was not looked at."""
+    if beam_width < 2:
+        raise UserError("--coverage-penalty expected a --beam-width of at least 2")
+    for run in runs:
+        if run.config.source != "text" or run.config.attention == "none":
+            raise UserError(f"--coverage-penalty expected attention to a text, not so {run.path}")
+
+
 @dataclass(frozen=True)
 class Translation:
     """A translation and its score, see `keras_attention.beam_search`."""
@@ -56,6 +65,7 @@ def make_nbest(
     num_results: int = 1,
     beam_width: int = 5,
     length_penalty: float = 1.0,
+    coverage_penalty: float = 0.0,
     batch_size: int = 64,
     max_source_length: int = 256,
     precision: str = "float32",
@@ -70,6 +80,7 @@ def make_nbest(
         num_results: translations of each text, at most `beam_width`.
         beam_width: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: see `keras_attention.beam_search`.
+        coverage_penalty: see there; of runs that attend to a text, and with beams alone.
         batch_size: texts translated together; they are sorted by length for it.
         max_source_length: tokens after which a text is cut.
         precision: of the products, "float32" or, for one run alone, "bfloat16".
@@ -79,8 +90,11 @@ def make_nbest(
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
 
     Raises:
-        UserError: if unknown words of these runs cannot be replaced.
+        UserError: if unknown words of these runs cannot be replaced, or `coverage_penalty` has
+            nothing to go by.
     """
+    if coverage_penalty:
+        check_covers(runs, beam_width)
     if replaces_unknown:
         check_replaces_unknown(runs)
     models = [run.model for run in runs]
@@ -89,6 +103,7 @@ def make_nbest(
     settings = {
         "beam_width": beam_width,
         "length_penalty": length_penalty,
+        "coverage_penalty": coverage_penalty,
         "num_results": num_results,
         "steps": steps,
         "max_length": source.longest_target(runs[0].config),

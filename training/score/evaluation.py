@@ -31,6 +31,7 @@ def evaluate(
     *,
     beam_width: int = 5,
     length_penalty: float = 1.0,
+    coverage_penalty: float = 0.0,
     batch_size: int = 64,
     precision: str = "float32",
     replaces_unknown: bool = False,
@@ -47,6 +48,7 @@ def evaluate(
         split: sources with their references, and gold links where there are.
         beam_width: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: see `keras_attention.beam_search`.
+        coverage_penalty: see `training.decode.texts.make_nbest`.
         batch_size: sentences translated together.
         precision: of the products, "float32" or, for one run alone, "bfloat16".
         replaces_unknown: see `training.decode.texts.make_nbest`.
@@ -68,6 +70,7 @@ def evaluate(
         runs,
         beam_width=beam_width,
         length_penalty=length_penalty,
+        coverage_penalty=coverage_penalty,
         batch_size=batch_size,
         precision=precision,
         replaces_unknown=replaces_unknown,
