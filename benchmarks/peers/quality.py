@@ -50,6 +50,7 @@ class Task:
         beam_width: of the search.
         batch_size: sentences translated together.
         seed: of all that is drawn at random.
+        learning_rate: in place of the recipe's, or None.
     """
 
     data: str
@@ -60,6 +61,7 @@ class Task:
     beam_width: int = 5
     batch_size: int = 64
     seed: int = 1
+    learning_rate: float | None = None
 
     def file(self, name: str) -> str:
         """Return the path of a file of the data."""

@@ -111,6 +111,7 @@ def configuration(task: Task, name: str, units: int) -> dict[str, Any]:
             "keep_best_ckpts": 1,
             "print_valid_sents": [0],
             **RECIPES[name],
+            **({"learning_rate": task.learning_rate} if task.learning_rate else {}),
         },
         "testing": {
             "beam_size": task.beam_width,

@@ -24,10 +24,11 @@ from peers.quality import Task, nearest_width, read_lines, serve, timed
 RECIPE_WARM_UP, WARM_UP = 8000, 400
 
 
-def recipe(name: str, units: int) -> dict[str, dict[str, Any]]:
+def recipe(task: Task, name: str, units: int) -> dict[str, dict[str, Any]]:
     """What differs from the model's automatic configuration."""
     if name == "RNN":
-        return {"params": {}, "train": {}}
+        rate = task.learning_rate
+        return {"params": {"learning_rate": rate} if rate else {}, "train": {}}
     # Gradients are not added up to batches of 25,000 tokens: too few steps would be left.
     # Its warm-up would not end in this time either; the highest rate stays the recipe's.
     params = {
@@ -105,7 +106,7 @@ def run(task: Task, name: str) -> dict[str, float | None]:
         return model.count_params()
 
     units = nearest_width(count, task.weights)
-    changes = recipe(name, units)
+    changes = recipe(task, name, units)
     config = {
         "model_dir": task.own("model"),
         "data": {
