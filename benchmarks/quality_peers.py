@@ -32,7 +32,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"  # that of the presets' figures
 
 OURS, STOCK = "keras-attention", "stock Keras layers"
-# "RNN@2e-3" is an RNN at a rate of 2e-3, which is the presets', in place of its recipe's.
+# "RNN@2e-3" is an RNN at a rate of 2e-3, the Tatoeba presets', in place of its recipe's.
 MODELS = {
     "opennmt-tf": ("RNN", "RNN@2e-3", "Transformer"),
     "joeynmt": ("RNN", "RNN@2e-3", "Transformer"),
