@@ -194,8 +194,9 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
         config = override(config, [f"{key}={value}" for key, value in settled.items()])
     config = override(config, options.settings)
     config = override(config, [f"{name}={value}" for name, value in given if value])
-    paths = ((name, corpus.absolute(getattr(config, name))) for name in ("data", "dev", "test"))
-    return override(config, [f"{name}={path}" for name, path in paths if path])
+    paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
+    paths["extra_data"] = " ".join(map(corpus.absolute, config.extra_data.split()))
+    return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 
 def count_pairs(spec: str) -> int:

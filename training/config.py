@@ -26,7 +26,8 @@ _RECURRENT = ("encoder", "bidirectional", "encoder_layers", "encoder_units")
 SOURCE_KEYS = {
     "text": (
         *("source_tokenizer", "source_vocab_size", "max_source_length", "join", "join_most"),
-        *("subword_sampling", "copy", "copy_hidden", "dev", "test", "batch_tokens", *_RECURRENT),
+        *("subword_sampling", "copy", "copy_hidden", "dev", "test", "extra_data", "batch_tokens"),
+        *_RECURRENT,
     ),
     "image": ("image_height", "image_width", "image_channels", "convolutions", "shift"),
     "events": ("max_events", *_RECURRENT),
@@ -108,7 +109,12 @@ class Config:
     test: str = key(
         "", "what training.evaluate scores: likewise; else the corpus's test split, or nothing"
     )
-    train_limit: int = key(0, "training pairs used, 0 for all", least=0)
+    extra_data: str = key(
+        "",
+        "learned from beside data, whole: SPECs between spaces, of other corpora or of made "
+        "translations; sources that dev or test have are left out",
+    )
+    train_limit: int = key(0, "training pairs of data used, 0 for all", least=0)
     validation_limit: int = key(
         500, "dev sentences translated after each epoch, 0 for all", least=0, later=True
     )

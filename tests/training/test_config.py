@@ -153,7 +153,13 @@ def test_a_broken_file_is_a_configuration_error(tmp_path):
 
 def test_a_key_that_a_source_does_not_have_is_refused_and_not_written(tmp_path):
     config = override(Config(), ["source=image", "target_tokenizer=characters", "gate=true"])
-    for setting in ("encoder=lstm", "source_vocab_size=500", "join=0.1", "encoder=gru"):
+    for setting in (
+        "encoder=lstm",
+        "source_vocab_size=500",
+        "join=0.1",
+        "extra_data=a",
+        "encoder=gru",
+    ):
         with pytest.raises(ConfigError, match="is no key of source = image, target = text"):
             override(config, [setting])
     with pytest.raises(ConfigError, match="image_width is no key of source = text, target = text"):

@@ -2,17 +2,19 @@
 
 A named corpus has its splits. Files have none: of their sources a share is held out for dev, and
 for test if that is asked for, by a hash of each source's text, so that a sentence stays on its side
-whatever is added to the file. Either can be other files instead.
+whatever is added to the file. Either can be other files instead. Extra data is learned from whole,
+but for sources that are measured on.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 
 from training.config import Config
 from training.data import corpus
-from training.data.pair_files import CorpusError, Split, merge_sources, sample
+from training.data.pair_files import CorpusError, Split, concatenate, merge_sources, sample
 from training.data.prepared import Prepared, is_prepared
 
 DEV_SHARE = 0.02
@@ -30,14 +32,36 @@ def load_training(config: Config) -> tuple[Split | Prepared, Split]:
     if config.test:
         load_split(config, "test")  # finds out now whether it can be read
     if is_prepared(config.data):
+        if config.extra_data:
+            raise CorpusError(f"extra_data expected texts as data. Received: {config.data}")
         return Prepared(config.data), load_split(config, "dev")[0]
     limit = config.train_limit or None
     if not corpus.is_file(config.data):
         train = corpus.load(config.data, "train", limit=limit, seed=config.seed)
-        return train, load_split(config, "dev")[0]
-    parts = _parts(config)
-    dev = parts["dev"] if "dev" in parts else load_split(config, "dev")[0]
-    return sample(parts["train"], limit, config.seed), dev
+        dev = load_split(config, "dev")[0]
+    else:
+        parts = _parts(config)
+        dev = parts["dev"] if "dev" in parts else load_split(config, "dev")[0]
+        train = sample(parts["train"], limit, config.seed)
+    if config.extra_data:
+        train = concatenate([train, *_extra(config, dev)])
+    return train, dev
+
+
+def _extra(config: Config, dev: Split) -> list[Split]:
+    """Read the extra data, without the sources of dev and of the test set, where there is one."""
+    measured = set(dev.sources)
+    with contextlib.suppress(CorpusError):
+        measured.update(load_split(config, "test")[0].sources)
+    extra = []
+    for spec in config.extra_data.split():
+        if is_prepared(spec):
+            raise CorpusError(f"extra_data expected texts. Received: {spec}")
+        found = corpus.written_like(config.data, corpus.load(spec, "train"))
+        extra.append(
+            found.select([i for i, text in enumerate(found.sources) if text not in measured])
+        )
+    return extra
 
 
 def load_split(

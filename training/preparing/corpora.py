@@ -76,6 +76,11 @@ def prepare_corpus(
     started = time.monotonic()
     if config.source != "text" or config.target != "text":
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
+    if config.extra_data:
+        raise ConfigError(
+            "a prepared corpus expected no extra_data: put all of it into one file. Received: "
+            f"{config.extra_data}"
+        )
     if config.copy:
         raise ConfigError("a prepared corpus expected copy = false: its targets are token ids")
     with written_aside(output) as folder, workers(plan.processes) as run:

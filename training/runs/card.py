@@ -134,7 +134,7 @@ def _table(chosen: Mapping[str, object], history: Sequence[Record]) -> str:
 
 def _data(config: Config, origin: Origin | None) -> dict[str, object]:
     found: dict[str, object] = {"corpus": f"`{config.data}`"}
-    for name in ("dev", "test"):
+    for name in ("extra_data", "dev", "test"):
         if getattr(config, name):
             found[name] = f"`{getattr(config, name)}`"
     if origin is not None:

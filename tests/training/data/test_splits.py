@@ -1,7 +1,11 @@
 """What a run learns from, measures progress on, and is scored on."""
 
+import gzip
+from dataclasses import replace
+
 import pytest
 
+from training.cli import Parser, add_configuration, configuration
 from training.config import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError
@@ -76,6 +80,61 @@ def test_a_named_corpus_has_its_splits_and_can_have_other_ones(pairs):
     assert load_split(config, "test", limit=7)[1] == {"data": "phrasebook-en-fr", "split": "test"}
 
 
+def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, tmp_path):
+    base = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2", train_limit=31)
+    alone, dev = load_training(base)
+    test, _ = load_split(base, "test")
+    held = [dev.sources[0], test.sources[0]]
+    first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
+    first.write_text(f"new 1\tneu 1\n{held[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n")
+    second.write_text(f"{held[1]}\tneu\n{alone.sources[0]}\tneu\nnew 1\tneu 1\n")
+    extra = f"tsv:{first}  tsv:{second}"
+    train, dev_beside = load_training(replace(base, extra_data=extra))
+    added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone.sources[0], "neu"), ("new 1", "neu 1")]
+    assert train.pairs() == alone.pairs() + added
+    assert train.unusable == alone.unusable + 1
+    assert dev_beside == dev
+    assert load_split(replace(base, extra_data=extra), "test")[0] == test
+
+
+def test_extra_data_of_a_named_corpus_is_its_training_split(pairs):
+    config = Config(data=f"tsv:{pairs}", extra_data="phrasebook-en-fr")
+    alone = load_training(replace(config, extra_data=""))[0]
+    added = corpus.load("phrasebook-en-fr", "train").pairs()
+    assert load_training(config)[0].pairs() == alone.pairs() + added
+
+
+def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
+    folder = tmp_path / "tatoeba-en-zh"
+    folder.mkdir()
+    for split, line in (("train", "Hi.\t你好。"), ("dev", "Go!\t去!"), ("test", "No.\t不。")):
+        with gzip.open(folder / f"{split}.tsv.gz", "wt", encoding="utf-8") as file:
+            file.write(f"{line}\n")
+    monkeypatch.setenv(corpus.DATA_VARIABLE, str(tmp_path))
+    extra = tmp_path / "extra.tsv"
+    extra.write_text("The day after tomorrow.\t後天。\nNo.\t否。\n", encoding="utf-8")
+    config = Config(data="tatoeba-en-zh", extra_data=f"tsv:{extra}")
+    assert load_training(config)[0].pairs() == [
+        ("Hi.", "你好。"),
+        ("The day after tomorrow.", "后天。"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        ("klingon", "Unknown corpus 'klingon'"),
+        ("phrasebook-en-fr tsv:/nowhere", "Cannot read /nowhere"),
+        ("prepared:/nowhere", "extra_data expected texts. Received: prepared:/nowhere"),
+    ],
+)
+def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, extra, said):
+    with pytest.raises(CorpusError) as caught:
+        load_training(Config(data=f"tsv:{pairs}", extra_data=extra))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("settings", "split", "said"),
     [
@@ -109,3 +168,12 @@ def test_paths_become_absolute(form, tmp_path, monkeypatch):
     assert corpus.absolute(form.replace("{}/", "").replace("{0}/", "")) == absolute
     assert corpus.absolute(absolute) == absolute
     assert corpus.absolute("multi30k-en-de") == "multi30k-en-de"
+
+
+def test_files_of_extra_data_are_named_by_absolute_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    parser = Parser()
+    add_configuration(parser)
+    setting = "extra_data=tatoeba-en-de tsv:a.tsv"
+    options = parser.parse_args(["--preset", "multi30k-en-de", "--set", setting])
+    assert configuration(options).extra_data == f"tatoeba-en-de tsv:{tmp_path}/a.tsv"

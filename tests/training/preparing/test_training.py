@@ -97,10 +97,18 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(corpus, tmp_path):
         make_sides(other, data)
     with pytest.raises(ConfigError, match="copy expected texts"):
         make_sides(override(config, ["copy=true"]), data)
+    with pytest.raises(
+        CorpusError, match=r"extra_data expected texts as data\. Received: prepared:"
+    ):
+        load_training(override(config, ["extra_data=phrasebook-en-fr"]))
     for name in ("source", "target"):
         (tmp_path / f"{name}.tokenizer").write_text("{}")
     with pytest.raises(RunError, match="have different tokenizers: prepare the corpus with"):
         make_sides(config, data, tmp_path)
+    with pytest.raises(ConfigError, match="expected no extra_data: put all of it into one file"):
+        prepare_corpus(
+            tmp_path / "new", override(config, ["extra_data=phrasebook-en-fr"]), Plan(Filters(), 0)
+        )
     taken = Plan(Filters(), 0, tokenizers=corpus)
     pairs = tmp_path / "p.tsv"
     pairs.write_text("He sleeps.\tIl dort.\n" * 3 + "She eats.\tElle mange.\n")
