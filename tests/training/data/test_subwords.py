@@ -68,10 +68,14 @@ def test_segmentations_have_their_probability_to_a_power(run, alpha):
         for start, length in zip(drawn.starts, drawn.lengths, strict=True)
     )
     assert set(found) <= set(powers)
-    for split, power in powers.items():
-        share = power / total
+    # Rare ones are counted together: of one alone a single draw may be a hundred times its share.
+    rare = {split for split, power in powers.items() if count * power / total < 25}
+    assert len(rare) < len(powers)
+    for splits in (rare, *({split} for split in set(powers) - rare)):
+        share = sum(powers[split] for split in splits) / total
         deviation = np.sqrt(share * (1 - share) / count)
-        assert found[split] / count == pytest.approx(share, abs=4 * deviation + 1e-9), split
+        drawn_share = sum(found[split] for split in splits) / count
+        assert drawn_share == pytest.approx(share, abs=5 * deviation + 2 / count), splits
 
 
 def test_a_sentence_with_an_unknown_piece_stays_as_it_is(run):
