@@ -202,7 +202,7 @@ def test_a_coverage_penalty_is_an_option_of_the_scripts(terse_run, tmp_path, cap
     ((plain,),) = make_nbest([terse_run])(texts)
     assert score < plain.score - 1
     for script in (evaluate, translate):
-        with pytest.raises(UserError, match="--coverage-penalty expected a --beam-width of at lea"):
+        with pytest.raises(UserError, match="expected a --beam-width of at least 2"):
             script.main([*words, "--beam-width", "1"])
 
 
