@@ -39,7 +39,7 @@ def work(options: argparse.Namespace) -> None:
     from training.fit.clipping import ClippedAdam
     from training.fit.crossentropy import TokenCrossentropy
     from training.fit.distributed import joined
-    from training.model import build_seq2seq
+    from training.model.seq2seq import build_seq2seq
 
     answers = os.dup(1)
     with joined() as processes:

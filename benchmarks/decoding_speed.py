@@ -64,11 +64,11 @@ def untrained_run(folder: Path, options: argparse.Namespace) -> Any:
     """A run of an untrained model that never ends a translation."""
     import keras
 
-    from training.config import Config
+    from training.config.schema import Config
     from training.data.tokenizers import VocabularyTokenizer
-    from training.model import build_seq2seq
+    from training.model.seq2seq import build_seq2seq
     from training.runs.run import Run
-    from training.sources.text import TextSource
+    from training.sources.text.source import TextSource
 
     keras.utils.set_random_seed(options.seed)
     config = Config(

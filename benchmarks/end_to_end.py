@@ -40,15 +40,15 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
     Scores of the dev set are left out; checkpoints, TensorBoard and heat-maps are not.
 
     Args:
-        config: a `training.config.Config`; data, vocabularies, batch and epochs are replaced.
+        config: a `Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
     from training.data.batches import PairBatches
-    from training.data.pipeline import make_dataset, pair_rows
     from training.data.splits import load_training
-    from training.fit import texts
+    from training.fit import train as texts
     from training.fit.callbacks import EpochEnd
     from training.runs.run import load_sides
+    from training.sources.pipeline import make_dataset, pair_rows
 
     epochs = []
 

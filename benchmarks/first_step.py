@@ -28,7 +28,7 @@ FIGURES = ("s to the first step", "ms a step", "processor s to the first step")
 def train(arguments: list[str], started: float, steps: int) -> None:
     """Train until some steps are done; print the seconds until the first, and of the others."""
     import training.train as script
-    from training.fit import texts
+    from training.fit import train as texts
 
     class Stopping(texts.Bar):
         """Counts steps."""

@@ -83,10 +83,10 @@ def children(process: psutil.Process) -> list[psutil.Process]:
 
 def first_steps(spec: str, started: float) -> None:
     """Train until some steps are done; print the seconds until the first, and of the others."""
-    import training.quiet  # noqa: F401
+    import training.command.startup  # noqa: F401
 
-    from training.fit import texts
-    from training.settings import load_preset, override
+    from training.config.load import load_preset, override
+    from training.fit import train as texts
 
     class Stopping(texts.Bar):
         """Counts steps."""

@@ -9,15 +9,15 @@ from pathlib import Path
 import tensorflow as tf
 from peers.quality import pieces, vocabulary, words
 
-from training.config import Config
+from training.config.schema import Config
 from training.data.batches import Sentences
 from training.data.pair_files import Split, sample
-from training.data.pipeline import pair_rows
 from training.data.splits import load_split, load_training
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.model import build_model
+from training.model.seq2seq import build_model
 from training.runs.begin import make_sides
 from training.runs.files import SIDES
+from training.sources.pipeline import pair_rows
 
 CHUNK = 4096  # sentences put together at a time
 
@@ -31,7 +31,7 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
         dev_limit: see `load_dev`.
 
     Raises:
-        training.errors.UserError: if the data cannot be read, or no tokenizer can be made of them.
+        UserError: if the data cannot be read, or no tokenizer can be made of them.
     """
     if (folder / "sizes.json").is_file():
         return

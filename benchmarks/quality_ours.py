@@ -12,9 +12,9 @@ from pathlib import Path
 
 from peers.quality import Task
 
+from training.command.files import read_json
+from training.config.load import load_config
 from training.runs.files import RunFiles
-from training.settings import load_config
-from training.writing import read_json
 
 
 def run(

@@ -183,9 +183,9 @@ def configuration(options: argparse.Namespace) -> object:
     """Return the preset's configuration as it is trained.
 
     Raises:
-        training.errors.UserError: if there is no such preset or key.
+        training.command.errors.UserError: if there is no such preset or key.
     """
-    from training.settings import load_preset, override
+    from training.config.load import load_preset, override
 
     return override(load_preset(options.preset), all_settings(options))
 

@@ -75,7 +75,7 @@ def load_batches(path: str) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
 
 def our_config(case: str, options: argparse.Namespace) -> object:
     """The configuration of a case."""
-    from training.config import Config
+    from training.config.schema import Config
 
     sizes = {
         "encoder_units": options.units // 2,
@@ -98,7 +98,7 @@ def our_model(case: str, options: argparse.Namespace) -> object:
 
     from training.fit.crossentropy import TokenCrossentropy
     from training.fit.optimizer import Adam
-    from training.model import build_seq2seq
+    from training.model.seq2seq import build_seq2seq
 
     config = our_config(case, options)
     keras.config.set_dtype_policy(config.precision)

@@ -16,11 +16,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-import training.extras  # noqa: F401
-from training.cli import Parser, main_guard
-from training.errors import UserError
-from training.parser import number_from_0
-from training.progress import Tell, stages
+import training.command.extras  # noqa: F401
+from training.command.errors import UserError
+from training.command.parser import number_from_0
+from training.command.progress import Tell, stages
+from training.presets.options import Parser, main_guard
 
 STEP_SECONDS = 120.0
 _RUN = "from serving.checks.version import main; main()"
@@ -37,7 +37,7 @@ def check(
     Args:
         version_dir: the directory that holds `saved_model.pb`.
         step_seconds: the most that one step may take, such as loading it or running one batch.
-        tell: is called with what is done next, see `training.progress.stages`.
+        tell: is called with what is done next, see `training.command.progress.stages`.
     """
     process = subprocess.Popen(
         [sys.executable, "-c", _RUN, str(version_dir)],

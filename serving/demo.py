@@ -10,14 +10,14 @@ import time
 import warnings
 from pathlib import Path
 
-import training.extras  # noqa: F401
+import training.command.extras  # noqa: F401
 from serving.client import Alignment, Translation, Translator, draw_alignment
 from serving.errors import ServingError
 from serving.stages import LIST, command, make_room, server, stage
 from training import phrasebook
-from training.cli import Parser, main_guard
-from training.errors import UserError
-from training.parser import count
+from training.command.errors import UserError
+from training.command.parser import count
+from training.presets.options import Parser, main_guard
 
 # Neither sentence nor its pairing of words is in the training split.
 EXPECTED = {
@@ -118,7 +118,7 @@ def print_table(wanted: list[tuple[str, str]], translations: list[Translation]) 
 
 def write_heat_map(alignment: Alignment, path: Path) -> None:
     """Draw the attention weights to a PNG."""
-    import training.quiet  # noqa: F401
+    import training.command.startup  # noqa: F401
 
     from keras_attention.plot import plot_attention
 

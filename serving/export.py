@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
+import training.command.startup  # noqa: F401
 
 import contextlib
 import json
@@ -25,7 +25,14 @@ from serving.export_events import ExportedPredictor
 from serving.export_images import ExportedReader
 from serving.export_texts import WARMUP_TEXTS, Exported
 from serving.exported_weights import DTYPES
-from training.cli import (
+from training.command.errors import UserError
+from training.command.parser import positive_int
+from training.command.progress import Tell, stages
+from training.data.pair_files import CorpusError
+from training.data.splits import load_split
+from training.decode.texts import check_covers, check_precision
+from training.decode.unknown import check_replaces_unknown
+from training.presets.options import (
     Parser,
     add_precision,
     add_replace_unknown,
@@ -33,13 +40,6 @@ from training.cli import (
     add_search,
     main_guard,
 )
-from training.data.pair_files import CorpusError
-from training.data.splits import load_split
-from training.decode.texts import check_covers, check_precision
-from training.decode.unknown import check_replaces_unknown
-from training.errors import UserError
-from training.parser import positive_int
-from training.progress import Tell, stages
 from training.runs.run import Run, load_ensemble
 
 MANIFEST = "assets.extra/manifest.json"
@@ -60,7 +60,7 @@ def export(
     Args:
         runs: a run, or several that are used as an ensemble.
         output: the model's base path; versions are numbered directories in it.
-        tell: is called with what is done next, see `training.progress.stages`.
+        tell: is called with what is done next, see `training.command.progress.stages`.
         **settings: see `Exported`.
 
     Returns:

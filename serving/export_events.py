@@ -11,7 +11,7 @@ import tensorflow as tf
 from serving.exported_weights import Weights
 from training.decode.labels import attends, predict
 from training.runs.run import Run
-from training.sources.events import EventSource
+from training.sources.events.source import EventSource
 
 
 class ExportedPredictor(tf.Module):

@@ -11,7 +11,7 @@ from serving.exported_weights import Weights
 from training.data.ids import END_ID, PAD_ID
 from training.decode.search import search
 from training.runs.run import Run
-from training.sources.image import ImageSource, grid_size
+from training.sources.image.source import ImageSource, grid_size
 
 
 class ExportedReader(tf.Module):

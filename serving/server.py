@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
     )
     # TensorFlow takes seconds to import: not before the flags are known to be right.
-    import training.quiet  # noqa: F401
+    import training.command.startup  # noqa: F401
 
     from serving.model_server.model_server import ModelServer
 

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from training.errors import UserError
+from training.command.errors import UserError
 
 LIST = "made-by-the-demo.txt"  # names what a later demo may replace
 

@@ -18,11 +18,11 @@ from serving.client import Predictor, Reader, Translator, draw_alignment
 from serving.errors import ServingError
 from serving.reading import Regions
 from serving.stages import command, make_room, server, stage
-from training.cli import Parser, main_guard
-from training.data import events
-from training.data.events import Histories
-from training.errors import UserError
-from training.parser import count
+from training.command.errors import UserError
+from training.command.parser import count
+from training.presets.options import Parser, main_guard
+from training.sources.events import data as events
+from training.sources.events.data import Histories
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from serving.commands import COMMANDS
-from training.cli import main_guard
+from training.presets.options import main_guard
 
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / "tests" / "fixtures" / "old_run" / "run"
@@ -273,7 +273,7 @@ def test_commands_that_need_tensorflow_import_what_chooses_it_first():
             if isinstance(node, ast.Import | ast.ImportFrom)
         ]
         names = [node.names[0].name for node in imported if isinstance(node, ast.Import)]
-        assert {"training.quiet", "training.extras"} & set(names), name
+        assert {"training.command.startup", "training.command.extras"} & set(names), name
 
 
 def test_on_another_backend_a_command_says_that_it_runs_on_tensorflow_and_does(tmp_path):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.serving.test_rest import free_port
-from training.errors import UserError
+from training.command.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 GUIDES = ROOT / "docs" / "guides"

@@ -7,11 +7,11 @@ import tensorflow as tf
 from keras_attention import fast_paths
 from keras_attention.fast import hoisted
 from tests.keras_attention.helpers import array, assert_close
-from training.config import Config
+from training.config.schema import Config
 from training.fit import crossentropy
 from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import TokenCrossentropy
-from training.model import build_seq2seq
+from training.model.seq2seq import build_seq2seq
 
 pytestmark = pytest.mark.tensorflow
 

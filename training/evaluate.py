@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
+import training.command.startup  # noqa: F401
 
 import argparse
 import json
@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.cli import (
+from training.command.errors import UserError
+from training.command.files import check_writable, write_json
+from training.command.parser import count, positive_int
+from training.config.schema import Config
+from training.data import corpus
+from training.data.pair_files import Split, sample
+from training.data.splits import load_spec, load_split
+from training.decode.texts import check_precision
+from training.presets.options import (
     Parser,
     add_batch_size,
     add_precision,
@@ -19,20 +27,12 @@ from training.cli import (
     add_search,
     main_guard,
 )
-from training.config import Config
-from training.data import corpus
-from training.data.pair_files import Split, sample
-from training.data.splits import load_spec, load_split
-from training.decode.texts import check_precision
-from training.errors import UserError
-from training.parser import count, positive_int
 from training.runs.run import Run, load_ensemble
 from training.score import links, metrics
 from training.score.baselines import most_similar
 from training.score.evaluation import evaluate, with_gold_links
 from training.score.label_evaluation import evaluate_labels
 from training.score.links import Reading
-from training.writing import check_writable, write_json
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:

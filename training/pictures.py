@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.cli import Parser, main_guard
-from training.data import captchas, digits
-from training.data.generated import write_folder
-from training.errors import UserError
-from training.parser import count, positive_int
+from training.command.errors import UserError
+from training.command.parser import count, positive_int
+from training.presets.options import Parser, main_guard
+from training.sources.image import captchas, digits
+from training.sources.image.generated import write_folder
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -14,11 +14,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import training.extras  # noqa: F401
-from training.cli import Parser, add_configuration, configuration, default_output, main_guard
-from training.config import Config, without_layers
-from training.errors import UserError
-from training.parser import count, number_from_0, positive_int
+import training.command.extras  # noqa: F401
+from training.command.errors import UserError
+from training.command.parser import count, number_from_0, positive_int
+from training.config.schema import Config, without_layers
+from training.presets.options import (
+    Parser,
+    add_configuration,
+    configuration,
+    default_output,
+    main_guard,
+)
 
 # A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
 
@@ -94,9 +100,9 @@ def main(arguments: list[str] | None = None) -> None:
         with without_layers():
             print(json.dumps(_prepare_corpus(options)))
         return
-    import training.quiet  # noqa: F401
+    import training.command.startup  # noqa: F401
 
-    from training.preparing.run import prepare_run
+    from training.bulk.run import prepare_run
 
     output = options.output or default_output(options)
     print(json.dumps({"run": str(output), **prepare_run(configuration(options), output)}))
@@ -104,8 +110,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _prepare_corpus(options: argparse.Namespace) -> dict[str, Any]:
     """Write a prepared corpus; return what is printed of it."""
-    from training.preparing.cleaning import Filters
-    from training.preparing.corpora import Plan, prepare_corpus
+    from training.bulk.cleaning import Filters
+    from training.bulk.corpora import Plan, prepare_corpus
 
     filters = Filters(
         **{name: getattr(options, name) for name in Filters.__dataclass_fields__},

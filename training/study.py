@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
+import training.command.startup  # noqa: F401
 
 import argparse
 import contextlib
 import json
 from pathlib import Path
 
-from training.cli import Parser, main_guard
+from training.presets.options import Parser, main_guard
 from training.studies import (
     alignment,
     compare,

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
+import training.command.startup  # noqa: F401
 
 import argparse
 import json
 from pathlib import Path
 
-from training.cli import Parser, add_configuration, configuration, default_output, main_guard
-from training.errors import ConfigError
-from training.fit.texts import train
+from training.command.errors import ConfigError
+from training.config.load import later_keys
+from training.fit.train import train
+from training.presets.options import (
+    Parser,
+    add_configuration,
+    configuration,
+    default_output,
+    main_guard,
+)
 from training.runs.begin import saved_config
 from training.runs.files import RunFiles
 from training.runs.summary import summary
-from training.settings import later_keys
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

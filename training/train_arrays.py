@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from training.cli import Parser, main_guard
+from training.presets.options import Parser, main_guard
 from training.runs.files import RunFiles
 from training.runs.summary import summary
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
+import training.command.startup  # noqa: F401
 
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from training.cli import (
+from training.command.errors import UserError
+from training.command.parser import positive_int
+from training.command.progress import progress
+from training.decode.texts import Translation, make_nbest
+from training.presets.options import (
     Parser,
     add_batch_size,
     add_replace_unknown,
@@ -17,10 +21,6 @@ from training.cli import (
     add_search,
     main_guard,
 )
-from training.decode.texts import Translation, make_nbest
-from training.errors import UserError
-from training.parser import positive_int
-from training.progress import progress
 from training.runs.run import load_translators
 
 

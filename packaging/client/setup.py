@@ -23,7 +23,7 @@ MODULES = {
     "histories.py": "serving/histories.py",
     "heat_map.py": "keras_attention/plot.py",
     "messages.py": "serving/messages.py",
-    "parser.py": "training/parser.py",
+    "parser.py": "training/command/parser.py",
     "readers.py": "serving/readers.py",
     "reading.py": "serving/reading.py",
     "retries.py": "serving/retries.py",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from training.errors import UserError
+from training.command.errors import UserError
 
 BAD = "bad"  # folder of the lines that were not translated
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")

@@ -21,7 +21,7 @@ from typing import IO, Any, Protocol
 
 from serving.batch import files
 from serving.batch.kinds import Item, Kind, Texts
-from training.errors import UserError
+from training.command.errors import UserError
 
 MANIFEST = "job.json"
 ASIDE = ".writing"

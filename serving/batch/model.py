@@ -13,7 +13,7 @@ import numpy as np
 
 from serving.batch.kinds import Kind
 from serving.histories import TIME, history_columns
-from training.errors import UserError
+from training.command.errors import UserError
 
 
 class ModelError(UserError):

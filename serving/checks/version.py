@@ -6,7 +6,7 @@ it may never end.
 
 from __future__ import annotations
 
-import training.quiet  # noqa: F401
+import training.command.startup  # noqa: F401
 
 import contextlib
 import json
@@ -26,7 +26,7 @@ from serving.model_server.servable import Servable, Slots
 from serving.model_server.storage import list_versions, missing_part
 from serving.model_server.warmup import read_records, replay
 from serving.status import StatusError
-from training.progress import Tell
+from training.command.progress import Tell
 
 # The share of a check's time after which each begins: 7 million weights on two cores.
 _GRAPH, _LOADING, _WEIGHTS, _ANSWERS, _WARMUP = 0.04, 0.05, 0.1, 0.18, 0.98
@@ -37,7 +37,7 @@ def check_version(version_dir: Path, tell: Tell = lambda stage, share=None: None
 
     Args:
         version_dir: the directory that holds `saved_model.pb`.
-        tell: is called with what is done next, see `training.progress.stages`.
+        tell: is called with what is done next, see `training.command.progress.stages`.
     """
     tell("reading the graph", _GRAPH)
     version_dir = Path(os.path.abspath(version_dir))

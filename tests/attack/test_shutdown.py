@@ -67,7 +67,8 @@ def run_with(server):
 
         made = types.ModuleType("made")
         made.ModelServer = ModelServer
-        sys.modules["training.quiet"] = sys.modules["serving.model_server.model_server"] = made
+        sys.modules["training.command.startup"] = made
+        sys.modules["serving.model_server.model_server"] = made
         command._HARD_STOP_SECONDS = 1
         command._end(command.main(["--model_base_path=/no", "--shutdown_grace_seconds=0"]))
     """)

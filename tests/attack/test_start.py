@@ -64,7 +64,7 @@ def test_a_wrong_start_is_one_line_before_any_model_is_loaded(base, bad_ssl, cer
             *([f"--ssl_config_file={path}"] for path in bad_ssl.iterdir() if path.name != "good"),
         ]
         code = (
-            "import json, sys\nimport serving.server as command, training.quiet\n"
+            "import json, sys\nimport serving.server as command, training.command.startup\n"
             "from serving.model_server.manager import ModelManager\n"
             "def never(*a, **k): raise AssertionError('a model was loaded')\n"
             "ModelManager.configure = never\n"

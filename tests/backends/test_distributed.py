@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from training import train_arrays
-from training.config import Config
+from training.command.errors import UserError
+from training.config.schema import Config
 from training.data.batches import PairBatches, Sentences
-from training.errors import UserError
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.tokens import keep_tokens, write_tokens
@@ -49,7 +49,7 @@ find = importlib.util.find_spec
 importlib.util.find_spec = lambda name: None if name == "matplotlib" else find(name)
 """
 COMMAND = f"""{SCRIPT}
-from training.cli import main_guard
+from training.presets.options import main_guard
 from training.train_arrays import main
 """
 TRAIN = f"{COMMAND}main_guard(main)"
@@ -190,7 +190,7 @@ from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import TokenCrossentropy
 from training.fit.distributed import joined
 from training.fit.sharded import ShardedModel, own_seeds
-from training.model import build_seq2seq
+from training.model.seq2seq import build_seq2seq
 from tests.backends.test_distributed import CONFIG, loops
 from dataclasses import replace
 

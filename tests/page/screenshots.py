@@ -51,7 +51,7 @@ def shoot_text(tab: Page) -> None:
 
 def shoot_image(tab: Page) -> None:
     """A picture that is read, with the region that one character looked at."""
-    from training.data import digits
+    from training.sources.image import digits
 
     expect(tab.locator("#pad")).to_be_visible(timeout=60_000)
     tab.emulate_media(reduced_motion="reduce")

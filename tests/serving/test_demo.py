@@ -3,7 +3,7 @@
 import pytest
 
 from serving import demo
-from training.errors import UserError
+from training.command.errors import UserError
 
 
 @pytest.fixture

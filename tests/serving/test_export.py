@@ -17,9 +17,9 @@ from tests.training.conftest import (  # noqa: F401 - fixtures
     tiny_config,
     tiny_run,
 )
+from training.command.errors import UserError
 from training.data.ids import END_ID, START_ID
 from training.decode.texts import make_nbest, make_translator
-from training.errors import UserError
 from training.runs.run import load_run
 from training.train import train
 

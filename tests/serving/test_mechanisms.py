@@ -11,7 +11,7 @@ from serving.export import export
 from serving.translator import Translator
 from tests.serving.conftest import serving
 from tests.training.conftest import no_pictures, tiny_config  # noqa: F401 - a fixture
-from training.fit.texts import train
+from training.fit.train import train
 from training.runs.run import load_run
 
 SMALLEST = ["validation_limit=3", "epochs=1", "decoder_units=22"]

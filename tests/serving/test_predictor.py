@@ -14,12 +14,12 @@ from serving.export import export
 from serving.readers import Predictor
 from tests.serving.conftest import serving
 from training import evaluate, translate
-from training.data import events
+from training.command.errors import RunError
+from training.config.load import load_preset, override
 from training.decode.labels import make_predictor
-from training.errors import RunError
-from training.fit.texts import train
+from training.fit.train import train
 from training.runs.run import load_run
-from training.settings import load_preset, override
+from training.sources.events import data as events
 
 
 @pytest.fixture(scope="module")

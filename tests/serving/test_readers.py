@@ -23,14 +23,15 @@ from tests.serving.conftest import error_of, serving
 from tests.serving.test_rest import free_port
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
-from training.data import digits, images
+from training.command.errors import RunError, UserError
+from training.config.load import load_preset, override
 from training.decode.search import search
 from training.decode.texts import make_nbest
-from training.errors import RunError, UserError
-from training.fit.texts import train
+from training.fit.train import train
 from training.runs.run import load_run
 from training.score.pointing import region_weights
-from training.settings import load_preset, override
+from training.sources.image import data as images
+from training.sources.image import digits
 
 TINY_IMAGES = [
     *(

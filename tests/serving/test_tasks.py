@@ -3,8 +3,8 @@ import contextlib
 import pytest
 
 from serving import tasks
-from training.errors import UserError
-from training.settings import load_preset, override
+from training.command.errors import UserError
+from training.config.load import load_preset, override
 
 
 @pytest.mark.parametrize("name", sorted(tasks.TASKS))

@@ -5,9 +5,9 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import keras
 import pytest
 
+from training.config.load import load_preset, override
 from training.data.ids import END_ID
 from training.runs.run import load_run
-from training.settings import load_preset, override
 from training.train import train
 
 TINY = [
@@ -32,7 +32,7 @@ def tiny_config(*settings):
 @pytest.fixture
 def no_pictures(monkeypatch):
     """Training draws neither heat-maps nor curves, which is a third of a short one."""
-    monkeypatch.setattr("training.fit.texts.HeatMaps", lambda run, dev: keras.callbacks.Callback())
+    monkeypatch.setattr("training.fit.train.HeatMaps", lambda run, dev: keras.callbacks.Callback())
     monkeypatch.setattr(
         "training.runs.card.draw_curves", lambda history, config, path: path.touch()
     )

@@ -6,8 +6,8 @@ from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
 from training import study
+from training.command.errors import UserError
 from training.data.pair_files import Split
-from training.errors import UserError
 from training.score import metrics
 from training.studies import compare
 from training.studies.compare import Difference

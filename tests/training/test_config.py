@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from training.cli import configuration
-from training.config import Config
-from training.errors import ConfigError
-from training.settings import (
+from training.command.errors import ConfigError
+from training.config.load import (
     about_preset,
     changed_later,
     keys_help,
@@ -18,6 +16,8 @@ from training.settings import (
     own_data_preset,
     preset_names,
 )
+from training.config.schema import Config
+from training.presets.options import configuration
 
 
 def test_every_preset_loads_and_names_its_data():

@@ -11,16 +11,16 @@ from serving.check import check
 from serving.export import export
 from serving.translator import Translator
 from tests.serving.conftest import serving
-from training.config import Config
-from training.data.copying import hide_names, shared_words, tokenize_to_copy
+from training.bulk.run import prepare_run
+from training.command.errors import ConfigError
+from training.config.schema import Config
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.decode.search import force_decode, search
 from training.decode.texts import make_translator
-from training.errors import ConfigError
 from training.fit.arrays import train_arrays
-from training.fit.texts import train
-from training.preparing.run import prepare_run
+from training.fit.train import train
 from training.runs.run import load_run
+from training.sources.text.copying import hide_names, shared_words, tokenize_to_copy
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
 TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])

@@ -8,14 +8,14 @@ import pytest
 import sacrebleu
 
 from training import evaluate, translate
+from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.data.pipeline import source_batches
 from training.decode.search import score_targets, search
 from training.decode.texts import forced_attention, make_nbest, make_translator
-from training.errors import UserError
 from training.score import evaluation
 from training.score.links import Reading
+from training.sources.pipeline import source_batches
 
 
 def run_command(run, tmp_path, *arguments):

@@ -4,13 +4,13 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from training import sampling
-from training.config import Config, attentions
+from training.config.schema import Config, attentions
 from training.data.ids import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.fit.crossentropy import token_losses
-from training.model import build_seq2seq
-from training.sources.text import drop_embeddings
+from training.model import sampling
+from training.model.seq2seq import build_seq2seq
+from training.sources.text.source import drop_embeddings
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
 

@@ -10,10 +10,10 @@ import sacrebleu
 
 from tests.training.test_copying import SETTINGS
 from training import study
-from training.config import Config
+from training.command.errors import UserError
+from training.config.schema import Config
 from training.data.pair_files import Split
-from training.errors import UserError
-from training.fit.texts import train
+from training.fit.train import train
 from training.studies import names
 
 KNOWN = ["Tom", "Mary", "Boston", "Lubomir"]

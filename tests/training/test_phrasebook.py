@@ -10,7 +10,7 @@ from itertools import pairwise, product
 import pytest
 
 from tests.training.phrasebook_sample import sample
-from training.errors import UserError
+from training.command.errors import UserError
 from training.phrasebook import PAIRS, SPLITS, __main__, families, generate, split_size
 from training.phrasebook.adjectives import adjectives, states
 from training.phrasebook.english import participle, third_person

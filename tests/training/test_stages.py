@@ -3,8 +3,8 @@ import io
 
 import pytest
 
+from training.command.progress import progress, stages
 from training.fit.callbacks import Bar
-from training.progress import progress, stages
 
 
 class Terminal(io.StringIO):

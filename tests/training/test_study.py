@@ -9,10 +9,10 @@ import sacrebleu
 
 from tests.training.conftest import TINY, tiny_config
 from training import study
+from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.errors import UserError
-from training.model import build_seq2seq
+from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, metrics
 from training.score.links import Reading
 from training.studies import alignment, gradients, length, score_functions, shared

@@ -13,8 +13,8 @@ import tensorflow as tf
 from tests.training.conftest import TINY, tiny_config
 from training import evaluate
 from training import train as script
+from training.command.errors import UserError
 from training.data.pair_files import CorpusError
-from training.errors import UserError
 from training.fit.callbacks import EpochEnd
 from training.fit.dev import DevSet
 from training.runs.run import RunError, load_ensemble, load_run

@@ -7,7 +7,7 @@ import pytest
 
 from tests.training.conftest import TINY, tiny_config
 from training import prepare, train_arrays
-from training.errors import UserError
+from training.command.errors import UserError
 from training.fit import arrays
 from training.runs.checkpoints import save_checkpoint
 from training.train import train

@@ -10,15 +10,15 @@ from serving.export import export
 from serving.session import ModelSession
 from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
-from training.config import Config
+from training.command.errors import UserError
+from training.config.schema import Config
 from training.data.ids import END_ID, START_ID, UNK_ID
 from training.data.splits import load_spec
 from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
 from training.decode.search import force_decode, search
 from training.decode.texts import make_nbest, make_translator
 from training.decode.unknown import check_replaces_unknown, replace_unknown
-from training.errors import UserError
-from training.fit.texts import train
+from training.fit.train import train
 from training.runs.run import load_run
 from training.sources import TextSource
 

@@ -1,1 +1,1 @@
-"""Corpora, tokenizers and batches."""
+"""Text as data: corpora, splits, tokenizers, and batches of token ids."""

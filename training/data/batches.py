@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
 
 import numpy as np
 
-from training.config import Config
+from training.command.errors import UserError
+from training.config.schema import Config
 from training.data.ids import END_ID, PAD_ID, START_ID
-from training.errors import UserError
 
 if TYPE_CHECKING:
     from training.data.subwords import Samplers

@@ -2,7 +2,7 @@
 
 Tatoeba and CMUdict come unsplit: a hash of the English side decides, so that every download of
 every later version gives a sentence the same split. Multi30k and SIGMORPHON 2021 have splits. The
-Mayo Clinic's tables come from the Rdatasets repository; `training.data.events` splits them.
+Mayo Clinic's tables come from the Rdatasets repository; `training.sources.events.data` splits them.
 """
 
 import csv
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
-from training.progress import progress
+from training.command.progress import progress
 
 TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/HEAD/data/task1/raw/{file}"

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from training.errors import UserError
+from training.command.errors import UserError
 
 MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
 Links = frozenset[tuple[int, int]]

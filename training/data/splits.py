@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import hashlib
 
-from training.config import Config
+from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError, Split, concatenate, merge_sources, sample
 from training.data.prepared import Prepared, is_prepared

@@ -18,10 +18,10 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from training.config import TOKENIZERS
+from training.command.native_log import without_native_log
+from training.config.schema import TOKENIZERS
 from training.data.ids import END_ID, UNK_ID
 from training.data.pieces import KIND, model_of, model_state, train_sentencepiece, write_state
-from training.native_log import without_native_log
 
 UNK_TOKEN = "<unk>"
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]

@@ -12,7 +12,7 @@ from keras_attention import SearchResult, Shortlist, beam_search, greedy_search
 from keras_attention.fast import backend
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.decode.steps import FixedStep, PlainStep, prepare
-from training.model import mean_of_heads
+from training.model.seq2seq import mean_of_heads
 
 Tensor = Any
 
@@ -32,7 +32,7 @@ def search(
     """Translate source ids; an ensemble averages the probabilities of its models.
 
     Args:
-        models: models of `training.model.build_seq2seq`, of the same vocabularies.
+        models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
         source: int32 `(B, S)`, padded with 0, S at least 1.
         beam_width: hypotheses kept for each sentence; 1 is greedy search.
         length_penalty: see `keras_attention.beam_search`.
@@ -94,7 +94,7 @@ def score_targets(
     """Log-probabilities of given targets; an ensemble averages the probabilities of its models.
 
     Args:
-        models: models of `training.model.build_seq2seq`, of the same vocabularies.
+        models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
         source: int32 `(B, S)`, padded with 0, S at least 1.
         target: int32 `(B, T)`, T at least 1, padded with 0; END is a token like the others.
         steps: as for `search`, in float32; plain ones if not given.
@@ -128,7 +128,7 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
     """Attention weights while the decoder is made to say the target, averaged over the models.
 
     Args:
-        models: models of `training.model.build_seq2seq`.
+        models: models of `training.model.seq2seq.build_seq2seq`.
         source: int32 `(B, S)`, padded with 0.
         target: int32 `(B, T)`, beginning with START.
 

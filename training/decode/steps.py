@@ -14,8 +14,8 @@ from keras_attention import Shortlist
 from keras_attention.fast import choice
 from keras_attention.fast.constant_step import ConstantStep
 from keras_attention.fast.tensorflow_constant import product, shortlist
-from training.model import encoder_cells, mean_of_heads, output_layer
-from training.sources.text import known_tokens
+from training.model.seq2seq import encoder_cells, mean_of_heads, output_layer
+from training.sources.text.source import known_tokens
 
 Tensor = Any
 SPARE = 1  # tokens beyond the beam width whose logits bfloat16 may have put in the wrong order
@@ -27,7 +27,7 @@ def prepare(
     """Encode a source.
 
     Args:
-        model: of `training.model.build_seq2seq`.
+        model: of `training.model.seq2seq.build_seq2seq`.
         source: int32 `(B, S)`, padded with 0.
         prepare_memory: what stands in for the decoder's `prepare`.
 
@@ -44,7 +44,7 @@ class Copying:
     """What a step of a model that copies does beside the decoder's, see `PointerGenerator`.
 
     Args:
-        model: of `training.model.build_seq2seq`.
+        model: of `training.model.seq2seq.build_seq2seq`.
         beams: how many rows share a source, next to one another.
     """
 
@@ -78,7 +78,7 @@ class PlainStep:
     """A step as the layers compute it, to be used where it is made.
 
     Args:
-        model: of `training.model.build_seq2seq`.
+        model: of `training.model.seq2seq.build_seq2seq`.
         beam_width: of the search.
     """
 
@@ -120,7 +120,7 @@ class FixedStep:
     they do; the product with the vocabulary then is the only one that differs. On TensorFlow alone.
 
     Args:
-        model: of `training.model.build_seq2seq`.
+        model: of `training.model.seq2seq.build_seq2seq`.
         beam_width: of the search.
         precision: of the products, "float32" or "bfloat16".
 

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from training.command.errors import UserError
 from training.data.ids import PAD_ID, START_ID
-from training.data.pipeline import source_batches
 from training.decode.search import force_decode, search
 from training.decode.steps import fixed_steps
 from training.decode.unknown import check_replaces_unknown, replace_unknown
-from training.errors import UserError
 from training.runs.run import Run
+from training.sources.pipeline import source_batches
 
 
 def check_precision(precision: str, runs: Sequence[Any]) -> None:

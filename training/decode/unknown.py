@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from training.command.errors import UserError
 from training.data.ids import UNK_ID
 from training.data.tokenizers import VocabularyTokenizer
-from training.errors import UserError
 from training.runs.run import Run
 
 

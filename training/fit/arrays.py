@@ -8,23 +8,23 @@ from pathlib import Path
 
 import keras
 
-from training.config import Config
-from training.errors import RunError
+from training.command.errors import RunError
+from training.command.files import read_json
+from training.config.load import load_config
+from training.config.schema import Config
 from training.fit.callbacks import Bar
 from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
 from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
 from training.fit.schedule import Plateau, make_schedule
-from training.model import build_seq2seq
+from training.model.sampling import set_rate
+from training.model.seq2seq import build_seq2seq
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record, is_complete, was_translated
 from training.runs.lock import locked
 from training.runs.origin import Origin, read_origin
 from training.runs.tokens import read_batches, read_source_words
-from training.sampling import set_rate
-from training.settings import load_config
-from training.writing import read_json
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:

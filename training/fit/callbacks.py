@@ -9,10 +9,10 @@ from typing import Any
 
 import keras
 
+from training.command.progress import progress
 from training.fit.recorder import Recorder
 from training.fit.schedule import Plateau
-from training.progress import progress
-from training.sampling import set_rate
+from training.model.sampling import set_rate
 
 
 class EpochEnd(keras.callbacks.Callback):

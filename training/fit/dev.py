@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.data.events import Histories
 from training.data.pair_files import Split
 from training.decode.labels import make_predictor
 from training.decode.texts import make_translator
@@ -15,6 +14,7 @@ from training.fit.crossentropy import Perplexity
 from training.runs.run import Run
 from training.score import labels as label_scores
 from training.score import metrics
+from training.sources.events.data import Histories
 
 
 class LabelledDevSet:

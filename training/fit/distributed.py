@@ -16,9 +16,9 @@ from typing import Any
 import keras
 import numpy as np
 
+from training.command.errors import RunError, UserError
 from training.data.batches import Batch
 from training.data.ids import PAD_ID
-from training.errors import RunError, UserError
 from training.fit.recorder import Recorder
 from training.runs.files import RunFiles
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import IO, NoReturn
 
-from training.errors import UserError
+from training.command.errors import UserError
 
 AGAIN = "start all of them again with the same command, and they go on from the last epoch"
 # How JAX's service says that another process does not answer; then it ends this one by SIGABRT.

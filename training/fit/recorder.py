@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 import keras
 
-from training.config import Config
+from training.command.errors import RunError
+from training.command.files import read_json, write_json
+from training.config.schema import Config
 from training.data.batches import Statistics
-from training.errors import RunError
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles
 from training.runs.history import Record, best, dev_score, out_of_patience
-from training.writing import read_json, write_json
 
 
 class Recorder:

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from training.config import Config
+from training.config.schema import Config
 from training.runs.history import Record, rate_cuts
 
 

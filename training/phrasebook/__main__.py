@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from training.cli import Parser, main_guard
-from training.errors import UserError
-from training.parser import count
+from training.command.errors import UserError
+from training.command.parser import count
 from training.phrasebook import PAIRS, SPLITS, generate
+from training.presets.options import Parser, main_guard
 
 
 def main(arguments: list[str] | None = None) -> None:

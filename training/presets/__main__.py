@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from training.cli import Parser, main_guard
+from training.config.load import about_preset, preset_names
 from training.data import corpus
-from training.settings import about_preset, preset_names
+from training.presets.options import Parser, main_guard
 
 COLUMNS = ("task", "size", "time", "figure")
 

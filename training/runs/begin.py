@@ -9,23 +9,23 @@ from typing import Any, cast
 
 import keras
 
-from training.config import Config
+from training.command.errors import ConfigError, RunError
+from training.command.files import write_json
+from training.command.progress import stages
+from training.config.load import load_config
+from training.config.schema import Config
 from training.data.batches import Sentences
-from training.data.copying import shared_words, vocabularies
 from training.data.pair_files import Split
 from training.data.pieces import KIND, normalization
-from training.data.pipeline import pair_rows
 from training.data.prepared import Prepared
 from training.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
-from training.errors import ConfigError, RunError
-from training.progress import stages
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
 from training.runs.tokens import keep_tokens, write_tokens
-from training.settings import load_config
 from training.sources import Source, TextSource, source_class
-from training.writing import write_json
+from training.sources.pipeline import pair_rows
+from training.sources.text.copying import shared_words, vocabularies
 
 
 def check_free(files: RunFiles) -> None:

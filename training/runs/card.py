@@ -9,12 +9,12 @@ from pathlib import Path
 
 import keras
 
-from training.config import Config
+from training.command.files import read_json, write_text
+from training.config.schema import Config
 from training.runs.files import RunFiles
 from training.runs.history import Record, best
 from training.runs.origin import Origin, read_origin, versions
 from training.runs.summary import kept
-from training.writing import read_json, write_text
 
 FIGURES = {
     "loss": "loss",

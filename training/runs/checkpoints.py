@@ -12,10 +12,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from training.errors import RunError
+from training.command.errors import RunError
+from training.command.files import read_json, write_json
 from training.runs.files import RunFiles
 from training.runs.history import Record
-from training.writing import read_json, write_json
 
 KEPT = 2  # checkpoints: where the newer is damaged, the older is there
 _WEIGHTS, _SEEDS, _PROGRESS = "training.weights.h5", "seeds.npz", "progress.json"

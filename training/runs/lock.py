@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from training.errors import RunError
+from training.command.errors import RunError
 from training.runs.files import RunFiles
 
 

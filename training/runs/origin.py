@@ -11,10 +11,10 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from training.command.errors import RunError
+from training.command.files import read_json, write_json
 from training.data.batches import Statistics
-from training.errors import RunError
 from training.runs.files import RunFiles
-from training.writing import read_json, write_json
 
 PACKAGES = ("keras-attention", "keras", "tensorflow", "tensorflow-text", "jax", "torch", "numpy")
 

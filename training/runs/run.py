@@ -9,12 +9,12 @@ from pathlib import Path
 
 import keras
 
-from training.config import Config
+from training.command.errors import RunError
+from training.config.load import load_config
+from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.errors import RunError
-from training.model import build_model
+from training.model.seq2seq import build_model
 from training.runs.files import RunFiles
-from training.settings import load_config
 from training.sources import Source, TextSource, source_class
 
 __all__ = ["Run", "RunError", "load_ensemble", "load_run", "load_sides", "load_translators"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.command.files import read_json
+from training.config.load import load_config
 from training.runs.files import RunFiles
 from training.runs.history import best
-from training.settings import load_config
-from training.writing import read_json
 
 
 def kept(files: RunFiles) -> dict[str, Any]:

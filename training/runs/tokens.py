@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from training.config import Config
+from training.command.errors import RunError, UserError
+from training.command.files import read_json, write_json
+from training.config.schema import Config
 from training.data.batches import PairBatches, Sentences
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared, is_prepared
 from training.data.subwords import Samplers, make_sampler
 from training.data.token_files import check_sizes, read_sides, write_sides
-from training.errors import RunError, UserError
 from training.runs.files import RunFiles
-from training.writing import read_json, write_json
 
 FORMAT = 1
 _MANIFEST, _WORDS = "manifest.json", "source_words.npy"
@@ -38,7 +38,7 @@ def write_tokens(
         files: of the run.
         corpus: hash of the texts.
         splits: the ids of both sides of `train`, which a prepared corpus has itself, and `dev`.
-        source_words: see `training.data.copying.shared_words`.
+        source_words: see `training.sources.text.copying.shared_words`.
 
     Returns:
         The folder that they are in.

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from training.command.errors import UserError
+from training.command.progress import progress
 from training.data.pair_files import Split
 from training.decode.texts import make_translator
-from training.errors import UserError
-from training.progress import progress
 from training.runs.run import Run
 from training.score import links, metrics
 from training.score.links import Reading

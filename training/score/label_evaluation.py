@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from training.data.events import Histories
 from training.decode.labels import make_predictor
 from training.runs.run import Run
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
+from training.sources.events.data import Histories
 
 SCORES = {"auc": scores.auc, "auprc": scores.auprc}
 

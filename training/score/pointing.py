@@ -11,7 +11,7 @@ from training.data.ids import START_ID
 from training.data.pair_files import Split
 from training.decode.search import force_decode
 from training.runs.run import Run
-from training.sources.image import grid_size
+from training.sources.image.source import grid_size
 
 
 def region_weights(

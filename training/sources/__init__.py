@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import keras
 
-from training.config import Config
-from training.sources.events import EventSource
-from training.sources.image import ImageSource
+from training.config.schema import Config
+from training.sources.events.source import EventSource
+from training.sources.image.source import ImageSource
 from training.sources.source import Rows, Source
-from training.sources.text import TextSource
+from training.sources.text.source import TextSource
 
 SOURCES: dict[str, type[Source]] = {
     source.kind: source for source in (TextSource, ImageSource, EventSource)

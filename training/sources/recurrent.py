@@ -8,7 +8,7 @@ from typing import Any
 import keras
 
 from keras_attention import HoistedRNN
-from training.config import CELLS, Config
+from training.config.schema import CELLS, Config
 
 Tensor = Any
 

@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from training.config import Config
+from training.config.schema import Config
 from training.sources.recurrent import states_of
 
 if TYPE_CHECKING:

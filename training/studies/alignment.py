@@ -18,10 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention import plot_attention
+from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.texts import forced_attention
-from training.errors import UserError
 from training.runs.run import Run, load_run
 from training.score import links, metrics
 from training.score.links import Reading

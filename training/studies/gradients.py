@@ -20,8 +20,8 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import AdditiveAttention, AttentionRNN
-from training.errors import UserError
-from training.parser import positive_int
+from training.command.errors import UserError
+from training.command.parser import positive_int
 from training.studies import shared
 
 CELLS = {

@@ -17,15 +17,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import keras_attention.mechanisms
-from training.cli import add_beam_width
+from training.command.errors import UserError
+from training.command.files import read_json
+from training.command.parser import positive_int
 from training.data.splits import load_split
-from training.errors import UserError
-from training.parser import positive_int
+from training.presets.options import add_beam_width
 from training.runs.history import best
 from training.runs.run import Run
 from training.studies import shared
 from training.studies.score_functions import score
-from training.writing import read_json
 
 MODELS = {
     **{name: [f"attention={name}"] for name in keras_attention.mechanisms.BY_NAME},

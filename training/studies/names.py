@@ -15,18 +15,18 @@ from pathlib import Path
 
 import numpy as np
 
-from training.cli import add_beam_width
-from training.config import Config
+from training.command.errors import UserError
+from training.command.parser import count
+from training.config.schema import Config
 from training.data import corpus
-from training.data.copying import WORD, replace_words
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.texts import make_translator
-from training.errors import UserError
-from training.parser import count
+from training.presets.options import add_beam_width
 from training.runs.run import Run, load_run
 from training.score import metrics
+from training.sources.text.copying import WORD, replace_words
 from training.studies import shared
 
 # They begin with a consonant, so that articles and prepositions before them stay as they are.

@@ -20,22 +20,22 @@ import keras
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
-from training.cli import add_settings
-from training.config import Config
-from training.data import events
-from training.data.events import Histories
-from training.errors import UserError
+from training.command.errors import UserError
+from training.command.files import read_json, write_json
+from training.command.parser import positive_int
+from training.command.progress import progress
+from training.config.load import load_preset, override
+from training.config.schema import Config
 from training.fit.clipping import ClippedAdam
-from training.model import build_model
-from training.parser import positive_int
-from training.progress import progress
+from training.model.seq2seq import build_model
+from training.presets.options import add_settings
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
 from training.score.label_evaluation import SCORES, draw_calibration
-from training.settings import load_preset, override
-from training.sources.events import Events, Statistics
+from training.sources.events import data as events
+from training.sources.events.data import Histories
+from training.sources.events.source import Events, Statistics
 from training.studies import shared
-from training.writing import read_json, write_json
 
 # Of each: whether it attends, and whether events are shuffled in training and in testing.
 VARIANTS = {

@@ -17,26 +17,25 @@ from typing import Any
 import keras
 import numpy as np
 
-from training.config import Config
+from training.command.errors import UserError
+from training.command.files import read_json, write_json
+from training.command.parser import positive_int
+from training.config.load import load_preset, override
+from training.config.schema import Config
 from training.data.ids import END_ID
 from training.data.pair_files import Split
-from training.data.pipeline import make_batches
 from training.data.tokenizers import Tokenizer
-from training.errors import UserError
-from training.fit import ctc
 from training.fit.clipping import ClippedAdam
 from training.fit.schedule import make_schedule
-from training.parser import positive_int
 from training.runs.begin import make_sides
 from training.runs.history import best
 from training.runs.run import Run
 from training.score import metrics
 from training.score.evaluation import evaluate
 from training.score.pointing import region_weights
-from training.settings import load_preset, override
 from training.sources import Source, source_class
-from training.studies import shared
-from training.writing import read_json, write_json
+from training.sources.pipeline import make_batches
+from training.studies import ctc, shared
 
 SHOWN = 3  # images in the figure
 ATTENTIONS = ("additive", "general", "dot", "none")

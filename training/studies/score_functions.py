@@ -14,16 +14,16 @@ import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.cli import add_beam_width
+from training.command.errors import UserError
+from training.command.files import read_json
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
-from training.errors import UserError
+from training.presets.options import add_beam_width
 from training.runs.history import best
 from training.runs.run import Run
 from training.score.evaluation import evaluate
 from training.studies import shared
-from training.writing import read_json
 
 SCORES = ("additive", "normalized_additive", "dot", "scaled_dot", "general")
 

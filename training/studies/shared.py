@@ -13,15 +13,15 @@ from typing import Any
 
 import keras
 
-from training.cli import add_settings
-from training.config import Config
-from training.errors import UserError
-from training.fit.texts import train
+from training.command.errors import UserError
+from training.command.files import read_json, write_json
+from training.config.load import load_config, load_preset, override
+from training.config.schema import Config
+from training.fit.train import train
+from training.presets.options import add_settings
 from training.runs.files import RunFiles
 from training.runs.history import is_complete
 from training.runs.run import Run, load_run
-from training.settings import load_config, load_preset, override
-from training.writing import read_json, write_json
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +93,7 @@ def collect(options: argparse.Namespace, models: Mapping[str, Sequence[str]]) ->
 
 def check(name: str, config: Config) -> None:
     """Refuse a model that cannot be built, before another one is trained for hours."""
-    from training.model import build_seq2seq
+    from training.model.seq2seq import build_seq2seq
 
     try:
         build_seq2seq(config, 5, 5)

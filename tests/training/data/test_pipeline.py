@@ -8,8 +8,8 @@ import tensorflow as tf
 from training.data import batches
 from training.data.batches import PairBatches
 from training.data.ids import END_ID, PAD_ID, START_ID
-from training.data.pipeline import make_dataset, source_batches, tokenize
 from training.data.tokenizers import train_tokenizer
+from training.sources.pipeline import make_dataset, source_batches, tokenize
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from training.config.load import load_preset
 from training.data import download
 from training.data.corpus import load
-from training.settings import load_preset
 
 REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
 real = pytest.mark.skipif(not REAL.is_dir(), reason="KERAS_ATTENTION_DATA is not set")

@@ -8,13 +8,13 @@ import pytest
 import sentencepiece
 
 from tests.training.conftest import tiny_config
+from training.command.errors import UserError
 from training.data.batches import PairBatches, Sentences
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.pieces import model_of, model_state
 from training.data.splits import load_training
 from training.data.subwords import SubwordSampler, make_sampler
-from training.errors import UserError
-from training.fit.texts import train
+from training.fit.train import train
 from training.runs.begin import make_sides, tokenize_pairs
 from training.runs.files import RunFiles
 from training.runs.tokens import read_batches

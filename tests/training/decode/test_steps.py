@@ -7,10 +7,10 @@ from keras import ops
 
 from keras_attention import mechanisms
 from tests.keras_attention.helpers import array, assert_close, normal
-from training.config import Config
+from training.config.schema import Config
 from training.decode.search import search
 from training.decode.steps import FixedStep, PlainStep, fixed_steps
-from training.model import build_seq2seq
+from training.model.seq2seq import build_seq2seq
 
 SOURCES, TARGETS, BATCH = 23, 29, 3
 MODELS = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from training.errors import UserError
+from training.command.errors import UserError
 from training.fit.distributed import Asked, Processes, asked_for
 
 KERAS = {

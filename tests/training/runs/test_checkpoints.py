@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from training.errors import RunError
+from training.command.errors import RunError
 from training.runs.checkpoints import restore_checkpoint, save_best, save_checkpoint
 from training.runs.files import RunFiles
 

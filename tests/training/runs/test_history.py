@@ -1,6 +1,6 @@
 import pytest
 
-from training.config import Config
+from training.config.schema import Config
 from training.fit.schedule import make_schedule
 from training.runs.history import best, out_of_patience, rate_cuts
 

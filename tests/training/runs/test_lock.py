@@ -1,6 +1,6 @@
 import pytest
 
-from training.errors import RunError
+from training.command.errors import RunError
 from training.runs.files import RunFiles
 from training.runs.lock import locked
 

@@ -12,7 +12,7 @@ import pytest
 
 from training import evaluate, translate
 from training import train as script
-from training.errors import UserError
+from training.command.errors import UserError
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "old_run"
 EXPECTED = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
-from training.data import pipeline
-from training.data.pipeline import make_batches
+from training.bulk.run import prepare_run
+from training.command.errors import RunError
 from training.data.splits import load_training
-from training.errors import RunError
-from training.fit import texts
+from training.fit import train as texts
 from training.fit.arrays import train_arrays
-from training.preparing.run import prepare_run
 from training.runs.begin import make_sides, tokenize_pairs
 from training.runs.files import RunFiles
 from training.runs.tokens import read_batches
+from training.sources import pipeline
+from training.sources.pipeline import make_batches
 
 # Of the batches that were made before any ids were kept.
 BATCHES = {

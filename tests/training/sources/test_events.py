@@ -4,13 +4,13 @@ import math
 import numpy as np
 import pytest
 
-from training.config import Config
-from training.data.events import Histories, Schema
-from training.errors import ConfigError, UserError
-from training.model import build_model
+from training.command.errors import ConfigError, UserError
+from training.config.load import load_preset, override
+from training.config.schema import Config
+from training.model.seq2seq import build_model
 from training.score.label_baselines import last_known
-from training.settings import load_preset, override
-from training.sources.events import EventFeatures, Events, EventSource, Statistics
+from training.sources.events.data import Histories, Schema
+from training.sources.events.source import EventFeatures, Events, EventSource, Statistics
 
 NAN = math.nan
 

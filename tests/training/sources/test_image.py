@@ -8,10 +8,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from training.config import Config
+from training.command.errors import ConfigError
+from training.config.schema import Config
 from training.data.batches import PairBatches, Sentences
-from training.errors import ConfigError
-from training.sources.image import (
+from training.sources.image.source import (
     GridPositions,
     ImageError,
     Images,

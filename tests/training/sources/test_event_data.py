@@ -1,0 +1,181 @@
+import gzip
+import math
+
+import numpy as np
+import pytest
+
+from training.data.pair_files import CorpusError
+from training.sources.events import data as events
+from training.sources.events import mayo
+from training.sources.events.data import Schema, input_name, read_table
+
+WIDE = """patient,day,bili,sex,died
+a,0,1.5,f,
+a,10,,f,0
+b,3,2,m,1
+a,20,4.5,,1
+"""
+ABOUT = 'id = "patient"\ntime = "day"\noutcome = "died"\n'
+
+
+def write(tmp_path, table, about=ABOUT, name="visits.csv"):
+    path = tmp_path / name
+    path.write_text(table)
+    (tmp_path / "visits.toml").write_text(about)
+    return path
+
+
+def nan_equal(found, wanted):
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_allclose(np.nan_to_num(found), np.nan_to_num(wanted))
+
+
+def test_a_table_of_visits_gives_the_history_up_to_each_outcome(tmp_path):
+    found = read_table(write(tmp_path, WIDE))
+    assert found.schema.inputs() == ["bili", "sex_f", "sex_m"]
+    nan = math.nan
+    nan_equal(found.values, [[1.5, 1, 0], [nan, 1, 0], [4.5, nan, nan], [2, 0, 1]])
+    assert found.times.tolist() == [0, 10, 20, 3]
+    assert list(zip(found.starts, found.ends, found.labels, found.people, strict=True)) == [
+        (0, 2, 0, "a"),
+        (0, 3, 1, "a"),
+        (3, 4, 1, "b"),
+    ]
+
+
+def test_a_table_of_events_is_read_like_one_of_visits(tmp_path):
+    lines = ["patient,day,test,result"]
+    lines += ["a,0,bili,1.5", "a,0,sex,f", "a,10,sex,f", "a,10,died,0", "b,3,died,1", "b,3,bili,2"]
+    lines += ["b,3,sex,m", "a,20,bili,4.5", "a,20,died,1"]
+    about = ABOUT + 'name = "test"\nvalue = "result"\n'
+    path = write(tmp_path, "\n".join(lines) + "\n", about)
+    wide = tmp_path / "wide"
+    wide.mkdir()
+    found, wanted = read_table(path), read_table(write(wide, WIDE))
+    assert found.schema == wanted.schema
+    nan_equal(found.values, wanted.values)
+    for name in ("times", "starts", "ends", "labels", "people"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_a_compressed_table_and_chosen_columns(tmp_path):
+    path = tmp_path / "visits.csv.gz"
+    path.write_bytes(gzip.compress(WIDE.encode()))
+    (tmp_path / "visits.toml").write_text(ABOUT + 'columns = ["bili"]\nlog = ["bili"]\n')
+    found = read_table(path)
+    assert found.schema == Schema({"bili": None}, ["bili"])
+    assert found.schema.logged().tolist() == [True]
+    assert found.values.shape == (4, 1)
+
+
+def test_input_names_can_be_served():
+    names = ["alk.phos", "ang/isc", "cardiac arrest", "time", "5yr"]
+    assert [input_name(name) for name in names] == [
+        *("alk_phos", "ang_isc", "cardiac_arrest", "xtime", "x5yr")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "about", "said"),
+    [
+        (WIDE.replace("died", "dead"), ABOUT, "has no column 'died', the outcome of .*it has pat"),
+        (WIDE.replace("a,20", "a,5"), ABOUT, "line 5: the time of a goes back from 10 to 5"),
+        (WIDE.replace("a,10", "a,soon"), ABOUT, "line 3: expected day to be a number.*soon"),
+        (WIDE.replace("f,0", "f,2"), ABOUT, "line 3: expected died to be 0, 1 or missing.*: 2"),
+        (WIDE.replace("b,3,2,m,1", "b,3"), ABOUT, "line 4: expected 5 columns"),
+        ("patient,day,died\na,1,\n", ABOUT, "has no row with the outcome 'died'"),
+        ("", ABOUT, "is empty"),
+        (WIDE, 'id = "patient"\n', "does not say which column is the time"),
+        (WIDE, ABOUT + 'colums = ["bili"]\n', "unknown key 'colums'; there are id, time"),
+        (WIDE, ABOUT + 'columns = ["iron"]\n', "has no column 'iron'; it has patient, day"),
+        (WIDE, "id = = 1", "cannot read .*visits.toml"),
+        ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns that would be called a_b"),
+    ],
+)
+def test_a_table_that_cannot_be_read_is_one_clear_line(table, about, said, tmp_path):
+    with pytest.raises(CorpusError, match=said) as caught:
+        read_table(write(tmp_path, table, about))
+    assert "\n" not in str(caught.value)
+
+
+def test_what_was_never_seen_in_training_is_named(tmp_path):
+    schema = read_table(write(tmp_path, WIDE)).schema
+    other = write(tmp_path, WIDE.replace("b,3,2,m", "b,3,2,x"))
+    with pytest.raises(CorpusError, match="line 4: sex was never 'x' in training; known are f, m"):
+        read_table(other, schema)
+    other = write(tmp_path, WIDE.replace("b,3,2,m", "b,3,high,m"))
+    with pytest.raises(CorpusError, match=r"line 4: expected bili to be a number. Received: high"):
+        read_table(other, schema)
+    (tmp_path / "visits.toml").unlink()
+    with pytest.raises(CorpusError, match=r"needs .*visits.toml beside it"):
+        read_table(other)
+
+
+def test_people_are_in_one_split_alone(tmp_path):
+    lines = ["patient,day,bili,died"]
+    lines += [f"p{n},{day},{n},{n % 2}" for n in range(60) for day in (0, 1)]
+    spec = f"events:{write(tmp_path, chr(10).join(lines) + chr(10))}"
+    train, dev = events.load_training(spec)
+    assert len(train.labels) + len(dev.labels) == 120
+    assert not set(train.people) & set(dev.people)
+    assert len(events.load_training(spec, limit=7)[0].labels) == 7
+    few = write(tmp_path, "\n".join(lines[:5]) + "\n")
+    with pytest.raises(CorpusError, match="too few ids to hold out a dev set"):
+        events.load_training(f"events:{few}")
+    with pytest.raises(CorpusError, match="Unknown events 'pbc'; expected events:PATH or one of"):
+        events.load("pbc", "train")
+
+
+def pbc_row(patient, day, futime, status, **values):
+    cells = {"bili": "2.0", "albumin": "3.5", "protime": "11", "edema": "0.5", "stage": "3"}
+    cells |= {name: "1" for name in ("ast", "alk.phos", "platelet", "ascites", "hepato", "spiders")}
+    cells |= {"chol": "", "sex": "f", "age": "50", "trt": "1"}
+    cells |= {"id": patient, "day": str(day), "futime": str(futime), "status": status, **values}
+    return cells
+
+
+def test_landmarks_of_pbcseq_look_two_years_ahead():
+    rows = [
+        pbc_row("1", 0, 1000, "2"),  # dies after 1,000 days: later than two years from here
+        pbc_row("1", 400, 1000, "2"),  # in 600 days
+        pbc_row("2", 0, 500, "0"),  # lost after 500 days: nobody knows
+        pbc_row("3", 0, 2000, "0"),
+        pbc_row("3", 1000, 2000, "0"),
+        pbc_row("3", 1900, 2000, "0"),
+        pbc_row("4", 0, 100, "1"),  # a transplant
+    ]
+    found = mayo._pbcseq(rows)
+    assert found.labels.tolist() == [0, 1, 0, 0, 1]
+    assert found.people.tolist() == ["1", "1", "3", "3", "4"]
+    assert (found.ends - found.starts).tolist() == [1, 2, 1, 2, 1]
+    assert np.isnan(found.values[:, list(found.schema.columns).index("chol")]).all()
+    wanted = 0.04 * 50 + 0.87 * math.log(2) - 2.53 * math.log(3.5) + 2.38 * math.log(11) + 0.43
+    assert found.scores["mayo"][0] == pytest.approx(wanted)
+
+
+def test_nafld_reads_nothing_after_the_index_date():
+    person = {"age": "50", "male": "1", "bmi": "", "weight": "", "height": "", "case.id": "1"}
+    people = [
+        {**person, "id": "1", "futime": "100", "status": "1"},
+        {**person, "id": "2", "futime": "100", "status": "0"},  # lost
+        {**person, "id": "3", "futime": "3000", "status": "1"},  # dies later
+    ]
+    tests = [
+        {"id": "1", "days": "-5", "test": "hdl", "value": "40"},
+        {"id": "1", "days": "-5", "test": "hdl", "value": "60"},
+        {"id": "1", "days": "1", "test": "hdl", "value": "999"},
+    ]
+    diagnoses = [
+        {"id": "3", "days": "-9", "event": "htn"},
+        {"id": "1", "days": "7", "event": "htn"},
+        {"id": "1", "days": "0", "event": "nafld"},
+    ]
+    found = mayo._nafld(people, tests, diagnoses)
+    assert found.labels.tolist() == [1, 0]
+    assert found.people.tolist() == ["1", "3"]
+    columns = list(found.schema.columns)
+    assert found.times.tolist() == [-5, 0, -9, 0]
+    assert found.values[0, columns.index("hdl")] == 50
+    assert found.values[2, columns.index("htn")] == 1
+    assert found.values[1, columns.index("age")] == 50
+    assert np.nanmax(found.values) < 999

@@ -1,0 +1,180 @@
+import io
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+from sklearn.svm import SVC
+
+from training.data.pair_files import CorpusError
+from training.sources.image import captchas, digits
+from training.sources.image import data as images
+from training.sources.image.generated import kept, write_folder
+
+
+def pixels(contents):
+    return np.asarray(Image.open(io.BytesIO(contents)))
+
+
+def boxed(example):
+    """Each character of a string of digits with the levels in its box, `(8, 8)`."""
+    levels = pixels(example.image) * (16 / 255)
+    for character, (left, top, right, bottom) in zip(example.text, example.boxes, strict=True):
+        rows, columns = (round(top * 32), round(bottom * 32)), (round(left * 72), round(right * 72))
+        yield character, levels[slice(*rows), slice(*columns)]
+
+
+@pytest.mark.parametrize("test", [False, True])
+def test_each_box_holds_its_digit_and_no_test_digit_is_in_training(test, monkeypatch):
+    monkeypatch.setattr(digits, "_DISTORTION", np.zeros(6))
+    bank = load_digits()
+    cut = int(len(bank.images) * 0.7)
+    for example in digits.make(11, seed=5, test=test):
+        assert 5 <= len(example.text) <= 9
+        for character, box in boxed(example):
+            nearest = np.abs(bank.images - box).sum(axis=(1, 2)).argmin()
+            assert str(bank.target[nearest]) == character
+            assert (nearest >= cut) == test
+
+
+def test_digits_of_training_are_distorted_and_still_read_as_what_they_are():
+    bank = load_digits()
+    found = [pair for example in digits.make(40, seed=5) for pair in boxed(example)]
+    names, boxes = np.array([name for name, _ in found]), np.array([box for _, box in found])
+    distances = np.abs(bank.images[:, None] - boxes).mean(axis=(2, 3)).min(axis=0)
+    assert (distances > 0.5).all()  # the noise alone moves them by 0.2
+    reader = SVC(gamma=0.001).fit(bank.data, bank.target.astype(str))
+    assert (reader.predict(boxes.reshape(len(boxes), -1)) == names).mean() > 0.8
+
+
+def test_digits_do_not_touch_and_stand_in_one_row_or_two():
+    examples = digits.make(40, seed=1)
+    rows = set()
+    for example in examples:
+        boxes = np.array(example.boxes) * (72, 32, 72, 32)
+        lower = boxes[:, 1] >= boxes[0, 3]
+        rows.add(bool(lower.any()))
+        for row in (boxes[~lower], boxes[lower]):
+            assert (row[1:, 0] >= row[:-1, 2] - 1e-6).all()
+        assert (np.diff(lower.astype(int)) >= 0).all()
+    assert rows == {False, True}
+
+
+@pytest.mark.parametrize("make", [digits.make, captchas._make_chunk])
+def test_the_same_seed_gives_the_same_images_and_another_gives_others(make):
+    def run(seed):
+        return make(3, [seed, 0] if make is captchas._make_chunk else seed)
+
+    assert run(3) == run(3)
+    assert run(3) != run(4)
+
+
+def test_captchas_are_those_that_the_package_makes():
+    import captcha.image
+
+    for example in captchas._make_chunk(1, [7, 0]) + captchas._make_chunk(1, [8, 0]):
+        assert 4 <= len(example.text) <= 6
+        assert not set(example.text) & set("0O1I")
+        assert len(example.boxes) == len(example.text)
+    (example,) = captchas._make_chunk(1, [7, 0])
+    rng = random.Random("7 0")
+    captcha.image.secrets = captchas._Seeded(rng)
+    text = "".join(rng.choices(captchas.CHARACTERS, k=rng.randint(4, 6)))
+    wanted = captcha.image.ImageCaptcha(160, 60).generate_image(text)
+    assert text == example.text
+    np.testing.assert_array_equal(pixels(example.image), np.asarray(wanted))
+
+
+def test_captcha_boxes_hold_the_ink_of_their_characters():
+    """Without dots and curve, what is not background lies in the boxes."""
+    generator = captchas._generator()
+    import captcha.image
+
+    captcha.image.secrets = captchas._Seeded(random.Random(3))
+    for text in ("A7WX", "HK2345"):
+        image = np.asarray(generator.create_captcha_image(text, (140, 140, 140), (255, 255, 255)))
+        ink = image[..., 0] < 200
+        inside = np.zeros_like(ink)
+        height, width = ink.shape
+        for left, top, right, bottom in generator.boxes:
+            rows = slice(max(0, int(top * height) - 1), int(bottom * height) + 2)
+            inside[rows, int(left * width) - 1 : int(right * width) + 2] = True
+            assert ink[rows, int(left * width) : int(right * width) + 1].any()
+        assert ink.any()
+        assert not (ink & ~inside).any()
+
+
+def test_many_captchas_do_not_depend_on_the_number_of_processes(monkeypatch):
+    monkeypatch.setattr(captchas, "_CHUNK", 2)
+    many = captchas.make(3, seed=5)
+    monkeypatch.setattr(captchas.os, "cpu_count", lambda: 1)
+    assert captchas.make(3, seed=5) == many
+    assert len(many) == 3
+
+
+def test_what_is_kept_is_read_again_and_made_again_where_it_is_broken(tmp_path):
+    file, calls = tmp_path / "sub" / "kept.npz", []
+
+    def make():
+        calls.append(1)
+        return digits.make(3, seed=2)
+
+    assert kept(file, make) == kept(file, make) == digits.make(3, seed=2)
+    assert len(calls) == 1
+    file.write_bytes(file.read_bytes()[:100])
+    assert kept(file, make) == digits.make(3, seed=2)
+    assert len(calls) == 2
+
+
+def test_a_folder_reads_back_as_it_was_written(tmp_path):
+    made = digits.make(3, seed=2)
+    write_folder(made, tmp_path)
+    found = images.load(f"images:{tmp_path}", "test")
+    assert [path.read_bytes() for path in found.sources] == [example.image for example in made]
+    assert found.references == [[example.text] for example in made]
+    assert found.boxes is None
+    some = images.load(f"images:{tmp_path}", "test", limit=2, seed=1)
+    assert len(some.sources) == 2
+    assert set(some.sources) < set(found.sources)
+
+
+def test_what_is_held_out_of_a_folder_depends_on_the_names_of_files(tmp_path):
+    write_folder(digits.make(1, seed=2) * 80, tmp_path)
+    train, dev = images.load_training(f"images:{tmp_path}")
+    assert len(train.sources) + len(dev.sources) == 80
+    assert not set(train.sources) & set(dev.sources)
+    lines = (tmp_path / "labels.tsv").read_text().splitlines()
+    (tmp_path / "labels.tsv").write_text("\n".join(lines[::-1]) + "\n")
+    assert set(images.load_training(f"images:{tmp_path}")[1].sources) == set(dev.sources)
+
+
+def test_a_name_has_its_splits_and_more_of_one_begins_as_less_of_it():
+    few, more = (images.load("digits", "test", limit=limit) for limit in (2, 4))
+    assert few.sources == more.sources[:2]
+    assert few.boxes == more.boxes[:2]
+    assert images.load("digits", "dev", limit=2).sources != few.sources
+    with pytest.raises(CorpusError, match="digits has no split 'tets'; it has train, dev, test"):
+        images.load("digits", "tets")
+    with pytest.raises(CorpusError, match="Unknown images 'mnist'; expected images:PATH or one of"):
+        images.load("mnist", "train")
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (None, r"has no labels.tsv, a line `file TAB text` for each image; it has 1 images"),
+        ("", "labels.tsv is empty"),
+        ("a.png 7\n", "line 1: expected file TAB text"),
+        ("a.png\t7\n\nb.png\t8\n", "line 3: there is no file"),
+        ("a.png\t \n", "line 1: expected file TAB text"),
+    ],
+)
+def test_a_folder_that_is_none_of_images_is_one_clear_line(labels, said, tmp_path):
+    (tmp_path / "a.png").write_bytes(b"")
+    if labels is not None:
+        (tmp_path / "labels.tsv").write_text(labels)
+    with pytest.raises(CorpusError, match=said):
+        images.load(f"images:{tmp_path}", "train")
+    with pytest.raises(CorpusError, match="is no folder of images"):
+        images.load(f"images:{tmp_path}/none", "train")

@@ -1,0 +1,139 @@
+"""Text to token ids in worker processes, by the tokenizers' own libraries."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.bulk.cleaning import part
+from training.command.errors import UserError
+from training.command.native_log import without_native_log
+from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
+from training.data.token_files import SIDES, ids_dtype
+
+_TOGETHER = 8192  # texts
+Encoder = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Token ids of the pairs of a block.
+
+    Attributes:
+        ids: for source and target the ids of all texts, one after another.
+        lengths: for source and target the tokens of each text.
+    """
+
+    ids: tuple[np.ndarray, np.ndarray]
+    lengths: tuple[np.ndarray, np.ndarray]
+
+
+def pairs_of(
+    folder: Path, number: int, skip: np.ndarray | None = None
+) -> Iterator[tuple[str, str]]:
+    """Yield the training pairs of a block, but for those to skip."""
+    with part(folder, number, "train").open(encoding="utf-8", newline="\n") as file:
+        for at, line in enumerate(file):
+            if skip is None or not skip[at]:
+                source, _, target = line.removesuffix("\n").partition("\t")
+                yield source, target
+
+
+def marked(folder: Path, counts: list[int], number: int) -> np.ndarray | None:
+    """Return which pairs of a block are duplicates, None where they were not looked for."""
+    marks = folder / "duplicates"
+    if not marks.is_file() or not counts[number]:
+        return None
+    return np.memmap(marks, bool, "r", sum(counts[:number]), (counts[number],))
+
+
+def train_side(
+    folder: Path, counts: list[int], side: int, share: float, seed: int, kind: str, size: int
+) -> dict[str, Any]:
+    """Train the tokenizer of a side, 0 or 1, on a random share of the pairs.
+
+    Returns:
+        What its file holds.
+
+    Raises:
+        ValueError: if none can be trained from this text.
+    """
+
+    def lines() -> Iterator[str]:
+        for number, count in enumerate(counts):
+            pairs = pairs_of(folder, number, marked(folder, counts, number))
+            drawn = np.random.default_rng([seed, number]).random(count) < share
+            yield from (pair[side] for pair, taken in zip(pairs, drawn, strict=False) if taken)
+
+    if kind == KIND:
+        model = train_sentencepiece(lines(), size, normalization=normalization(SIDES[side]))
+        return {"kind": KIND, **model_state(model)}
+    with without_native_log():
+        from training.data.tokenizers import train_tokenizer
+    return train_tokenizer(kind, lines(), size).state()
+
+
+def encode_block(
+    folder: Path, counts: list[int], number: int, tokenizers: tuple[Path, Path]
+) -> Encoded:
+    """Return the token ids of the pairs of a block; its text is removed."""
+    encoders = [_encoder(path) for path in tokenizers]
+    pairs = pairs_of(folder, number, marked(folder, counts, number))
+    found: tuple[list, list] = ([], [])
+    while chunk := list(itertools.islice(pairs, _TOGETHER)):
+        for texts, encode, side in zip(zip(*chunk, strict=True), encoders, found, strict=True):
+            side.append(encode(list(texts)))
+    part(folder, number, "train").unlink()
+    joined = [
+        [np.concatenate(each) for each in zip(*side, strict=True)] or [np.zeros(0, np.int64)] * 2
+        for side in found
+    ]
+    (ids, lengths), (target_ids, target_lengths) = joined
+    return Encoded((ids, target_ids), (lengths, target_lengths))
+
+
+@functools.cache
+def _encoder(path: Path) -> Encoder:
+    """Load a tokenizer: it returns the ids of some texts, and the tokens of each.
+
+    SentencePiece's own library takes no TensorFlow, which is 400 MB in each process.
+    """
+    state = json.loads(path.read_text(encoding="utf-8"))
+    if state["kind"] != KIND:
+        return _graph_encoder(path)
+    import sentencepiece
+
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
+    dtype = ids_dtype(pieces.vocab_size())
+
+    def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        rows = pieces.encode(texts, num_threads=1)
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        ids = np.fromiter(itertools.chain.from_iterable(rows), dtype, int(lengths.sum()))
+        return ids, lengths
+
+    return encode
+
+
+def _graph_encoder(path: Path) -> Encoder:
+    with without_native_log():
+        import tensorflow as tf
+
+        from training.data.tokenizers import load_tokenizer
+    tokenizer = load_tokenizer(path)
+    if tokenizer.copies:
+        raise UserError(f"{path} copies words, which training from text alone can")
+    dtype = ids_dtype(tokenizer.vocab_size)
+
+    def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        rows = tokenizer.tokenize(tf.constant(texts, tf.string))
+        return rows.values.numpy().astype(dtype), rows.row_lengths().numpy()
+
+    return encode

@@ -1,0 +1,101 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from training.command.errors import UserError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    aside = path.with_name(f"{path.name}.writing")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as JSON, which has no NaN and no Infinity.
+
+    Raises:
+        ValueError: if there is one in it.
+    """
+    write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON.
+
+    Raises:
+        UserError: if the file cannot be read as such.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UserError(f"cannot read {path}: {reason}") from None
+
+
+@contextmanager
+def written_aside(folder: Path) -> Iterator[Path]:
+    """Write a folder whole or not at all: yield another beside it, which takes its name at the end.
+
+    What a process that was killed has left there is removed first.
+
+    Raises:
+        UserError: if the folder holds anything, cannot be made, or another process writes it.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f"{folder} is not empty: choose another place")
+    aside = folder.with_name(f"{folder.name}.writing")
+    made = [path for path in (aside, *aside.parents) if not path.exists()]
+    try:
+        aside.mkdir(parents=True, exist_ok=True)
+        lock = (aside / ".lock").open("a")
+    except OSError as error:
+        raise UserError(f"cannot write to {aside}: {error.strerror}") from None
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f"{folder} is being written by another process") from None
+        try:
+            for left in aside.iterdir():
+                if left.is_dir():
+                    shutil.rmtree(left)
+                elif left.name != ".lock":
+                    left.unlink()
+            yield aside
+            (aside / ".lock").unlink()
+            aside.replace(folder)
+        except BaseException:
+            shutil.rmtree(aside)
+            for path in made[1:]:
+                with suppress(OSError):  # something else has been put there
+                    path.rmdir()
+            raise
+
+
+def check_writable(*paths: Path | None) -> None:
+    """Find out, before long work, whether its results can be written.
+
+    Raises:
+        UserError: if a file cannot be made, or is a directory.
+    """
+    for path in paths:
+        if path is None:
+            continue
+        if path.is_dir():
+            raise UserError(f"cannot write {path}: it is a directory")
+        if not path.parent.is_dir():
+            raise UserError(f"cannot write {path}: there is no directory {path.parent}")
+        target = path if path.exists() else path.parent
+        if not os.access(target, os.W_OK):
+            raise UserError(f"cannot write {path}: permission denied")

@@ -1,0 +1,23 @@
+"""TensorFlow without the lines that it logs when it is imported; import this before it.
+
+They say that there is no GPU and how to get other rounding, and come before any setting of the log
+level is looked at. `TF_CPP_MIN_LOG_LEVEL=0` shows them. Where a command is run it is Keras's
+backend as well, see `training.command.extras`.
+
+The million objects that TensorFlow's modules are stay: the garbage collector does not look at them
+again and again, which took a second of the four that the import takes.
+"""
+
+import gc
+import os
+import sys
+
+import training.command.extras  # noqa: F401
+from training.command.native_log import without_native_log
+
+if os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3") != "0" and "tensorflow" not in sys.modules:
+    gc.disable()
+    with without_native_log():
+        import tensorflow  # noqa: F401
+    gc.freeze()
+    gc.enable()

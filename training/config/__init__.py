@@ -1,0 +1,1 @@
+"""The configuration of a run: its keys, their limits, and where values come from."""

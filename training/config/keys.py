@@ -1,0 +1,70 @@
+"""What a key of the configuration is: a default, a meaning, and the values that it can have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import field
+from typing import Any
+
+from training.command.errors import ConfigError
+
+
+def key(
+    default: str | bool | float,
+    meaning: str,
+    *,
+    choices: Iterable[object] | Callable[[], tuple[str, ...]] = (),
+    least: float | None = None,
+    above: float | None = None,
+    below: float | None = None,
+    later: bool = False,
+) -> Any:
+    """Declare a key of the configuration.
+
+    Args:
+        default: its value where nothing else is said; its type is the key's.
+        meaning: what it is, in a few words, for `--help`.
+        choices: the values it can have, or a function that returns them.
+        least: the smallest value; 1 for whole numbers unless said.
+        above: what the value must be more than.
+        below: what the value must be less than.
+        later: whether a run that has begun can go on with another value.
+    """
+    if isinstance(default, int) and not isinstance(default, bool) and least is None:
+        least = 1
+    if not callable(choices):
+        choices = tuple(choices)
+    limits = {"choices": choices, "least": least, "above": above, "below": below}
+    return field(default=default, metadata={"meaning": meaning, "later": later, **limits})
+
+
+def choices_of(metadata: Mapping[str, Any]) -> tuple[object, ...]:
+    """Return the values that a key can have, none where they are not listed."""
+    choices = metadata.get("choices", ())
+    return choices() if callable(choices) else choices
+
+
+def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    """Raise a ConfigError, in one line that names the key, for a value that it cannot have."""
+    choices = choices_of(metadata)
+    if choices and value not in choices:
+        allowed = ", ".join(map(str, choices))
+        raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
+    if isinstance(value, str | bool):
+        return
+    if not math.isfinite(value):
+        raise ConfigError(f"{name} expected a finite number. Received: {value}")
+    least, above, below = (metadata.get(limit) for limit in ("least", "above", "below"))
+    if (
+        (least is not None and value < least)
+        or (above is not None and value <= above)
+        or (below is not None and value >= below)
+    ):
+        if below is None:
+            wanted = f"at least {least}" if above is None else f"more than {above}"
+        else:
+            wanted = (
+                f"{least} <= value < {below}" if above is None else f"{above} < value < {below}"
+            )
+        raise ConfigError(f"{name} expected {wanted}. Received: {value}")

@@ -1,0 +1,1 @@
+"""The models, in Keras's Functional API, on any backend."""

@@ -1,0 +1,242 @@
+"""What the scripts share: options that look the same, and one clear line for a user's mistake."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import training.command.parser
+from training.command.errors import ConfigError, UserError
+from training.command.parser import number_from_0, positive_int
+from training.config.load import (
+    keys_help,
+    load_config,
+    load_preset,
+    override,
+    own_data_preset,
+    own_source_preset,
+    preset_names,
+)
+from training.config.schema import Config
+from training.data import corpus
+from training.data.prepared import Prepared, is_prepared
+
+SPECS = """SPECs name what is read:
+  NAME                    a corpus: {names}
+  tsv:PATH                source TAB target; further columns are ignored
+  multiref:PATH           source TAB translation TAB further translation …
+  parallel:SOURCE,TARGET  two files, line by line
+  images:PATH             a folder of PNG or JPEG files with labels.tsv: file TAB text
+  events:PATH             a CSV of events with a TOML file beside it
+  prepared:DIR            what python -m training.prepare --corpus DIR wrote
+Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
+~/.cache/keras-attention, and downloaded there."""
+
+
+class Parser(training.command.parser.Parser):
+    """A parser whose errors are those of users, which `main_guard` prints."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise a UserError."""
+        raise UserError(f"{message}; {self.prog} --help says more")
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add `--run DIR`, which may come again; they are a list, `runs`."""
+    parser.add_argument(
+        "--run",
+        dest="runs",
+        action="append",
+        required=True,
+        metavar="DIR",
+        type=Path,
+        help="a trained run; several with the same tokenizers are used as an ensemble, which "
+        "averages their probabilities",
+    )
+
+
+def add_beam_width(parser: argparse.ArgumentParser) -> None:
+    """Add `--beam-width`."""
+    parser.add_argument(
+        "--beam-width",
+        type=positive_int,
+        default=5,
+        metavar="N",
+        help="hypotheses kept for each sentence; 1 is greedy search; default: 5",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search: `--beam-width`, and the two penalties."""
+    add_beam_width(parser)
+    parser.add_argument(
+        "--length-penalty",
+        type=number_from_0,
+        default=1.0,
+        metavar="X",
+        help="scores are divided by ((5 + length) / 6) ** X; default: 1",
+    )
+    parser.add_argument(
+        "--coverage-penalty",
+        type=number_from_0,
+        default=0.0,
+        metavar="X",
+        help="X times what Wu et al. 2016 take from scores for source tokens that were not looked "
+        "at; for text sources and beams; default: 0",
+    )
+
+
+def add_replace_unknown(parser: argparse.ArgumentParser) -> None:
+    """Add `--replace-unknown`."""
+    parser.add_argument(
+        "--replace-unknown",
+        action="store_true",
+        help="say the source word that was looked at in place of a word that the vocabulary lacks; "
+        "for tokenizers of whole words, characters or symbols",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add `--precision`."""
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of the products; bfloat16 is faster where the processor has it; default: float32",
+    )
+
+
+def add_batch_size(parser: argparse.ArgumentParser) -> None:
+    """Add `--batch-size`."""
+    parser.add_argument(
+        "--batch-size",
+        type=positive_int,
+        default=64,
+        metavar="N",
+        help="sentences translated together; default: 64",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add `--set KEY=VALUE`, which may come again; they are a list, `settings`."""
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one key of the preset; may be given several times",
+    )
+
+
+def add_configuration(parser: Parser) -> None:
+    """Add the options that `configuration` reads, and what SPECs and keys there are to the help."""
+    parser.add_argument(
+        "--preset",
+        metavar="NAME",
+        help=f"what to train: {', '.join(preset_names())}; or a file of your own, NAME.toml; "
+        "python -m training.presets says more",
+    )
+    parser.add_argument(
+        "--data",
+        metavar="SPEC",
+        help="a corpus in place of the preset's; without --preset the settings are chosen by its "
+        "size",
+    )
+    parser.add_argument(
+        "--dev",
+        metavar="SPEC",
+        help="what progress is measured on: a SPEC, or the share of --data's lines to hold out, "
+        "such as 0.05; default: the corpus's, or 1 in 50 lines, at most 1,000",
+    )
+    parser.add_argument(
+        "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
+    )
+    add_settings(parser)
+    parser.end_of_help = lambda: (
+        f"{SPECS.format(names=_names())}\n\nKeys of --set, with their defaults:\n{keys_help()}"
+    )
+
+
+def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:
+    """Return the configuration asked for; files are named by their absolute paths.
+
+    Args:
+        options: what was typed.
+        pairs: of the corpus, where that is known; 0 where it is not yet.
+
+    Raises:
+        ConfigError: for an unknown preset or key, or a value that does not fit.
+        CorpusError: if there is no preset, and the corpus cannot be read.
+    """
+    if options.preset:
+        config = load_preset(options.preset)
+    elif options.data in preset_names():
+        config = load_preset(options.data)
+    elif options.data and (file := own_source_preset(options.data)):
+        config = load_config(file)
+    elif options.data:
+        if pairs is None:
+            pairs = count_pairs(options.data)
+        config, file = own_data_preset(pairs)
+        if pairs:
+            print(f"{options.data}: {pairs:,} pairs, so with the settings of {file}", flush=True)
+    else:
+        raise ConfigError("say what to train with --preset, or on what with --data")
+    given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
+    if is_prepared(options.data or config.data):
+        settled = Prepared(corpus.absolute(options.data or config.data)).settings
+        config = override(config, [f"{key}={value}" for key, value in settled.items()])
+    config = override(config, options.settings)
+    config = override(config, [f"{name}={value}" for name, value in given if value])
+    paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
+    paths["extra_data"] = " ".join(map(corpus.absolute, config.extra_data.split()))
+    return override(config, [f"{name}={path}" for name, path in paths.items() if path])
+
+
+def count_pairs(spec: str) -> int:
+    """Return how many pairs a corpus has to train on."""
+    if is_prepared(spec):
+        return Prepared(spec).count
+    return len(corpus.load(spec, "train").pairs())
+
+
+def default_output(options: argparse.Namespace) -> Path:
+    """Return the run directory where none is named: `runs/` and the name of preset or data."""
+    name = options.preset or options.data
+    path = Path(name.partition(":")[2].partition(",")[0] or name)
+    if path.name == "config.toml":  # another run's
+        path = path.absolute().parent
+    ending = path.suffix if path.suffix in (".toml", ".tsv", ".gz", ".txt") else ""
+    return Path("runs") / path.name.removesuffix(ending).removesuffix(".tsv")
+
+
+def _names() -> str:
+    lines = textwrap.wrap(", ".join(corpus.NAMES), 74, break_on_hyphens=False)
+    return ("\n" + " " * 26).join(lines)
+
+
+def main_guard(main: Callable[[], None]) -> None:
+    """Run a script's `main`; turn its user's errors into one line and exit status 1.
+
+    Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and keeps its
+    trace.
+    """
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nInterrupted.") from None
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise SystemExit(f"error: {error.strerror or error}{where}") from None
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None

@@ -1,0 +1,148 @@
+"""Two cohorts of the Mayo Clinic, from R's package `survival`, as histories with an outcome.
+
+`pbcseq` (primary biliary cirrhosis, 312 patients, 1,945 visits; Murtaugh et al. 1994): at each
+visit, whether death or a transplant follows within two years. `nafld` (fatty liver disease and
+controls, 17,549 people, 400,123 laboratory values; Allen et al. 2018): at the index date, whether
+death follows within five years. Where somebody is lost to follow-up before, there is no example.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from training.data.corpus import find_folder
+from training.data.pair_files import CorpusError, read_text
+from training.sources.events.data import MISSING, Histories, Schema
+
+NAMES = ("pbcseq", "nafld")
+FOLDER = "events-mayo"
+_TWO_YEARS, _FIVE_YEARS = 730, 1826  # days
+_YEAR = 365.25
+_PBC_LOG = ("bili", "albumin", "protime", "ast", "alk.phos", "chol", "platelet")
+_PBC_PLAIN = ("edema", "stage", "ascites", "hepato", "spiders")
+_NAFLD_TESTS = ("hdl", "chol", "sbp", "dbp", "smoke", "fib4")
+
+
+def load(name: str) -> Histories:
+    """Read a cohort whole.
+
+    Raises:
+        CorpusError: if its files are not there and cannot be downloaded.
+    """
+    files = ("pbcseq",) if name == "pbcseq" else ("nafld1", "nafld2", "nafld3")
+    folder = find_folder(name, FOLDER, [f"{file}.csv.gz" for file in files])
+    tables = [_read(folder / f"{file}.csv.gz") for file in files]
+    return _pbcseq(*tables) if name == "pbcseq" else _nafld(*tables)
+
+
+def mayo_risk(age: float, bili: float, albumin: float, protime: float, edema: float) -> float:
+    """Return the Mayo risk score of primary biliary cirrhosis (Dickson et al. 1989).
+
+    Args:
+        age: years.
+        bili: serum bilirubin, mg/dl.
+        albumin: g/dl.
+        protime: prothrombin time, seconds.
+        edema: 0, 0.5 or 1.
+    """
+    return (
+        0.04 * age
+        + 0.87 * math.log(bili)
+        - 2.53 * math.log(albumin)
+        + 2.38 * math.log(protime)
+        + 0.86 * edema
+    )
+
+
+def _pbcseq(rows: list[dict[str, str]]) -> Histories:
+    schema = Schema(dict.fromkeys((*_PBC_LOG, *_PBC_PLAIN, "age", "female")), [*_PBC_LOG])
+    times: list[float] = []
+    values, examples, risks = [], [], []
+    patients: dict[str, list[dict[str, str]]] = defaultdict(list)
+    for row in rows:
+        patients[row["id"]].append(row)
+    for patient, visits in patients.items():
+        visits = sorted(visits, key=lambda visit: float(visit["day"]))
+        start = len(times)
+        until, ended = float(visits[0]["futime"]), visits[0]["status"] not in ("0", "0.0")
+        for visit in visits:
+            day = float(visit["day"])
+            age = float(visit["age"]) + day / _YEAR
+            found = [_cell(visit[name]) for name in (*_PBC_LOG, *_PBC_PLAIN)]
+            times.append(day)
+            values.append([*found, age, float(visit["sex"] == "f")])
+            left = until - day
+            if left <= 0 or (left <= _TWO_YEARS and not ended):
+                continue
+            examples.append((start, len(times), float(left <= _TWO_YEARS), patient))
+            needed = (_cell(visit[name]) for name in ("bili", "albumin", "protime", "edema"))
+            risks.append(mayo_risk(age, *needed))
+    return _histories(schema, times, values, examples, {"mayo": np.array(risks)})
+
+
+def _nafld(
+    people: list[dict[str, str]], tests: list[dict[str, str]], diagnoses: list[dict[str, str]]
+) -> Histories:
+    known = sorted({row["event"] for row in diagnoses} - {"nafld"})
+    schema = Schema(dict.fromkeys((*_NAFLD_TESTS, *known, "age", "male", "bmi")))
+    column = {name: number for number, name in enumerate(schema.columns)}
+    found: dict[str, dict[float, dict[str, list[float]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for row in tests:
+        if float(row["days"]) <= 0 and row["value"] not in MISSING and row["test"] in column:
+            found[row["id"]][float(row["days"])][row["test"]].append(float(row["value"]))
+    for row in diagnoses:
+        if float(row["days"]) <= 0 and row["event"] in column:
+            found[row["id"]][float(row["days"])][row["event"]].append(1.0)
+    times: list[float] = []
+    values, examples = [], []
+    for row in people:
+        until, died = float(row["futime"]), row["status"] in ("1", "1.0")
+        if until <= 0 or (until <= _FIVE_YEARS and not died):
+            continue
+        history = found[row["id"]]
+        for name in ("age", "male", "bmi"):
+            history[0.0][name].append(_cell(row[name]))
+        start = len(times)
+        for day in sorted(history):
+            numbers = np.full(len(column), np.nan, np.float32)
+            for name, several in history[day].items():
+                numbers[column[name]] = np.mean(several)
+            times.append(day)
+            values.append(numbers)
+        examples.append((start, len(times), float(until <= _FIVE_YEARS), row["id"]))
+    return _histories(schema, times, values, examples, {})
+
+
+def _histories(
+    schema: Schema, times: list, values: list, examples: list[tuple], scores: dict
+) -> Histories:
+    starts, ends, labels, people = zip(*examples, strict=True)
+    return Histories(
+        schema,
+        np.array(times, np.float64),
+        np.array(values, np.float32),
+        np.array(starts, np.int64),
+        np.array(ends, np.int64),
+        np.array(labels, np.float32),
+        np.array(people),
+        scores,
+    )
+
+
+def _cell(text: str) -> float:
+    return float("nan") if text in MISSING else float(text)
+
+
+def _read(path: Path) -> list[dict[str, str]]:
+    rows = list(csv.DictReader(io.StringIO(read_text(path))))
+    if not rows:
+        raise CorpusError(f"{path} is empty")
+    return rows

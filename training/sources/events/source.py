@@ -1,0 +1,314 @@
+"""Histories as sources: events with times, read by a recurrent encoder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import keras
+import numpy as np
+from keras import ops
+
+from training.command.errors import UserError
+from training.config.schema import Config
+from training.sources.recurrent import read_sequence
+from training.sources.source import Source, encoded
+
+if TYPE_CHECKING:
+    from training.runs.files import RunFiles
+    from training.sources.events.data import Histories, Schema
+
+Tensor = Any
+SMALLEST = 1e-6  # what logarithms are taken of, at least
+OUTLYING = 0.001  # share of numbers at either end that are taken as the next less extreme one
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What numbers are standardised by, of the training examples.
+
+    Attributes:
+        lowest: what numbers of each input are at least taken as, after the logarithm where there
+            is one: the smallest but for one in a thousand.
+        highest: what they are at most taken as, likewise: a pressure of 13,682 is a slip of the
+            pen, and would make all others look alike.
+        mean: of each input, after that.
+        deviation: standard deviation of each.
+        time_mean: of the times of events.
+        time_deviation: of the times.
+        gap: mean time between an event and the next.
+        log: 1 for inputs whose logarithm is taken, else 0.
+    """
+
+    lowest: list[float]
+    highest: list[float]
+    mean: list[float]
+    deviation: list[float]
+    time_mean: float
+    time_deviation: float
+    gap: float
+    log: list[float]
+
+    @classmethod
+    def of(cls, data: Histories) -> Statistics:
+        """Return those of the events in the histories of some examples."""
+        log = data.schema.logged()
+        first: dict[int, int] = {}
+        for start, end in zip(data.starts.tolist(), data.ends.tolist(), strict=True):
+            first[start] = max(end, first.get(start, 0))
+        rows = np.concatenate([np.arange(start, end) for start, end in first.items()])
+        gaps = np.concatenate([np.diff(data.times[start:end]) for start, end in first.items()])
+        values, times = taken_log(data.values[rows].astype("float64"), log), data.times[rows]
+        seen = ~np.isnan(values)
+        bounds = [
+            np.quantile(column[there], (OUTLYING, 1 - OUTLYING)) if there.any() else (0.0, 0.0)
+            for column, there in zip(values.T, seen.T, strict=True)
+        ]
+        lowest, highest = np.array(bounds).T
+        values = np.clip(values, lowest, highest)
+        count = np.maximum(seen.sum(axis=0), 1)
+        mean = np.where(seen, values, 0).sum(axis=0) / count
+        spread = np.where(seen, values - mean, 0)
+        deviation = np.sqrt((spread**2).sum(axis=0) / count)
+        return cls(
+            lowest.tolist(),
+            highest.tolist(),
+            mean.tolist(),
+            np.where(deviation > 1e-6, deviation, 1.0).tolist(),
+            float(times.mean()),
+            float(times.std() or 1.0),
+            float(gaps.mean() if gaps.size and gaps.mean() > 0 else 1.0),
+            log.astype(float).tolist(),
+        )
+
+
+def taken_log(values: np.ndarray, log: np.ndarray) -> np.ndarray:
+    """Return values `(events, inputs)` with the logarithm of some inputs."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(log, np.log(np.maximum(values, SMALLEST)), values)
+
+
+@dataclass(frozen=True)
+class Events:
+    """Histories, ready to be made batches of.
+
+    A batch is float32 `(B, T, 1 + inputs)`: the time of each event, and its numbers as they came,
+    NaN where missing. Past the end of a history all is NaN.
+    """
+
+    data: Histories
+    most: int  # events; of longer histories the last ones
+    dtype: ClassVar[str] = "float32"
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """How many events each history has."""
+        return np.minimum(self.data.ends - self.data.starts, self.most)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape of a batch."""
+        return (None, None, 1 + self.data.values.shape[1])
+
+    def pad(self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1) -> np.ndarray:
+        """Return the last `lengths` events of these histories."""
+        width = -(-max(1, int(lengths.max())) // multiple) * multiple
+        batch = np.full((len(rows), width, 1 + self.data.values.shape[1]), np.nan, np.float32)
+        for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+            events = slice(self.data.ends[row] - length, self.data.ends[row])
+            batch[place, :length, 0] = self.data.times[events]
+            batch[place, :length, 1:] = self.data.values[events]
+        return batch
+
+
+class EventSource(Source):
+    """Tables of events: numbers in columns, with times.
+
+    Args:
+        schema: the columns.
+        statistics: what they are standardised by.
+        most: events of a history that are read, the last ones.
+    """
+
+    kind = "events"
+
+    def __init__(self, schema: Schema, statistics: Statistics, most: int) -> None:
+        self.schema, self.statistics, self.most = schema, statistics, most
+        self.size = len(schema.inputs())
+
+    @classmethod
+    def load_training(cls, config: Config) -> tuple[Histories, Histories]:
+        """Read histories with outcomes: see `training.sources.events.data`."""
+        from training.sources.events import data as events
+
+        return events.load_training(config.data, config.train_limit, config.seed)
+
+    def load_split(
+        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
+    ) -> Histories:
+        """Read histories of the same columns."""
+        from training.sources.events import data as events
+
+        return events.load(spec, split, schema=self.schema, limit=limit, seed=seed)
+
+    @classmethod
+    def make(cls, config: Config, data: Histories) -> EventSource:
+        """Take the statistics."""
+        return cls(data.schema, Statistics.of(data), config.max_events)
+
+    @classmethod
+    def fingerprint(cls, train: Histories, dev: Histories) -> str:
+        """Hash all events and labels."""
+        digest = hashlib.sha256()
+        for part in (train, dev):
+            for array in (part.times, part.values, part.starts, part.ends, part.labels):
+                digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    @classmethod
+    def load(cls, config: Config, files: RunFiles) -> EventSource:
+        """Load columns and statistics.
+
+        Raises:
+            UserError: if another version of this package wrote them.
+        """
+        from training.sources.events.data import Schema
+
+        state = json.loads(files.events.read_text(encoding="utf-8"))
+        if set(state["statistics"]) != {field.name for field in fields(Statistics)}:
+            raise UserError(f"{files.events} is of another version: train the run again")
+        return cls(Schema(**state["schema"]), Statistics(**state["statistics"]), config.max_events)
+
+    def save(self, files: RunFiles) -> None:
+        """Write columns and statistics as JSON."""
+        state = {"schema": vars(self.schema), "statistics": vars(self.statistics)}
+        files.events.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+
+    def begin(self, model: keras.Model) -> None:
+        """Give the statistics to the model."""
+        model.get_layer("encoder").get_layer("features").set_statistics(self.statistics)
+
+    def read(self, columns: Mapping[str, Tensor]) -> Tensor:
+        """Join columns to a batch, in TensorFlow's graph.
+
+        Args:
+            columns: `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing; where
+                the time is missing there is no event.
+
+        Returns:
+            float32 `(B, T, 1 + inputs)`.
+        """
+        import tensorflow as tf
+
+        names = ["time", *self.schema.inputs()]
+        return tf.stack([tf.ensure_shape(columns[name], [None, None]) for name in names], axis=-1)
+
+    def rows(self, raw: Histories, training: bool = False) -> Events:  # type: ignore[override]
+        """Return the histories as they are: a batch is made when it is asked for."""
+        return Events(raw, self.most)
+
+    @staticmethod
+    def build_encoder(config: Config, size: int) -> keras.Model:
+        """Build the encoder: from histories `(B, T, 1 + size)` to what `encoded` returns."""
+        source = keras.Input((None, 1 + size), dtype="float32", name="source")
+        mask = ops.logical_not(ops.isnan(source[:, :, 0]))
+        x = EventFeatures(dtype="float32", name="features")(source)
+        x = keras.layers.Dropout(config.dropout)(x)
+        x = keras.layers.Dense(config.encoder_units, activation="tanh", name="event")(x)
+        x, summary = read_sequence(config, x, mask)
+        return keras.Model(source, encoded(config, x, mask, summary), name="encoder")
+
+
+@keras.saving.register_keras_serializable("training")
+class EventFeatures(keras.layers.Layer):
+    """Numbers and times of events as features.
+
+    For each input the last known number up to each event, standardised, 0 where none is known yet;
+    whether one is known yet, and whether it is missing at this event, so that nothing is filled in
+    silently. Then the time,
+    standardised, and the logarithms of one plus the time since the event before and the time up
+    to the last event, in mean gaps.
+
+    Weights, which are not trained: `lowest`, `highest`, `mean`, `deviation` and `log` of each
+    input, and `time`: mean and deviation of times, and the mean gap.
+
+    Call arguments:
+        events: `(B, T, 1 + inputs)`: times, NaN past the end of a history, and numbers, NaN where
+            missing.
+
+    Output:
+        `(B, T, 3 * inputs + 3)`.
+    """
+
+    def build(self, events_shape: tuple) -> None:
+        """Make the weights."""
+        size = events_shape[-1] - 1
+
+        def fixed(name: str, shape: tuple, initializer: str) -> Any:
+            return self.add_weight(shape, initializer, dtype="float32", trainable=False, name=name)
+
+        self.lowest = fixed("lowest", (size,), "zeros")
+        self.highest = fixed("highest", (size,), "zeros")
+        self.mean = fixed("mean", (size,), "zeros")
+        self.deviation = fixed("deviation", (size,), "ones")
+        self.log = fixed("log", (size,), "zeros")
+        self.time = fixed("time", (3,), "ones")
+
+    def set_statistics(self, statistics: Statistics) -> None:
+        """Set the weights."""
+        times = [statistics.time_mean, statistics.time_deviation, statistics.gap]
+        self.lowest.assign(statistics.lowest)
+        self.highest.assign(statistics.highest)
+        self.mean.assign(statistics.mean)
+        self.deviation.assign(statistics.deviation)
+        self.log.assign(statistics.log)
+        self.time.assign(times)
+
+    def call(self, events: Tensor) -> Tensor:
+        """Make the features."""
+        times, values = events[:, :, 0], events[:, :, 1:]
+        present = ops.logical_not(ops.isnan(times))
+        seen = ops.logical_not(ops.isnan(values))
+        numbers = ops.where(seen, values, 1.0)
+        numbers = ops.where(self.log > 0.5, ops.log(ops.maximum(numbers, SMALLEST)), numbers)
+        numbers = ops.clip(numbers, self.lowest, self.highest)
+        numbers = ops.where(seen, (numbers - self.mean) / self.deviation, 0.0)
+        numbers, known = _last_known(numbers, seen)
+        times = ops.where(present, times, 0.0)
+        since = times - ops.concatenate([times[:, :1], times[:, :-1]], axis=1)
+        lowest = ops.min(times, axis=1, keepdims=True)
+        last = ops.max(ops.where(present, times, lowest), axis=1, keepdims=True)
+        of_time = [
+            (times - self.time[0]) / self.time[1],
+            ops.log1p(ops.maximum(since, 0.0) / self.time[2]),
+            ops.log1p(ops.maximum(last - times, 0.0) / self.time[2]),
+        ]
+        flags = [ops.cast(flag, "float32") for flag in (known, ops.logical_not(seen))]
+        features = ops.concatenate([numbers, *flags, ops.stack(of_time, axis=-1)], axis=-1)
+        features = ops.where(ops.expand_dims(present, -1), features, 0.0)
+        return ops.cast(features, self.compute_dtype)
+
+    def compute_output_shape(self, events_shape: tuple) -> tuple:
+        """Return the shape of the features."""
+        return (*events_shape[:-1], 3 * (events_shape[-1] - 1) + 3)
+
+
+def _last_known(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    """Find the last of values `(B, T, F)` that was seen up to each event.
+
+    Returns:
+        That value, 0 where there is none, and whether there is one.
+    """
+    steps = ops.arange(ops.shape(values)[1], dtype="int32")
+    index = ops.where(seen, ops.reshape(steps, (1, -1, 1)), -1)  # (B, S, F)
+    before = ops.reshape(steps, (-1, 1)) >= ops.reshape(steps, (1, -1))  # (T, S)
+    candidates = ops.where(
+        ops.reshape(before, (1, *ops.shape(before), 1)), ops.expand_dims(index, 1), -1
+    )
+    last = ops.max(candidates, axis=2)  # (B, T, F)
+    found = ops.take_along_axis(values, ops.maximum(last, 0), axis=1)
+    known = last >= 0
+    return ops.where(known, found, 0.0), known

@@ -1,0 +1,103 @@
+"""CAPTCHAs of the PyPI package `captcha`, the same ones for the same seed, with boxes."""
+
+from __future__ import annotations
+
+import io
+import os
+import random
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any
+
+from training.command.errors import UserError
+from training.sources.image.generated import Example
+
+VERSION = 1  # of the images that a seed gives
+CHARACTERS = "23456789ABCDEFGHJKLMNPQRSTUVWXYZ"  # without 0 and O, 1 and I
+LENGTHS = (4, 6)
+WIDTH, HEIGHT = 160, 60
+_CHUNK = 250  # made with one seed
+
+
+def make(count: int, seed: int) -> list[Example]:
+    """Make CAPTCHAs of 4 to 6 characters: PNG, the text, and where each character is.
+
+    Args:
+        count: how many.
+        seed: of all that is random in them.
+
+    Raises:
+        UserError: if the package `captcha` is not installed.
+    """
+    try:
+        import captcha.image  # noqa: F401
+    except ImportError:
+        raise UserError("CAPTCHAs need the package captcha: pip install captcha") from None
+    jobs = [(min(_CHUNK, count - first), [seed, first]) for first in range(0, count, _CHUNK)]
+    workers = min(os.cpu_count() or 1, len(jobs))
+    if workers < 2:
+        parts = [_make_chunk(*job) for job in jobs]
+    else:
+        with ProcessPoolExecutor(workers) as pool:
+            parts = list(pool.map(_make_chunk, *zip(*jobs, strict=True)))
+    return [example for part in parts for example in part]
+
+
+def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
+    import captcha.image
+
+    rng = random.Random(" ".join(map(str, seed)))
+    captcha.image.secrets = _Seeded(rng)  # the package draws from `secrets`, which takes no seed
+    generator = _generator()
+    made = []
+    for _ in range(count):
+        text = "".join(rng.choices(CHARACTERS, k=rng.randint(*LENGTHS)))
+        file = io.BytesIO()
+        generator.generate_image(text).save(file, "png")
+        made.append(Example(file.getvalue(), text, generator.boxes))
+    return made
+
+
+class _Seeded:
+    """What the package uses of the module `secrets`."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.choice, self.randbelow, self.randbits = rng.choice, rng.randrange, rng.getrandbits
+
+
+def _generator() -> Any:
+    """Return an `ImageCaptcha` that keeps the boxes of the last image's characters."""
+    import captcha.image as package
+    from PIL.Image import new
+    from PIL.ImageDraw import Draw
+
+    class WithBoxes(package.ImageCaptcha):
+        def create_captcha_image(self, chars: str, color: Any, background: Any) -> Any:
+            """Do what the package does, with the same draws, and keep where each mask went."""
+            secrets = package.secrets
+            image = new("RGB", (self._width, self._height), background)
+            draw = Draw(image)
+            drawn = []
+            for character in chars:
+                if secrets.randbits(32) / 2**32 > self.word_space_probability:
+                    drawn.append((False, self._draw_character(" ", draw, color)))
+                drawn.append((True, self._draw_character(character, draw, color)))
+            text_width = sum(part.size[0] for _, part in drawn)
+            width = max(text_width, self._width)
+            image = image.resize((width, self._height))
+            average = text_width // len(chars)
+            offset, overlap = int(average * 0.1), int(self.word_offset_dx * average)
+            self.boxes = []
+            for is_character, part in drawn:
+                mask = part.convert("L").point(self.lookup_table)
+                top = int((self._height - part.size[1]) / 2)
+                image.paste(part, (offset, top), mask)
+                if is_character:
+                    left, upper, right, lower = mask.getbbox() or (0, 0, *part.size)
+                    across = (offset + left) / width, (offset + right) / width
+                    down = (top + upper) / self._height, (top + lower) / self._height
+                    self.boxes.append((across[0], down[0], across[1], down[1]))
+                offset += part.size[0] - secrets.randbelow(overlap + 1)
+            return image.resize((self._width, self._height)) if width > self._width else image
+
+    return WithBoxes(WIDTH, HEIGHT)

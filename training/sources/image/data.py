@@ -1,0 +1,129 @@
+"""Where images and their texts come from: by name, or from a folder.
+
+A SPEC is `images:PATH`, a folder with images and a file `labels.tsv` of lines `file TAB text`, or a
+name in `NAMES`, whose images are made as they are asked for. A folder has no splits: it is read
+whole whichever split is asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from pathlib import Path
+
+from training.data.corpus import data_folders
+from training.data.pair_files import CorpusError, Split
+from training.sources.image import captchas, digits
+from training.sources.image.generated import LABELS, Example, kept
+
+# Of each name: what makes it, and how many examples a split has, with which seed.
+_MADE = {
+    "digits": {"train": (30_000, 1), "dev": (500, 2), "test": (2_000, 3)},
+    "captcha": {"train": (20_000, 1), "dev": (500, 2), "test": (2_000, 3)},
+}
+NAMES = tuple(_MADE)
+
+
+def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
+    """Read one split of a set of images.
+
+    Args:
+        spec: `images:PATH` or a name.
+        split: `train`, `dev` or `test`.
+        limit: most images; of a folder a random sample is taken, of what is made the first ones.
+        seed: seed of the sample.
+
+    Returns:
+        A `Split` whose sources are image files, as bytes or as paths, each with its text as the one
+        reference; with the boxes of the characters where they are known.
+
+    Raises:
+        CorpusError: if there is no such set or split, or the folder cannot be read as one.
+    """
+    form, colon, path = spec.partition(":")
+    if colon and form == "images":
+        loaded = _read_folder(Path(path))
+        if limit is not None and limit < len(loaded.sources):
+            chosen = random.Random(seed).sample(range(len(loaded.sources)), limit)
+            loaded = loaded.select(sorted(chosen))
+        return loaded
+    if spec not in _MADE:
+        raise CorpusError(
+            f"Unknown images {spec!r}; expected images:PATH or one of {', '.join(NAMES)}"
+        )
+    if split not in _MADE[spec]:
+        raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(_MADE[spec])}")
+    count, number = _MADE[spec][split]
+    made = _make(spec, split, min(limit or count, count), number)
+    return Split(
+        sources=[example.image for example in made],
+        references=[[example.text] for example in made],
+        boxes=[example.boxes for example in made],
+    )
+
+
+def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:
+    """Read what to train on and what to measure progress on.
+
+    Of a folder a fixed 1 in 20 of the images, at most 1,000, is held out: it depends on each file's
+    name alone.
+
+    Args:
+        spec: as for `load`.
+        limit: most training images, 0 for all.
+        seed: seed of the sample.
+
+    Raises:
+        CorpusError: as `load`, and if there is too little to hold anything out.
+    """
+    if ":" not in spec:
+        return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
+    everything = load(spec, "train")
+    buckets = [
+        int(hashlib.sha1(path.name.encode()).hexdigest(), 16) % 20 for path in everything.sources
+    ]
+    held_out = [i for i, bucket in enumerate(buckets) if not bucket]
+    kept = [i for i, bucket in enumerate(buckets) if bucket]
+    if not held_out or not kept:
+        raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(buckets)}")
+    if limit and limit < len(kept):
+        kept = sorted(random.Random(seed).sample(kept, limit))
+    return everything.select(kept), everything.select(held_out[:1000])
+
+
+def _make(name: str, split: str, count: int, seed: int) -> list[Example]:
+    if name == "digits":
+        return digits.make(count, seed, test=split == "test")
+    file = data_folders()[-1] / "captcha" / f"{captchas.VERSION}-{count}-{seed}.npz"
+    return kept(file, lambda: captchas.make(count, seed))  # a minute or two for 20,000
+
+
+def _read_folder(folder: Path) -> Split:
+    if not folder.is_dir():
+        raise CorpusError(f"{folder} is no folder of images")
+    labels = folder / LABELS
+    if not labels.is_file():
+        images = sum(path.suffix.lower() in (".png", ".jpg", ".jpeg") for path in folder.iterdir())
+        raise CorpusError(
+            f"{folder} has no {LABELS}, a line `file TAB text` for each image; it has {images} "
+            "images"
+        )
+    try:
+        lines = labels.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError:
+        raise CorpusError(f"{labels}: expected UTF-8 text") from None
+    split = Split([], [])
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        name, tab, text = line.partition("\t")
+        if not tab or not text.strip():
+            raise CorpusError(f"{labels}, line {number}: expected file TAB text")
+        path = folder / name
+        if not path.is_file():
+            raise CorpusError(f"{labels}, line {number}: there is no file {path}")
+        split.sources.append(path)
+        split.references.append([" ".join(text.split())])
+    if not split.sources:
+        raise CorpusError(f"{labels} is empty")
+    return split

@@ -1,0 +1,107 @@
+"""Strings of scikit-learn's handwritten digits on a canvas, with the box of each digit.
+
+The 1,797 digits of `load_digits` (8 x 8 pixels, real ones, Alpaydin and Kaynak 1998) are split:
+from the first 70 % training strings are made, from the last 30 % test strings, so that no digit of
+a test string is in a training string. Dev strings are other strings of the digits of training.
+Those are few, 1,257: each time one is drawn it is turned, slanted, stretched and moved a little.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+
+from training.command.errors import UserError
+from training.sources.image.generated import Example
+
+HEIGHT, WIDTH = 32, 72
+SHORTEST, LONGEST = 5, 9
+_SIZE = 8  # pixels of a digit, each way
+_TRAINING_SHARE = 0.7
+_NOISE = 0.5  # standard deviation, of 16 levels
+# Standard deviations: radians, shear, logarithms of both widths, pixels across and down.
+_DISTORTION = np.array([0.1, 0.1, 0.08, 0.08, 0.3, 0.3])
+
+
+def make(count: int, seed: int, *, test: bool = False) -> list[Example]:
+    """Make strings of 5 to 9 digits, in one row or two, with random gaps and heights.
+
+    Args:
+        count: how many.
+        seed: of the digits, their places and the noise.
+        test: whether they are made of the digits kept for testing.
+
+    Raises:
+        UserError: if scikit-learn is not installed.
+    """
+    from PIL import Image
+
+    digits, names = _pool(test)
+    rng = np.random.default_rng(seed)
+    made = []
+    for _ in range(count):
+        canvas = np.zeros((HEIGHT, WIDTH), "float32")
+        text, boxes = "", []
+        for x, y in _places(rng):
+            chosen = int(rng.integers(len(digits)))
+            digit = digits[chosen] if test else _distorted(digits[chosen], rng)
+            canvas[y : y + _SIZE, x : x + _SIZE] = digit
+            text += str(names[chosen])
+            boxes.append((x / WIDTH, y / HEIGHT, (x + _SIZE) / WIDTH, (y + _SIZE) / HEIGHT))
+        levels = (canvas + rng.normal(0, _NOISE, canvas.shape)) * (255 / 16)
+        file = io.BytesIO()
+        Image.fromarray(np.clip(levels, 0, 255).astype("uint8")).save(file, "png")
+        made.append(Example(file.getvalue(), text, boxes))
+    return made
+
+
+def _pool(test: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the digits to make strings of, `(n, 8, 8)` from 0 to 16, and which each is."""
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError:
+        raise UserError("digits need scikit-learn: pip install scikit-learn") from None
+    found = load_digits()
+    cut = int(len(found.images) * _TRAINING_SHARE)
+    part = slice(cut, None) if test else slice(cut)
+    return found.images[part], found.target[part]
+
+
+def _distorted(digit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a digit that is turned, slanted, stretched and moved a little."""
+    from PIL import Image
+
+    turn, slant, wide, high, *moved = rng.normal(0, _DISTORTION)
+    cos, sin = np.cos(turn), np.sin(turn)
+    matrix = (
+        np.array([[cos, -sin], [sin, cos]]) @ [[1, slant], [0, 1]] @ np.diag(np.exp([wide, high]))
+    )
+    centre = np.full(2, _SIZE / 2)
+    offset = centre - matrix @ centre + moved
+    image = Image.fromarray(digit.astype("float32")).transform(
+        (_SIZE, _SIZE),
+        Image.Transform.AFFINE,
+        (*matrix[0], offset[0], *matrix[1], offset[1]),
+        resample=Image.Resampling.BICUBIC,
+    )
+    return np.asarray(image).clip(0, 16)
+
+
+def _places(rng: np.random.Generator) -> list[tuple[int, int]]:
+    """Return left and top of each digit, in reading order."""
+    count = int(rng.integers(SHORTEST, LONGEST + 1))
+    rows = [count]
+    if rng.integers(2):
+        upper = int(rng.integers(2, count - 1))
+        rows = [upper, count - upper]
+    places = []
+    for number, digits in enumerate(rows):
+        height = HEIGHT // len(rows)
+        lowest, highest = number * height, (number + 1) * height - _SIZE
+        base = int(rng.integers(lowest, highest + 1))
+        gaps = np.sort(rng.integers(0, WIDTH - _SIZE * digits + 1, digits))
+        for position, gap in enumerate(gaps):
+            y = int(np.clip(base + rng.integers(-2, 3), lowest, highest))
+            places.append((int(gap) + _SIZE * position, y))
+    return places

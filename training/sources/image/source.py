@@ -1,0 +1,360 @@
+"""Images as sources: decoded, resized and encoded by convolutions into a grid to attend to."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from training.command.errors import ConfigError, UserError
+from training.config.schema import Config
+from training.sources.source import Source, encoded
+
+if TYPE_CHECKING:
+    from training.data.pair_files import Split
+    from training.runs.files import RunFiles
+
+Tensor = Any
+MOST_PIXELS = 1 << 24  # of an image as it comes, before it is resized: 16.8 million
+_CHUNK = 256  # images read together
+_TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
+
+
+class ImageError(UserError):
+    """An image that cannot be read; the message is one line."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images of one size.
+
+    Attributes:
+        values: uint8 `(N, H, W, C)`.
+        shift: pixels by which each is moved at most, both ways, anew each time.
+    """
+
+    values: np.ndarray
+    shift: int = 0
+    dtype: ClassVar[str] = "uint8"
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """1 for each."""
+        return np.ones(len(self.values), np.int64)
+
+    @property
+    def shape(self) -> tuple[int | None, ...]:
+        """The shape of a batch."""
+        return (None, *self.values.shape[1:])
+
+    def pad(self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1) -> np.ndarray:
+        """Return the images of these rows, moved."""
+        images, most = self.values[rows], self.shift
+        if not most:
+            return images
+        height, width = images.shape[1:3]
+        wide = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")
+        places = np.random.default_rng(rows).integers(0, 2 * most + 1, (len(rows), 2))
+        return np.stack(
+            [
+                image[y : y + height, x : x + width]
+                for image, (y, x) in zip(wide, places, strict=True)
+            ]
+        )
+
+
+class ImageSource(Source):
+    """PNG or JPEG files, brought to one size.
+
+    Args:
+        config: `image_height`, `image_width` and `image_channels`.
+    """
+
+    kind = "image"
+
+    def __init__(self, config: Config) -> None:
+        self.height, self.width = config.image_height, config.image_width
+        self.channels, self.shift = config.image_channels, config.shift
+
+    @classmethod
+    def load_training(cls, config: Config) -> tuple[Split, Split]:
+        """Read images and their texts: see `training.sources.image.data`."""
+        from training.sources.image import data as images
+
+        return images.load_training(config.data, config.train_limit, config.seed)
+
+    def load_split(
+        self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
+    ) -> Split:
+        """Read images and their texts: see `training.sources.image.data`."""
+        from training.sources.image import data as images
+
+        return images.load(spec, split, limit=limit, seed=seed)
+
+    @classmethod
+    def make(cls, config: Config, data: Split) -> ImageSource:
+        """Return the source; nothing is learned from data."""
+        return cls(config)
+
+    @classmethod
+    def load(cls, config: Config, files: RunFiles) -> ImageSource:
+        """Return the source; a run keeps nothing but its configuration."""
+        return cls(config)
+
+    @classmethod
+    def fingerprint(cls, train: Split, dev: Split) -> str:
+        """Hash all files and texts."""
+        digest = hashlib.sha256()
+        for part in (train, dev):
+            for file, text in part.pairs():
+                digest.update(file.read_bytes() if isinstance(file, Path) else file)
+                digest.update(f"\t{text}\n".encode())
+            digest.update(b"\n")
+        return digest.hexdigest()
+
+    def read(self, image_bytes: Tensor) -> Tensor:
+        """Read PNG or JPEG files, in TensorFlow's graph.
+
+        Args:
+            image_bytes: string `(B,)`.
+
+        Returns:
+            uint8 `(B, H, W, C)`. For files that cannot be read, an InvalidArgumentError that says
+            which, from 0, and why.
+        """
+        import tensorflow as tf
+
+        image_bytes = tf.ensure_shape(image_bytes, [None])
+        line = tf.TensorSpec([], tf.string)
+        wrong = tf.map_fn(_what_is_wrong, image_bytes, fn_output_signature=line)
+        bad = tf.where(wrong != "")[:, 0]
+        lines = tf.strings.join(
+            ["image_bytes[", tf.strings.as_string(bad), "] ", tf.gather(wrong, bad)]
+        )
+        said = tf.strings.reduce_join(lines, separator="; ")
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(bad) == 0, [said])]):
+            image_bytes = tf.identity(image_bytes)
+        size = [self.height, self.width]
+
+        def read_one(contents: Tensor) -> Tensor:
+            image = tf.io.decode_image(contents, self.channels, expand_animations=False)
+            image = tf.ensure_shape(image, [None, None, self.channels])
+            image = tf.image.resize(image, size, antialias=True)
+            return tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
+
+        spec = tf.TensorSpec([*size, self.channels], tf.uint8)
+        return tf.map_fn(read_one, image_bytes, fn_output_signature=spec)
+
+    @functools.cached_property
+    def _compiled(self) -> Any:
+        """`read`, compiled once for all calls."""
+        import tensorflow as tf
+
+        spec = tf.TensorSpec([None], tf.string)
+        return tf.function(self.read, input_signature=[spec], autograph=False)
+
+    def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
+        """Read files, given as paths or as what is in them.
+
+        Raises:
+            ImageError: for one that cannot be read.
+        """
+        import tensorflow as tf
+
+        read = self._compiled
+        values = np.zeros((len(raw), self.height, self.width, self.channels), np.uint8)
+        for first in range(0, len(raw), _CHUNK):
+            chunk = raw[first : first + _CHUNK]
+            files = [each.read_bytes() if isinstance(each, Path) else each for each in chunk]
+            try:
+                values[first : first + _CHUNK] = read(tf.constant(files, tf.string))
+            except tf.errors.InvalidArgumentError:
+                self._raise_for_first(read, chunk, files, first)
+        return Images(values, self.shift if training else 0)
+
+    def _raise_for_first(self, read: Any, chunk: Sequence, files: list[bytes], first: int) -> None:
+        """Raise an ImageError that names the first file that cannot be read, and says why."""
+        import tensorflow as tf
+
+        for number, (each, contents) in enumerate(zip(chunk, files, strict=True), first):
+            try:
+                read(tf.constant([contents], tf.string))
+            except tf.errors.InvalidArgumentError as error:
+                found = re.search(r"image_bytes\[0\] ([^;\]\n]*)", error.message)
+                reason = found[1] if found else "cannot be decoded"
+                name = each if isinstance(each, Path) else f"image {number + 1}"
+                raise ImageError(f"{name} {reason}") from None
+
+    @staticmethod
+    def build_encoder(config: Config, size: int) -> keras.Model:
+        """Build the encoder: from images, uint8 `(B, H, W, C)`, to what `encoded` returns.
+
+        Convolutions of 3 x 3 with pooling (Xu et al. 2015, arXiv 1502.03044, attend to such a
+        grid), to whose places sines of their row and column are added.
+        """
+        shape = (config.image_height, config.image_width, config.image_channels)
+        source = keras.Input(shape, dtype="uint8", name="source")
+        x = convolve(config, source)
+        x = GridPositions(name="positions")(x)
+        mask = ops.ones_like(x[..., 0], dtype="bool")
+        return keras.Model(
+            source, encoded(config, x, mask, ops.mean(x, axis=(1, 2))), name="encoder"
+        )
+
+
+def convolve(config: Config, images: Tensor) -> Tensor:
+    """Return the grid that a configuration's convolutions make of images `(B, H, W, C)`."""
+    x = _standardised(images)
+    for filters, kernel, down, across in parse_convolutions(config):
+        x = keras.layers.Conv2D(filters, kernel, padding="same", use_bias=False)(x)
+        # With a momentum of 0.99 the statistics are not there yet when a short run ends.
+        x = keras.layers.BatchNormalization(momentum=0.9)(x)
+        x = keras.layers.Activation("relu")(x)
+        if (down, across) != (1, 1):
+            x = keras.layers.MaxPooling2D((down, across))(x)
+    return x
+
+
+def _standardised(images: Tensor) -> Tensor:
+    """Return images `(B, H, W, C)`, each with a mean of 0 and a deviation of 1.
+
+    Batch normalisation's running means of a light background are large beside its deviations, and
+    are wrong as soon as the weights have moved on.
+    """
+    x = ops.cast(images, "float32")
+    places = (1, 2, 3)
+    deviation = ops.std(x, axis=places, keepdims=True)
+    return (x - ops.mean(x, axis=places, keepdims=True)) / ops.maximum(deviation, 1.0)
+
+
+class Convolution(NamedTuple):
+    """A convolution and the pooling after it.
+
+    Attributes:
+        filters: width of its output.
+        kernel: pixels that it sees, each way.
+        down: pixels that are pooled, down.
+        across: the same across.
+    """
+
+    filters: int
+    kernel: int
+    down: int
+    across: int
+
+
+def parse_convolutions(config: Config) -> list[Convolution]:
+    """Return what `convolutions` says: `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
+
+    Raises:
+        ConfigError: if `convolutions` cannot be read, or pools more than there are pixels.
+    """
+    words = config.convolutions.split()
+    found = [re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word) for word in words]
+    layers = [
+        Convolution(*(int(number or 3) for number in match.groups())) for match in found if match
+    ]
+    if not words or len(layers) < len(words):
+        raise ConfigError(
+            "convolutions expected FILTERS:DOWNxACROSS for each, such as 32:2x2 64k5:2x1. "
+            f"Received: {config.convolutions}"
+        )
+    height, width = grid_size(config, layers)
+    if not height or not width:
+        raise ConfigError(
+            f"convolutions pool an image of {config.image_height} x {config.image_width} pixels "
+            "to nothing"
+        )
+    return layers
+
+
+def grid_size(config: Config, layers: list[Convolution] | None = None) -> tuple[int, int]:
+    """Return height and width of the grid that is attended to."""
+    height, width = config.image_height, config.image_width
+    for _, _, down, across in layers or parse_convolutions(config):
+        height, width = height // down, width // across
+    return height, width
+
+
+@keras.saving.register_keras_serializable("training")
+class GridPositions(keras.layers.Layer):
+    """Adds to each place of a grid where it is: its row and column, and sines of them.
+
+    Call arguments:
+        grid: `(B, H, W, dim)`, H and W known.
+
+    Output:
+        `(B, H, W, dim + 16)`.
+    """
+
+    def call(self, grid: Tensor) -> Tensor:
+        """Join the positions to the grid."""
+        positions = ops.convert_to_tensor(self._positions(*grid.shape[1:3]), self.compute_dtype)
+        tiled = ops.broadcast_to(positions, (ops.shape(grid)[0], *positions.shape))
+        return ops.concatenate([grid, tiled], axis=-1)
+
+    @staticmethod
+    def _positions(height: int, width: int) -> np.ndarray:
+        y, x = np.meshgrid(np.linspace(0, 1, height), np.linspace(0, 1, width), indexing="ij")
+        waves = [(x, k) for k in (1, 2, 4, 8, 16)] + [(y, k) for k in (1, 2)]
+        parts = [wave(np.pi * k * z) for z, k in waves for wave in (np.sin, np.cos)]
+        return np.stack([y, x, *parts], axis=-1).astype("float32")
+
+    def compute_output_shape(self, grid_shape: tuple) -> tuple:
+        """Return the shape of the grid with its positions."""
+        return (*grid_shape[:-1], grid_shape[-1] + 16)
+
+
+def _what_is_wrong(contents: Tensor) -> Tensor:
+    """Return, as a string, why a file is not to be decoded; an empty one where it may be."""
+    import tensorflow as tf
+
+    png = tf.strings.substr(contents, 0, 8) == b"\x89PNG\r\n\x1a\n"
+    jpeg = tf.strings.substr(contents, 0, 3) == b"\xff\xd8\xff"
+    length = tf.strings.length(contents)
+    taken = tf.minimum(length, _TAIL)
+    cut = "is cut off: its end is missing"
+    tail = tf.io.decode_raw(tf.strings.substr(contents, length - taken, taken), tf.uint8)
+
+    def ends_with(mark: bytes) -> Tensor:
+        starts = tf.maximum(taken - len(mark) + 1, 0)
+        there = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
+        return tf.reduce_any(tf.reduce_all(there, axis=0))
+
+    def check_png() -> Tensor:
+        header = tf.strings.substr(tf.strings.join([contents, "\0" * 24]), 16, 8)
+        sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
+        sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
+        said = check_sizes(sizes[1], sizes[0])
+        return tf.where((said == "") & ~ends_with(b"IEND"), cut, said)
+
+    def check_jpeg() -> Tensor:
+        # Where the size is cut off, too, reading it fails without saying which image.
+        return tf.cond(ends_with(b"\xff\xd9"), check_jpeg_sizes, lambda: tf.constant(cut))
+
+    def check_jpeg_sizes() -> Tensor:
+        sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
+        return check_sizes(sizes[0], sizes[1])
+
+    def check_sizes(height: Tensor, width: Tensor) -> Tensor:
+        said = tf.strings.join(
+            [
+                *("has ", tf.strings.as_string(width), " x ", tf.strings.as_string(height)),
+                f" pixels: expected at least 1 and at most {MOST_PIXELS:,}",
+            ]
+        )
+        fits = (height > 0) & (width > 0) & (height * width <= MOST_PIXELS)
+        return tf.where(fits, "", said)
+
+    return tf.case(
+        [(png, check_png), (jpeg, check_jpeg)],
+        default=lambda: tf.constant("is neither PNG nor JPEG"),
+    )

@@ -1,0 +1,122 @@
+"""Texts to batches of token ids, with tf.data."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.command.progress import progress
+from training.config.schema import Config
+from training.data.batches import Batch, PairBatches, Sentences
+from training.data.pair_files import Split
+from training.data.tokenizers import Tokenizer
+from training.sources.events.batches import LabelBatches
+from training.sources.source import Rows, Source
+from training.sources.text.copying import hide_names, tokenize_to_copy, vocabularies
+
+Batches = PairBatches | LabelBatches
+_PREFETCH = 8  # batches
+
+
+def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
+    """Return the token ids of all texts."""
+    chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
+    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    with progress(len(texts), "texts tokenized") as advance:
+        for start in range(0, len(texts), chunk):
+            ids = tokenizer.tokenize(tf.constant(texts[start : start + chunk], tf.string))
+            values.append(ids.values.numpy())
+            lengths.append(ids.row_lengths().numpy())
+            advance(int(ids.nrows()))
+    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
+
+
+def pair_rows(
+    config: Config,
+    split: Split,
+    source: Source,
+    target: Tokenizer,
+    training: bool = False,
+) -> tuple[Rows, Sentences]:
+    """Read all pairs of a split: the rows of their sources and those of their targets.
+
+    With `copy`, a target has the places of what it may copy from its source; some names are hidden
+    in training.
+    """
+    sources, targets = map(list, zip(*split.pairs(), strict=True))
+    if config.copy:
+        tokenizers = vocabularies(source, target)
+        if training:
+            sources, targets = hide_names(sources, targets, config.copy_hidden, config.seed)
+        labels = tokenize_to_copy(sources, targets, tokenizers, config.max_source_length)
+    else:
+        labels = tokenize(targets, target)
+    return source.rows(sources, training), labels
+
+
+def make_batches(
+    config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
+) -> Batches:
+    """Read a split, and return the batches of it that a configuration asks for.
+
+    Args:
+        config: of the run.
+        split: what the source loads: `Split`, for a label `events.Histories`.
+        source: reads the sources.
+        target: reads the targets; None for a label.
+        training: whether to train with them.
+    """
+    if target is None:
+        rows = source.rows(split, training)
+        return LabelBatches.of(config, rows, split.labels, training=training)
+    sides = pair_rows(config, split, source, target, training)
+    return PairBatches.of(config, *sides, training=training)
+
+
+def make_dataset(pairs: Batches, start_epoch: int = 0) -> tf.data.Dataset:
+    """Batches, of pairs for teacher forcing, made beside the training; for training without end.
+
+    Args:
+        pairs: what a batch is.
+        start_epoch: number of the first epoch, for a run that goes on.
+    """
+
+    def batches() -> Iterator[Batch]:
+        for epoch in itertools.count(start_epoch) if pairs.training else [0]:
+            yield from pairs.epoch(epoch)
+
+    inputs, labels = pairs.signature
+    specs = {name: tf.TensorSpec(*spec) for name, spec in inputs.items()}, tf.TensorSpec(*labels)
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=specs)
+    if not pairs.training:
+        steps = pairs.statistics.steps_per_epoch
+        dataset = dataset.apply(tf.data.experimental.assert_cardinality(steps))
+    options = tf.data.Options()
+    options.autotune.enabled = False  # its thread delays the end of an iterator by seconds
+    return dataset.prefetch(_PREFETCH).with_options(options)
+
+
+def source_batches(
+    source: Rows, batch_size: int, max_source_length: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Batches of sources for inference, the shortest first; empty texts are not in any.
+
+    Args:
+        source: all sources.
+        batch_size: sources in a batch.
+        max_source_length: tokens after which one is cut.
+
+    Yields:
+        `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
+        PAD_ID.
+    """
+    lengths = np.minimum(source.lengths, max_source_length)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    for start in range(0, order.size, batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, source.pad(rows, lengths[rows])
