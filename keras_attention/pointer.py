@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from keras_attention.fast import backend
-from keras_attention.shapes import alike
+from keras_attention.shapes import alike, is_empty
 
 Tensor = Any
 Shape = tuple[int | None, ...]
@@ -94,16 +94,18 @@ class PointerGenerator(keras.layers.Layer):
         generated = ops.log_softmax(logits, axis=-1) + generate
         beyond = ops.broadcast_to(copy + math.log(TINY), ops.shape(weights))
         log_probs = ops.concatenate([generated, beyond], axis=-1)
-        # What is copied makes few words likelier, and the rest stays as it is.
+        if is_empty(weights):
+            return log_probs
         same = _same(source_ids)
-        weights = ops.matmul(weights, ops.cast(same, weights.dtype))
-        copied = ops.log(ops.maximum(weights, TINY)) + copy
-        without = _at_words(log_probs, source_ids)
-        more = ops.logaddexp(without, copied) - without
+        mixed = _mixed(
+            _at_words(log_probs, source_ids), ops.matmul(weights, ops.cast(same, "float32")), copy
+        )
+        # Each word of the source takes the place of the one that is generated, once.
         places = ops.arange(ops.shape(weights)[-1], dtype="int32")
-        once = ops.expand_dims(ops.equal(_first_places(same), places), 1)
-        more = ops.where(once, more, ops.zeros_like(more))
-        return log_probs + spread_over_words(more, source_ids, ops.shape(log_probs)[-1])
+        once = ops.expand_dims(ops.cast(ops.equal(_first_places(same), places), "float32"), 1)
+        size = ops.shape(log_probs)[-1]
+        in_source = spread_over_words(once, source_ids, size) > 0  # (B, 1, V + S)
+        return ops.where(in_source, spread_over_words(once * mixed, source_ids, size), log_probs)
 
     def _check(self, features: Shape, logits: Shape, weights: Shape, source: Shape) -> None:
         steps = features, logits, weights
@@ -151,6 +153,19 @@ def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> T
     return ops.where(vocabulary_ids >= 0, vocabulary_ids, vocab_size + first)
 
 
+def _mixed(generated: Tensor, weights: Tensor, copy: Tensor) -> Tensor:
+    """Return `log(exp(generated) + weights · exp(copy))`, of `(B, T, S)` and `copy` `(B, T, 1)`.
+
+    Both are scaled by the greater of them. The weights are summed before the logarithm, whose slope
+    at a weight of 0 would be infinite. Below `TINY` the logarithm goes on as a line.
+    """
+    highest = ops.maximum(generated, copy + ops.log(ops.maximum(weights, TINY)))
+    highest = ops.stop_gradient(highest)
+    total = ops.exp(generated - highest) + weights * ops.exp(copy - highest)
+    safe = ops.maximum(total, 1.0)
+    return highest + ops.log(safe) + (total - safe)
+
+
 def _same(source_ids: Tensor) -> Tensor:
     """Return boolean `(B, S, S)`: whether the words at two places are the same."""
     return ops.equal(ops.expand_dims(source_ids, 2), ops.expand_dims(source_ids, 1))
@@ -158,7 +173,10 @@ def _same(source_ids: Tensor) -> Tensor:
 
 def _first_places(same: Tensor) -> Tensor:
     """Return for each place the first with the same word, int32 `(B, S)`."""
-    return ops.cast(ops.argmax(ops.cast(same, "int32"), axis=-1), "int32")
+    places = ops.arange(ops.shape(same)[-1], dtype="int32")
+    if is_empty(same):
+        return ops.zeros(ops.shape(same)[:-1], "int32")
+    return ops.min(ops.where(same, places, ops.shape(same)[-1]), axis=-1)
 
 
 def _at_words(x: Tensor, words: Tensor) -> Tensor:

@@ -62,6 +62,74 @@ def test_it_is_the_formula(rng):
     assert_close(found[possible], np.log(expected[possible]))
 
 
+def exactly(w, logits, weights, ids, features):
+    """The log-probabilities in float64, of any logits, and their slopes in logits and weights.
+
+    The slopes are those of the sum of all that is possible.
+    """
+    features, logits, weights = (x.astype("float64") for x in (features, logits, weights))
+    result = np.full((*logits.shape[:2], V + ids.shape[1]), -np.inf)
+    of_logits, of_weights = np.zeros_like(logits), np.zeros_like(weights)
+    for b, t in np.ndindex(*logits.shape[:2]):
+        p_gen = 1 / (1 + np.exp(-(features[b, t] @ w["kernel"][:, 0] + w["bias"])))
+        powers = np.exp(logits[b, t] - logits[b, t].max())
+        said, copied = np.zeros(V + ids.shape[1]), np.zeros(V + ids.shape[1])
+        said[:V] = p_gen * powers / powers.sum()
+        np.add.at(copied, ids[b], (1 - p_gen) * weights[b, t])
+        p = said + copied
+        result[b, t][p > 0] = np.log(p[p > 0])
+        # d log p_w / d l_v = (said_w / p_w) ((v = w) - softmax_v), and so for copied words
+        shares = np.divide(said, p, out=np.zeros_like(p), where=p > 0)[:V]
+        of_logits[b, t] = shares - shares.sum() * powers / powers.sum()
+        inverse = np.divide(1, p, out=np.zeros_like(p), where=p > 0)
+        of_weights[b, t] = (1 - p_gen) * inverse[ids[b]]
+    return result, of_logits, of_weights
+
+
+@pytest.mark.parametrize("low", [-1e7, -1e8, np.finfo("float32").min, -np.inf])
+def test_forbidden_words_are_copied_all_the_same(rng, low):
+    layer, (features, logits, weights, ids) = built(rng), inputs(rng)
+    logits[0, :, [4, 7]] = logits[1, 1, [0, 2, 10]] = low  # 4, 0 and 10 are in the source
+    weights[1, 1, 1:3] = 0  # of word 10: neither said nor copied
+    weights[0, 2, 1] = weights[1, 0, 0] = weights[1, 2, 2] = 0  # words 11, 0 and 10
+    expected, of_logits, of_weights = exactly(weights_of(layer), logits, weights, ids, features)
+    found = array(layer(features, logits, weights, ids))
+    possible = np.isfinite(expected)
+    assert_close(found[possible], expected[possible])
+    assert (found[~possible] < -60).all()
+    assert not possible[1, 1, 10]
+    assert possible[1, 2, 10]
+
+    def total(tensors):
+        log_probs = layer(ops.convert_to_tensor(features), *tensors, ops.convert_to_tensor(ids))
+        return ops.sum(ops.where(possible, log_probs, ops.zeros_like(log_probs)))
+
+    slopes = gradients(total, [logits, weights])
+    assert all(np.isfinite(x).all() for x in slopes)
+    assert_close(slopes[0], of_logits, 1e-4)
+    reached = np.stack([possible[b][:, ids[b]] for b in range(B)])
+    np.testing.assert_allclose(slopes[1][reached], of_weights[reached], rtol=1e-4)
+    assert (of_weights[weights == 0] != 0).any()
+
+
+@pytest.mark.parametrize("empty", ["batch", "steps", "source"])
+def test_sizes_of_0(rng, empty):
+    b, t, s = (0 if empty == name else n for name, n in (("batch", B), ("steps", T), ("source", S)))
+    layer = built(rng)
+    given = [normal(rng, b, t, DIM), normal(rng, b, t, V), normal(rng, b, t, s)]
+    ids = np.zeros((b, s), "int32")
+    found = array(layer(*given, ids))
+    assert found.shape == (b, t, V + s)
+    if empty == "source":  # what is generated is all that there is
+        w = weights_of(layer)
+        assert_close(np.exp(found), formula(w, *given, ids), 1e-5)
+    slopes = gradients(lambda x: ops.sum(layer(*x, ops.convert_to_tensor(ids))), given)
+    assert all(np.isfinite(x).all() for x in slopes)
+    assert array(pointer.copied_ids(ids, ids, V)).shape == (b, s)
+    if empty != "steps":
+        assert array(layer(*(x[:, 0] for x in given), ids)).shape == (b, V + s)
+
+
 def test_one_step_is_the_same(rng):
     layer, given = built(rng), inputs(rng)
     whole = array(layer(*given))
