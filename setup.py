@@ -57,7 +57,7 @@ class BuildPy(build_py):
 LIBRARY_PACKAGES = find_packages(include=["keras_attention*"])
 FOLDER_PACKAGES = find_packages(include=[f"{name}*" for name in FOLDERS])
 DATA = {
-    "training": ["presets/*.toml", "presets/own/*.toml", "deploy/**/*"],
+    "training": ["presets/*.toml", "presets/own/*.toml", "phrasebook/words/*.tsv", "deploy/**/*"],
     "serving": ["*.json", "deploy/**/*", "page/**/*"],
 }
 

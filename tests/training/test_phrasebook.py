@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 from functools import cache
 from itertools import pairwise, product
+from typing import get_args
 
 import pytest
 
@@ -16,7 +17,8 @@ from training.phrasebook.adjectives import adjectives, states
 from training.phrasebook.english import participle, third_person
 from training.phrasebook.nouns import nouns
 from training.phrasebook.pairs import realise
-from training.phrasebook.verbs import giving, intransitive, motion, transitive
+from training.phrasebook.verbs import Kind
+from training.phrasebook.verbs import verbs as read_verbs
 
 SHOWN = {
     "She is eating a green apple.": ("Elle mange une pomme verte.", "她正在吃一个绿色的苹果。"),
@@ -25,11 +27,7 @@ SHOWN = {
 
 
 def verbs():
-    return [
-        verb
-        for table in (transitive(), intransitive(), motion(), giving())
-        for verb in table.values()
-    ]
+    return [verb for kind in get_args(Kind) for verb in read_verbs(kind)]
 
 
 @cache
@@ -51,7 +49,7 @@ def test_each_language_has_three_hundred_content_lemmas():
     described = [*adjectives().values(), *states().values()]
     english = {x.english for x in (*nouns().values(), *described)} | {v.lemma for v in verbs()}
     french = {x.french for x in nouns().values()} | {x.french[0] for x in described}
-    french |= {verb.french.partition("_")[0] for verb in verbs()}
+    french |= {verb.infinitive for verb in verbs()}
     chinese = {x.chinese for x in (*nouns().values(), *described, *verbs())}
     assert min(len(english), len(french), len(chinese)) >= 300
 

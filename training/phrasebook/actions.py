@@ -31,20 +31,10 @@ from training.phrasebook.sentences import (
     frequencies,
     times,
 )
-from training.phrasebook.verbs import Verb, giving, intransitive, motion, transitive
+from training.phrasebook.verbs import Verb, verbs
 
 ASKED: tuple[Mode, ...] = ("statement", "question")
 MODES: tuple[Mode, ...] = ("statement", "negative", "question")
-# Done for so long, or so rarely, that "last week" and "next month" suit them.
-LASTING = {"travailler", "voyager", "étudier", "danser", "nager", "chanter"}
-ANIMALS_THAT = {
-    "dormir": "pet farmed bear lion -horse",
-    "courir": "dog cat rabbit horse wolf mouse bear elephant",
-    "nager": "dog fish goose bear elephant",
-    "sauter": "pet horse",
-    "jouer": "dog cat bear",
-}
-AT = select("school hospital restaurant hotel bank shop farm library museum theatre station church")
 
 
 def _pairings(verb: Verb, noun: Noun, adjective: Adjective | None = None) -> tuple[Pairing, ...]:
@@ -78,7 +68,7 @@ def _forms(verb: Verb, noun: Noun) -> list[Form]:
 
 def actions() -> Iterator[Family]:
     """She is eating an apple. Does he like apples?"""
-    for verb in transitive().values():
+    for verb in verbs("transitive"):
         for noun in verb.objects:
             key = (verb.lemma, noun.english)
             who = subjects(*key, count=2, excluded=noun)
@@ -89,7 +79,7 @@ def actions() -> Iterator[Family]:
 
 def actions_on_described_things() -> Iterator[Family]:
     """She is eating a green apple."""
-    for verb in transitive().values():
+    for verb in verbs("transitive"):
         for noun in verb.objects:
             forms = [form for form in _forms(verb, noun) if form.determiner not in POSSESSIVES]
             for adjective in adjectives_of(noun) if forms else ():
@@ -102,7 +92,7 @@ def actions_on_described_things() -> Iterator[Family]:
 
 def timed_actions() -> Iterator[Family]:
     """She bought a car last week."""
-    for verb in transitive().values():
+    for verb in verbs("transitive"):
         timed = [
             (tense, mode, time)
             for time in times().values()
@@ -133,7 +123,7 @@ def _habitual() -> tuple[Form, ...]:
 
 def habits() -> Iterator[Family]:
     """She never eats meat. She reads books in winter."""
-    for verb in transitive().values():
+    for verb in verbs("transitive"):
         for noun in verb.objects if "h" in verb.tenses else ():
             for determiner, plural in object_determiners(verb, noun, "h", "statement"):
                 who = subjects("habit", verb.lemma, noun.english, excluded=noun)
@@ -149,7 +139,7 @@ def _question(verb: Verb, subject: Subject, tense: str) -> Clause:
 
 def what_questions() -> Iterator[Family]:
     """What is she eating?"""
-    for verb in transitive().values():
+    for verb in verbs("transitive"):
         tenses = [tense for tense in verb.tenses if tense in "cpfs"]
         if "q" in verb.uses and tenses:
             who = subjects("what", verb.lemma, count=20)[1:]
@@ -162,7 +152,7 @@ def _who(verb: Verb, noun: Noun, form: Form) -> Clause:
 
 def who_questions() -> Iterator[Family]:
     """Who is eating the apple?"""
-    for verb in transitive().values():
+    for verb in verbs("transitive"):
         for noun in verb.objects:
             forms = [form for form in _forms(verb, noun) if form.mode == "statement"]
             yield Family(verb.french, _pairings(verb, noun), partial(_who, verb, noun), (forms,))
@@ -176,7 +166,7 @@ def _with_pronoun(verb: Verb, pronoun: Pronoun, choice: tuple[Subject, Form]) ->
 def pronoun_objects() -> Iterator[Family]:
     """She is helping him."""
     first = {FIRST_SINGULAR, FIRST_PLURAL}
-    for verb in (verb for verb in transitive().values() if "o" in verb.uses):
+    for verb in (verb for verb in verbs("transitive") if "o" in verb.uses):
         for pronoun in PRONOUNS:
             who = [
                 subject
@@ -203,7 +193,7 @@ def _gift(verb: Verb, noun: Noun, choice: tuple[Subject, Form], recipient) -> Cl
 def gifts() -> Iterator[Family]:
     """She gives a book to my sister."""
     others = noun_subjects()
-    for verb in giving().values():
+    for verb in verbs("giving"):
         for noun in verb.objects:
             turn = stable_hash("gift", verb.lemma, noun.english)
             recipients = [others[(turn + 11 * i) % len(others)] for i in range(6)]
@@ -224,7 +214,7 @@ def gifts() -> Iterator[Family]:
 
 def place_of(noun: Noun) -> Place:
     """ "At the hospital", "in the garden"."""
-    if noun in AT:
+    if "at" in noun.categories:
         return Place(PREPOSITIONS["at"], noun)
     return Place(PREPOSITIONS["on" if noun.english == "beach" else "in"], noun)
 
@@ -259,10 +249,10 @@ def _activity_forms(tenses: str, *, lasting: bool) -> list[Form]:
 
 def activities() -> Iterator[Family]:
     """She is sleeping. The cat will sleep."""
-    for verb in intransitive().values():
-        animals = [NounPhrase(noun, "the") for noun in select(ANIMALS_THAT.get(verb.french, ""))]
+    for verb in verbs("intransitive"):
+        animals = [NounPhrase(noun, "the") for noun in verb.animals]
         who = (*subjects("activity", verb.french, count=2), *animals)
-        forms = _activity_forms(verb.tenses, lasting=verb.french in LASTING)
+        forms = _activity_forms(verb.tenses, lasting="lasting" in verb.marks)
         yield Family(
             verb.french, (), partial(_activity, verb, None), (SubjectsAndForms(who, forms),)
         )
@@ -270,10 +260,10 @@ def activities() -> Iterator[Family]:
 
 def activities_somewhere() -> Iterator[Family]:
     """She is sleeping in the garden."""
-    for verb in intransitive().values():
-        animals = [NounPhrase(noun, "the") for noun in select(ANIMALS_THAT.get(verb.french, ""))]
+    for verb in verbs("intransitive"):
+        animals = [NounPhrase(noun, "the") for noun in verb.animals]
         # Chinese has no one way to say that somebody slept somewhere.
-        forms = _activity_forms(verb.tenses.replace("p", ""), lasting=verb.french in LASTING)
+        forms = _activity_forms(verb.tenses.replace("p", ""), lasting="lasting" in verb.marks)
         for noun in verb.objects:
             indoors = noun.categories & {"room", "building", "vehicle"}
             who = (*subjects(verb.french, noun.english), *(() if indoors else animals))
@@ -286,7 +276,7 @@ def journeys() -> Iterator[Family]:
     """She goes to the market every day."""
     # They alone bring "allées" about.
     women = [NounPhrase(noun, "the", True) for noun in select("woman girl")]
-    for verb in motion().values():
+    for verb in verbs("motion"):
         forms = [f._replace(determiner="the") for f in _activity_forms(verb.tenses, lasting=True)]
         for noun in verb.objects:
             who = dict.fromkeys((*subjects(verb.french, noun.english), *women))

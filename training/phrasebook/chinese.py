@@ -24,20 +24,15 @@ from training.phrasebook.sentences import (
     Subject,
     Word,
 )
+from training.phrasebook.tables import rows
 
-NUMBERS = {
-    "a": "一",
-    "two": "两",
-    "three": "三",
-    "four": "四",
-    "five": "五",
-    "six": "六",
-    "seven": "七",
-    "eight": "八",
-    "nine": "九",
-    "ten": "十",
-}
-POSSESSIVES = {"my": "我", "his": "他", "her": "她", "our": "我们", "their": "他们"}
+
+def _determiners(kind: str) -> dict[str, str]:
+    return {row["english"]: row["chinese"] for row in rows("determiners") if row["kind"] == kind}
+
+
+NUMBERS = {"a": "一"} | _determiners("number")
+POSSESSIVES = _determiners("possessive")
 # Worn and held things: 穿着 rather than 正在穿.
 DURATIVE = {"穿", "戴", "拿"}
 MODALS = {"f": "会", "w": "想", "n": "能"}

@@ -28,55 +28,19 @@ from training.phrasebook.sentences import (
     Word,
     frequencies,
 )
+from training.phrasebook.tables import rows
 
 VOWELS = frozenset("aàâeéèêëiîïoôuùûœh")  # no h of the lexicon is aspirated
 ELIDED = {word: word[:-1] + "'" for word in ("je", "me", "ne", "le", "de", "que")} | {"la": "l'"}
-NUMBERS = {
-    "two": "deux",
-    "three": "trois",
-    "four": "quatre",
-    "five": "cinq",
-    "six": "six",
-    "seven": "sept",
-    "eight": "huit",
-    "nine": "neuf",
-    "ten": "dix",
-}
-POSSESSIVES = {
-    "my": ("mon", "ma", "mes"),
-    "his": ("son", "sa", "ses"),
-    "her": ("son", "sa", "ses"),
-    "our": ("notre", "notre", "nos"),
-    "their": ("leur", "leur", "leurs"),
+# The forms of numbers and possessives: masculine, feminine, plural.
+DETERMINERS = {
+    row["english"]: (row["masculine"], row["feminine"], row["plural"])
+    for row in rows("determiners")
 }
 # What turns a statement into a question.
 QUESTION = (("est-ce", "q?"), ("que", "q?"))
 # What stands before a participle or an infinitive; some participles take "être".
 AUXILIARIES = {"p": "avoir", "w": "vouloir", "n": "pouvoir"}
-# What one likes, teaches or protects in general takes the definite article: "aimer les pommes".
-DEFINITE_VERBS = {"aimer", "adorer", "détester", "préférer", "enseigner", "protéger"}
-# Verbs that bring a preposition before their object.
-VERB_PREPOSITIONS = {
-    "aller": "à",
-    "retourner": "à",
-    "arriver": "à",
-    "rester": "à",
-    "jouer_à": "à",
-    "jouer_de": "de",
-    "entrer_dans": "dans",
-}
-FEMININE_JOBS = {
-    "étudiant": "étudiante",
-    "fermier": "fermière",
-    "serveur": "serveuse",
-    "acteur": "actrice",
-    "chanteur": "chanteuse",
-    "cuisinier": "cuisinière",
-    "avocat": "avocate",
-    "ingénieur": "ingénieure",
-    "policier": "policière",
-    "soldat": "soldate",
-}
 
 
 def starts_with_vowel(word: str) -> bool:
@@ -115,13 +79,11 @@ def _determiner(phrase: NounPhrase, following: str, definite: bool, negated: boo
     """The article or other determiner before the word `following`."""
     determiner, noun, feminine = phrase.determiner, phrase.noun, phrase.noun.feminine
     before_vowel = starts_with_vowel(following)
-    if determiner in NUMBERS:
-        return [NUMBERS[determiner]]
     if determiner == "this":
         singular = "cette" if feminine else "cet" if before_vowel else "ce"
         return ["ces" if phrase.plural else singular]
-    if determiner in POSSESSIVES:
-        masculine_form, feminine_form, plural_form = POSSESSIVES[determiner]
+    if determiner in DETERMINERS:
+        masculine_form, feminine_form, plural_form = DETERMINERS[determiner]
         if phrase.plural:
             return [plural_form]
         return [feminine_form if feminine and not before_vowel else masculine_form]
@@ -201,7 +163,7 @@ def _never(clause: Clause) -> bool:
 
 def _verb(clause: Clause) -> list[Word]:
     """The verb group: negation, object pronoun, auxiliary, adverb of frequency, verb."""
-    verb = conjugate(clause.verb.french.partition("_")[0])
+    verb = conjugate(clause.verb.infinitive)
     subject, tense = clause.subject, clause.tense
     person = subject.person
     if tense in AUXILIARIES:
@@ -224,7 +186,7 @@ def _verb(clause: Clause) -> list[Word]:
 
 def _participle(clause: Clause) -> str:
     """The participle, which agrees with an object before it, or with the subject of être."""
-    verb = conjugate(clause.verb.french.partition("_")[0])
+    verb = conjugate(clause.verb.infinitive)
     if verb.etre:
         agreeing = clause.subject
     elif isinstance(clause.object, Pronoun):
@@ -236,13 +198,13 @@ def _participle(clause: Clause) -> str:
 
 
 def _object(clause: Clause) -> tuple[Word, ...]:
-    verb = clause.verb.french
+    verb = clause.verb
     return noun_phrase(
         clause.object,
         "DAS",
-        definite=verb in DEFINITE_VERBS or verb.startswith("jouer"),
+        definite=bool(verb.marks & {"taste", "definite"}),
         negated=clause.mode == "negative" or _never(clause),
-        preposition=VERB_PREPOSITIONS.get(verb, ""),
+        preposition=verb.preposition,
         preposition_tag="v?",
     )
 
@@ -291,7 +253,7 @@ def _predication(sentence: Predication) -> list[Word]:
 
 
 def _job_form(job: Noun, feminine: bool, is_plural: bool) -> str:
-    form = FEMININE_JOBS.get(job.french, job.french) if feminine else job.french
+    form = job.french_of_a_woman if feminine else job.french
     return plural(form) if is_plural else form
 
 

@@ -10,12 +10,19 @@ from training.phrasebook.adjectives import Adjective, adjectives
 from training.phrasebook.families import stable_hash
 from training.phrasebook.nouns import Noun, select
 from training.phrasebook.sentences import NAMES, PRONOUNS, Name, NounPhrase, Subject
+from training.phrasebook.tables import rows
 from training.phrasebook.verbs import Verb
 
 Determined = tuple[str, bool]  # determiner, plural
 
-POSSESSIVES = ("my", "his", "her", "our", "their")
-NUMBERS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+
+def determiners(kind: str) -> tuple[str, ...]:
+    """The English determiners of a kind, "possessive" or "number"."""
+    return tuple(row["english"] for row in rows("determiners") if row["kind"] == kind)
+
+
+POSSESSIVES = determiners("possessive")
+NUMBERS = determiners("number")
 # Nobody's own: no "my bus", "his lake".
 UNOWNED = frozenset(
     select(
@@ -23,13 +30,6 @@ UNOWNED = frozenset(
         "farmer waiter actor singer engineer policeman soldier"
     )
 )
-# Likes and dislikes: their objects are whole kinds.
-TASTE = {"aimer", "adorer", "détester", "préférer"}
-OWNING = {"avoir", "vouloir"}
-# "She plays the violin", "she takes the bus" of a habit too.
-GENERIC_THE = {"jouer_de", "prendre"}
-# The places that one crosses and leaves are known.
-DEFINITE = {"traverser", "quitter"}
 
 
 @cache
@@ -96,28 +96,28 @@ def object_determiners(verb: Verb, noun: Noun, tense: str, mode: str) -> tuple[D
     turn = stable_hash(verb.lemma, noun.english)
     first, second = POSSESSIVES[turn % 5], POSSESSIVES[(turn + 3) % 5]
     generic = [("", noun.mass is False)]
-    if noun.categories & {"language", "sport"} or (noun.mass and verb.french == "enseigner"):
+    if noun.categories & {"language", "sport"} or (noun.mass and verb.english == "teach"):
         return (("", False),)
-    if verb.french in GENERIC_THE:
+    if "generic" in verb.marks:
         return (("the", False),)
     if "kin" in noun.categories:
         return ((first, False), (second, False))
     if tense == "h":
         return tuple(sayable(noun, generic))
-    if verb.french in TASTE:
-        if verb.french == "préférer" and mode == "negative":
+    if "taste" in verb.marks:
+        if verb.english == "prefer" and mode == "negative":
             return ()
         this = [] if noun.mass else [("this", False), ("this", True)]
         return tuple(sayable(noun, generic + this))
     several = [(number(verb.lemma, noun.english), True)]
-    if verb.french in OWNING:
+    if "owning" in verb.marks:
         if noun.mass:
             return (("some" if mode == "statement" else "any", False),)
         return tuple(sayable(noun, [("a", False), *([] if mode == "negative" else several)]))
     definite = [("the", False), ("this", False), ("the", True), ("this", True)]
     if owned(noun):
         definite += [(first, False), (second, True)]
-    if verb.french in DEFINITE or verb.tenses == "s":
+    if "known" in verb.marks or verb.tenses == "s":
         return tuple(sayable(noun, definite))
     found = [("a", False)]
     if mode == "statement":

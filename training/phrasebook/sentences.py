@@ -17,12 +17,14 @@ that the other language does without: its links are possible ones (Och and Ney 2
     .         final mark
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, NamedTuple
 
 from training.phrasebook.adjectives import Adjective
 from training.phrasebook.nouns import Noun
+from training.phrasebook.tables import rows
 from training.phrasebook.verbs import Verb
 
 Word = tuple[str, str]
@@ -157,30 +159,27 @@ class Location(NamedTuple):
 
 Sentence = Clause | Predication | Identity | Existence | Location
 
-FIRST_PERSON = Pronoun("I", "me", "je", "me", "我", FIRST_SINGULAR)
-PRONOUNS = (
-    FIRST_PERSON,
-    Pronoun("he", "him", "il", "le", "他", THIRD_SINGULAR),
-    Pronoun("she", "her", "elle", "la", "她", THIRD_SINGULAR, feminine=True),
-    Pronoun("we", "us", "nous", "nous", "我们", FIRST_PLURAL),
-    Pronoun("they", "them", "ils", "les", "他们", THIRD_PLURAL),
-)
-WHO = Pronoun("who", "whom", "qui", "qui", "谁", THIRD_SINGULAR, tag="w")
 
-NAMES = (
-    Name("Paul", "保罗", False),
-    Name("Thomas", "托马斯", False),
-    Name("Daniel", "丹尼尔", False),
-    Name("Lucas", "卢卡斯", False),
-    Name("Nicolas", "尼古拉", False),
-    Name("Arthur", "亚瑟", False),
-    Name("Anna", "安娜", True),
-    Name("Emma", "艾玛", True),
-    Name("Sophie", "苏菲", True),
-    Name("Julie", "朱莉", True),
-    Name("Alice", "爱丽丝", True),
-    Name("Marie", "玛丽", True),
-)
+def _pronouns() -> tuple[Pronoun, ...]:
+    return tuple(
+        Pronoun(
+            english=row["english"],
+            english_object=row["object"],
+            french=row["french"],
+            french_object=row["french_object"],
+            chinese=row["chinese"],
+            person=("je", "il", "nous", "ils").index(row["person"]),
+            feminine=row["gender"] == "f",
+            tag=row["tag"],
+        )
+        for row in rows("pronouns")
+    )
+
+
+*PRONOUNS, WHO = _pronouns()
+FIRST_PERSON = PRONOUNS[0]
+
+NAMES = tuple(Name(row["name"], row["chinese"], row["gender"] == "f") for row in rows("names"))
 
 
 def _tagged(text: str, tag: str) -> tuple[Word, ...]:
@@ -189,78 +188,41 @@ def _tagged(text: str, tag: str) -> tuple[Word, ...]:
     return tuple((word, tags or tag) for word, _, tags in pairs)
 
 
-def _preposition(english: str, french: str, chinese: str) -> Preposition:
-    return Preposition(_tagged(english, "p"), _tagged(french, "p"), chinese)
+def _plain(words: tuple[Word, ...]) -> str:
+    return " ".join(word for word, _ in words)
 
 
-PREPOSITIONS = {
-    "in": _preposition("in", "dans", "里"),
-    "on": _preposition("on", "sur", "上"),
-    "at": _preposition("at", "à", ""),
-    "under": _preposition("under", "sous", "下面"),
-    "behind": _preposition("behind", "derrière", "后面"),
-    "in front of": _preposition("in/p? front of/p?", "devant", "前面"),
-    "near": _preposition("near", "près de/p?", "附近"),
-}
-
-# Words of a phrase that is not word for word carry the number of their partner.
-_TIMES = """
-yesterday | hier | 昨天 | p
-last/1 week/2 | la/2? semaine/2 dernière/1 | 上周/12 | p
-last/1 night/2 | hier/1 soir/2 | 昨晚/12 | p
-this/1 morning/2 | ce/1 matin/2 | 今天/1 早上/2 | p
-now | maintenant | 现在 | c
-today | aujourd'hui | 今天 | pf
-tomorrow | demain | 明天 | f
-tonight | ce/1? soir/1 | 今晚 | f
-next/1 week/2 | la/2? semaine/2 prochaine/1 | 下周/12 | f
-next/1 month/2 | le/2? mois/2 prochain/1 | 下个/1 月/2 | f
-on/1? Monday/1 | lundi | 星期一 | f
-on/1? Saturday/1 | samedi | 星期六 | f
-every/1 day/2 | tous/1 les/1? jours/2 | 每天/12 | h
-every/1 morning/2 | tous/1 les/1? matins/2 | 每天/1 早上/2 | h
-every/1 week/2 | toutes/1 les/1? semaines/2 | 每周/12 | h
-on/1? Sundays/1 | le/1? dimanche/1 | 星期天 | h
-in/1 summer/2 | en/1 été/2 | 夏天/12 | h
-in/1 winter/2 | en/1 hiver/2 | 冬天/12 | h
-"""
-_FREQUENCIES = """
-often | souvent | 经常 | h
-always | toujours | 总是 | h
-sometimes | parfois | 有时 | h
-rarely | rarement | 很少 | h
-never | jamais | 从来不 | h
-"""
-_DEGREES = """
-very | très | 非常 |
-too | trop | 太 |
-"""
+def _prepositions() -> Iterator[tuple[str, Preposition]]:
+    for row in rows("prepositions"):
+        english = _tagged(row["english"], "p")
+        yield _plain(english), Preposition(english, _tagged(row["french"], "p"), row["chinese"])
 
 
-def _adverbials(table: str, tag: str) -> dict[str, Adverbial]:
-    result = {}
-    for line in table.strip().splitlines():
-        english, french, chinese, tenses = line.split("|")
-        adverbial = Adverbial(
-            _tagged(english, tag), _tagged(french, tag), _tagged(chinese, tag), tenses.strip()
-        )
-        result[" ".join(word for word, _ in adverbial.english)] = adverbial
-    return result
+PREPOSITIONS = dict(_prepositions())
+
+
+def _adverbials(kind: str, tag: str) -> Iterator[tuple[str, Adverbial]]:
+    """Words of a phrase that is not word for word carry the number of their partner."""
+    for row in rows("adverbials"):
+        if row["kind"] == kind:
+            texts = (row[language] for language in ("english", "french", "chinese"))
+            english, french, chinese = (_tagged(text, tag) for text in texts)
+            yield _plain(english), Adverbial(english, french, chinese, row["tenses"])
 
 
 @cache
 def times() -> dict[str, Adverbial]:
     """The time phrases by their English words, with the tenses they go with."""
-    return _adverbials(_TIMES, "1")
+    return dict(_adverbials("time", "1"))
 
 
 @cache
 def frequencies() -> dict[str, Adverbial]:
     """The adverbs of frequency."""
-    return _adverbials(_FREQUENCIES, "f")
+    return dict(_adverbials("frequency", "f"))
 
 
 @cache
 def degrees() -> dict[str, Adverbial]:
     """The adverbs of degree."""
-    return _adverbials(_DEGREES, "g")
+    return dict(_adverbials("degree", "g"))

@@ -27,32 +27,9 @@ from training.phrasebook.sentences import (
     Subject,
     degrees,
 )
+from training.phrasebook.tables import rows
 
 MODES = ("statement", "negative", "question")
-
-# Where things and beings are found: preposition, places, what is there.
-SCENES = """
-on | table chair | fruit dish text tableware stationery container toy key hat umbrella
-on | desk | text stationery lamp computer phone photo key map
-on | bed sofa | text clothes towel blanket pet doll hat bag toy guitar
-in | box bag | fruit text stationery toy key glove photo ring watch ball
-in | basket | fruit vegetable egg bread flower cat
-in | suitcase wardrobe | clothes towel blanket hat scarf book gift
-in | fridge | fruit vegetable dish staple drink -sugar -coffee -tea -soup
-in | kitchen | tableware bottle table chair fridge lamp basket clock
-in | bedroom | bed wardrobe lamp mirror chair desk television clock guitar
-in | garden | pet tree flower bird table chair child horse goose snake bicycle
-in | park | dog tree flower bird child boy girl
-in | forest | tree bear wolf bird horse rabbit snake house castle lake
-in | street | car bus truck bicycle dog policeman tree
-in | village | church school house shop restaurant hotel library bank castle bridge
-in | city | church school museum hotel library hospital theatre bridge park
-under | table chair bed tree | pet shoe ball toy bag box
-behind | house school church tree door | dog cat child car bicycle horse
-in front of | house school church hotel theatre | car bus bicycle tree policeman dog horse
-near | river lake | house tree farm horse cow sheep hotel restaurant bird castle
-near | station hospital park | hotel restaurant shop library bank museum school
-"""
 
 
 def _be(adjective: Adjective, subject: Subject, how) -> Predication:
@@ -110,11 +87,11 @@ def identities() -> Iterator[Family]:
 
 
 def _scenes() -> Iterator[tuple[Place, Noun]]:
-    for line in SCENES.strip().splitlines():
-        preposition, places, things = (part.strip() for part in line.split("|"))
-        for place in select(places):
-            for thing in select(things):
-                yield Place(PREPOSITIONS[preposition], place), thing
+    """Places, and the things and beings found there."""
+    for row in rows("scenes"):
+        for place in select(row["places"]):
+            for thing in select(row["things"]):
+                yield Place(PREPOSITIONS[row["preposition"]], place), thing
 
 
 def _existence(noun: Noun, adjective: Adjective | None, place: Place, form) -> Existence:
