@@ -58,7 +58,7 @@ LIBRARY_PACKAGES = find_packages(include=["keras_attention*"])
 FOLDER_PACKAGES = find_packages(include=[f"{name}*" for name in FOLDERS])
 DATA = {
     "training": ["presets/*.toml", "presets/own/*.toml", "phrasebook/words/*.tsv", "deploy/**/*"],
-    "serving": ["*.json", "deploy/**/*", "page/**/*"],
+    "serving": ["check/*.json", "deploy/**/*", "page/**/*"],
 }
 
 LIBRARY = ["keras>=3.13,<4", "numpy>=1.26"]

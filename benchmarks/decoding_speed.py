@@ -91,7 +91,7 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     """What is exported of a run, and its function to translations of so many tokens."""
     import tensorflow as tf
 
-    from serving.export_texts import Exported
+    from serving.export.texts import Exported
 
     class Forced(Exported):
         """Exports a search for so many tokens."""

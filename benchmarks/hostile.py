@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 import grpc
 
-from serving import messages
+from serving.client import protobuf as messages
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ZEROS = gzip.compress(b"\0" * 2**24) * 128  # 2 GiB in 2 MB

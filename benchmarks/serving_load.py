@@ -31,8 +31,8 @@ import tensorflow as tf
 from local_server import free_port, resident_megabytes, server
 
 from serving.client import AsyncTranslator, ServingError, Translation
-from serving.model_server.storage import list_versions
-from serving.session import ModelSession
+from serving.savedmodel.session import ModelSession
+from serving.server.storage import list_versions
 from training import phrasebook
 
 BATCHING = """

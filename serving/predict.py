@@ -11,11 +11,11 @@ import json
 import sys
 from collections.abc import Sequence
 
-from serving.arguments import add_connection, connection_options
-from serving.errors import ServingError
-from serving.histories import TIME, read_table
-from serving.parser import Parser, file_to_write
-from serving.readers import Predictor
+from serving.client.errors import ServingError
+from serving.client.histories import TIME, read_table
+from serving.client.options import add_connection, connection_options
+from serving.client.readers import Predictor
+from training.command.parser import Parser, file_to_write
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             else:
                 print(f"{answer.probability:.4f}\t{person}")
         if arguments.png:
-            from serving.overlays import draw_timeline
+            from serving.client.overlays import draw_timeline
 
             first = next(iter(found))
             times = [float(time) for time in found[first][TIME]]

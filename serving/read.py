@@ -11,11 +11,11 @@ import json
 import sys
 from collections.abc import Sequence
 
-from serving.arguments import add_connection, connection_options
-from serving.errors import ServingError
-from serving.parser import Parser, file_to_write
-from serving.readers import Reader
-from serving.reading import image_file
+from serving.client.errors import ServingError
+from serving.client.options import add_connection, connection_options
+from serving.client.readers import Reader
+from serving.client.reading import image_file
+from training.command.parser import Parser, file_to_write
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,8 +65,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _draw(arguments: argparse.Namespace, number: int, file: bytes, answer: object) -> None:
-    from serving.overlays import draw_regions
-    from serving.reading import Regions
+    from serving.client.overlays import draw_regions
+    from serving.client.reading import Regions
 
     assert isinstance(answer, Regions)
     path = arguments.png

@@ -45,10 +45,8 @@ def test_no_package_knows_those_above_it(package):
 
 
 def test_nothing_imports_a_script():
-    # The client is a library as well; its command is the lesser part.
-    scripts = SCRIPTS - {"serving.client"}
     for path in FILES:
-        found = imports(path) & scripts
+        found = imports(path) & SCRIPTS
         assert not found, f"{path} imports {found}"
 
 

@@ -25,9 +25,9 @@ def tree(tmp_path_factory):
     ignored = shutil.ignore_patterns(*NOT_SOURCE)
 
     def ignore(folder, names):
-        # training/runs and docs/results are source, runs/ and models/ of a user are not.
-        top = Path(folder) == ROOT
-        return ignored(folder, names) | {"models"} if top else ignored(folder, names) - {"runs"}
+        # training/runs and serving/demo are source, runs/, demo/ and models/ of a user are not.
+        found = ignored(folder, names)
+        return found | {"models"} if Path(folder) == ROOT else found - {"runs", "demo"}
 
     shutil.copytree(ROOT, copy, ignore=ignore)
     return copy
@@ -178,7 +178,8 @@ def test_the_command_lists_the_scripts(python):
 
 def test_the_client_of_the_package_loads_no_layers(python):
     code = (
-        "import sys, keras_attention_serving.client; print(*{n.split('.')[0] for n in sys.modules})"
+        "import sys\nfrom keras_attention_serving.client import *\nTranslator, Reader, Predictor\n"
+        "print(*{n.split('.')[0] for n in sys.modules})"
     )
     loaded = set(python("-c", code).stdout.split())
     assert "grpc" in loaded

@@ -1,6 +1,6 @@
-"""Packaging for keras-attention-client: the modules of `serving` that need neither Keras nor NumPy.
+"""Packaging for keras-attention-client: the folder serving/client.
 
-They are taken from the repository around this folder, and are in the sdist.
+It is taken from the repository around this folder, and is in the sdist.
 """
 
 import re
@@ -12,54 +12,45 @@ from setuptools.command.sdist import sdist
 
 HERE = Path(__file__).parent
 PACKAGE = "keras_attention_client"
-MODULES = {
-    "arguments.py": "serving/arguments.py",
-    "channel.py": "serving/channel.py",
-    "client.py": "serving/client.py",
-    "connection.py": "serving/connection.py",
-    "drawing.py": "serving/drawing.py",
-    "endpoint.py": "serving/endpoint.py",
-    "errors.py": "serving/errors.py",
-    "histories.py": "serving/histories.py",
-    "heat_map.py": "keras_attention/plot.py",
-    "messages.py": "serving/messages.py",
-    "parser.py": "training/command/parser.py",
-    "readers.py": "serving/readers.py",
-    "reading.py": "serving/reading.py",
-    "retries.py": "serving/retries.py",
-    "translation.py": "serving/translation.py",
-    "translator.py": "serving/translator.py",
+FOLDER = PACKAGE if (HERE / PACKAGE).is_dir() else "../../serving/client"
+# These two stand alone where they are, too.
+TAKEN = {
+    "heat_map.py": "../../keras_attention/plot.py",
+    "parser.py": "../../training/command/parser.py",
 }
 
 
-def write_modules(folder: Path) -> None:
-    """Write the modules with this distribution's names, unless they came with the sdist."""
-    if (HERE / PACKAGE / "client.py").exists():
-        return
-    for name, file in MODULES.items():
-        source = (HERE.parents[1] / file).read_text(encoding="utf-8")
-        source = source.replace("python -m serving.client", "keras-attention-client")
-        source = source.replace("'keras-attention[", "'keras-attention-client[")
-        source = re.sub(r"(?<![\w./-])serving(?=\.[a-z]| import )", PACKAGE, source)
-        (folder / name).write_text(source, encoding="utf-8")
+def renamed(source: str) -> str:
+    """Return a module's source with this distribution's names."""
+    source = source.replace("python -m serving.client", "keras-attention-client")
+    source = source.replace("'keras-attention[", "'keras-attention-client[")
+    source = source.replace("training.command.parser", f"{PACKAGE}.parser")
+    return re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
 
 
 class BuildPy(build_py):
-    """Builds the package with the modules in it."""
+    """Builds the folder's modules, and those that are taken from elsewhere."""
 
     def run(self) -> None:
         """Build."""
         super().run()
-        write_modules(Path(self.build_lib) / PACKAGE)
+        folder = Path(self.build_lib) / PACKAGE
+        if FOLDER != PACKAGE:
+            for name, path in TAKEN.items():
+                (folder / name).write_bytes((HERE / path).read_bytes())
+            for path in folder.glob("*.py"):
+                path.write_text(renamed(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 class Sdist(sdist):
-    """Puts the modules into the sdist."""
+    """Has the modules as they are built."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         """Fill the sdist's directory."""
-        super().make_release_tree(base_dir, files)
-        write_modules(Path(base_dir) / PACKAGE)
+        super().make_release_tree(base_dir, [name for name in files if not name.startswith("..")])
+        built = self.get_finalized_command("build_py")
+        built.build_lib = base_dir
+        built.run()
 
 
 setup(
@@ -71,8 +62,9 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     packages=[PACKAGE],
+    package_dir={PACKAGE: FOLDER},
     install_requires=["grpcio>=1.70,<2", "protobuf>=5.29"],
     extras_require={"plot": ["matplotlib>=3.8,<4"]},
-    entry_points={"console_scripts": [f"keras-attention-client = {PACKAGE}.client:main"]},
+    entry_points={"console_scripts": [f"keras-attention-client = {PACKAGE}.__main__:main"]},
     cmdclass={"build_py": BuildPy, "sdist": Sdist},
 )

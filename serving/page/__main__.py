@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
     ) from None
 
 from serving.page.card import read_card
-from serving.parser import Parser, port, seconds
+from training.command.parser import Parser, port, seconds
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

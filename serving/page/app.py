@@ -41,7 +41,7 @@ class Settings:
         timeout: seconds for a request.
         card: lines that say what is known of the model: see `serving.page.card`.
         example: a text to begin with.
-        options: further arguments of the clients, see `serving.connection.Endpoint`.
+        options: further arguments of the clients, see `serving.client.transport.Endpoint`.
         hosts: names by which browsers may ask for the page; others are refused, so that a foreign
             page whose name leads here gets nothing.
     """

@@ -9,12 +9,12 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from serving.client import Alignment, AsyncPredictor, AsyncReader, AsyncTranslator
-from serving.errors import SignatureNotFoundError
-from serving.histories import TIME, parse_table
+from serving.client.errors import SignatureNotFoundError
+from serving.client.histories import TIME, parse_table
+from serving.client.reading import Regions
+from serving.client.translation import split_sentences
 from serving.page import words
 from serving.page.requests import Answer, BadRequestError
-from serving.reading import Regions
-from serving.translation import split_sentences
 
 MOST_CHARACTERS = 5_000
 MOST_SENTENCES = 64

@@ -9,7 +9,6 @@ import grpc
 import numpy as np
 import pytest
 
-from serving import messages
 from serving.client import (
     AsyncTranslator,
     DeadlineExceededError,
@@ -20,7 +19,8 @@ from serving.client import (
     Translator,
     UnexpectedResponseError,
 )
-from serving.retries import RETRIES, RetryBudget
+from serving.client import protobuf as messages
+from serving.client.retries import RETRIES, RetryBudget
 
 Status = grpc.StatusCode
 LIMITED = Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"

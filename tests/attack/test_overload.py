@@ -6,12 +6,12 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from serving.model_server.batching import BatchScheduler
-from serving.model_server.call import Call
-from serving.model_server.config_files import Batching
-from serving.model_server.monitoring import Metrics
-from serving.model_server.slots import Slots
-from serving.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError
+from serving.server.batching import BatchScheduler
+from serving.server.call import Call
+from serving.server.config_files import Batching
+from serving.server.monitoring import Metrics
+from serving.server.slots import Slots
 from tests.attack.conftest import add_version, ask, serving, tensor_request, within
 from tests.serving.conftest import error_of
 from tests.serving.test_versions import eventually, request, states

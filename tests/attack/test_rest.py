@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from serving.model_server import rest_server
+from serving.server import rest_server
 from tests.attack.conftest import ask, raw, serving, within
 from tests.serving.test_rest import free_port
 

@@ -52,7 +52,7 @@ def run_with(server):
     """A process of the command whose server is made of this code; it prints when it starts."""
     code = textwrap.dedent(f"""
         import ctypes, signal, sys, threading, types
-        import serving.server as command
+        import serving.server.__main__ as command
 
         class ModelServer:
             def __init__(self, arguments, stop):
@@ -68,7 +68,7 @@ def run_with(server):
         made = types.ModuleType("made")
         made.ModelServer = ModelServer
         sys.modules["training.command.startup"] = made
-        sys.modules["serving.model_server.model_server"] = made
+        sys.modules["serving.server.model_server"] = made
         command._HARD_STOP_SECONDS = 1
         command._end(command.main(["--model_base_path=/no", "--shutdown_grace_seconds=0"]))
     """)

@@ -8,7 +8,7 @@ import sys
 import grpc
 import pytest
 
-from serving.model_server.flags import build_parser
+from serving.server.flags import build_parser
 from tests.attack.conftest import add_version, serving
 from tests.serving.conftest import error_of, ssl_config
 from tests.serving.test_versions import config, reload, served, states, write_warmup
@@ -64,8 +64,9 @@ def test_a_wrong_start_is_one_line_before_any_model_is_loaded(base, bad_ssl, cer
             *([f"--ssl_config_file={path}"] for path in bad_ssl.iterdir() if path.name != "good"),
         ]
         code = (
-            "import json, sys\nimport serving.server as command, training.command.startup\n"
-            "from serving.model_server.manager import ModelManager\n"
+            "import json, sys\nimport training.command.startup\n"
+            "import serving.server.__main__ as command\n"
+            "from serving.server.manager import ModelManager\n"
             "def never(*a, **k): raise AssertionError('a model was loaded')\n"
             "ModelManager.configure = never\n"
             "for flags in json.loads(sys.argv[1]): assert command.main(flags) == 1\n"
@@ -135,7 +136,7 @@ def test_a_reload_that_fails_changes_nothing(server, stubs, tmp_path, fault):
 @pytest.fixture
 def ran(monkeypatch):
     """The runs of sessions: the tensors that each feeds, and the rows it has."""
-    from serving.session import ModelSession
+    from serving.savedmodel.session import ModelSession
 
     seen = []
     run = ModelSession.run

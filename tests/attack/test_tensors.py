@@ -7,10 +7,10 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import classification_pb2
 
-from serving.model_server.admission import check_inputs
-from serving.session import read_tensor
-from serving.status import StatusError
-from serving.tensors import to_proto
+from serving.savedmodel.session import read_tensor
+from serving.savedmodel.status import StatusError
+from serving.savedmodel.tensors import to_proto
+from serving.server.admission import check_inputs
 from tests.attack.conftest import FLOAT, STRING, serving, tensor_request, within
 from tests.serving.conftest import error_of
 from tests.serving.test_versions import request

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from serving.model_server.storage import fingerprint, list_versions
+from serving.server.storage import fingerprint, list_versions
 from tests.attack.conftest import add_version, serving
 from tests.serving.test_versions import config, eventually, polling, served, states
 
@@ -81,7 +81,7 @@ def test_a_version_that_becomes_unreadable_stays(base, saved, stubs, monkeypatch
                 raise PermissionError(13, "Permission denied")
             return fingerprint(path)
 
-        monkeypatch.setattr("serving.model_server.storage.fingerprint", fails)
+        monkeypatch.setattr("serving.server.storage.fingerprint", fails)
         for _ in range(3):
             server._manager.scan()
         assert served(client) == 2

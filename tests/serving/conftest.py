@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
-from serving.model_server.flags import build_parser
-from serving.model_server.model_server import ModelServer
+from serving.server.flags import build_parser
+from serving.server.model_server import ModelServer
 
 WORDS = 7
 PREDICT, CLASSIFY, REGRESS = (

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.model_server.batching import BatchScheduler
-from serving.model_server.call import Call
-from serving.model_server.config_files import Batching, read_batching
-from serving.model_server.monitoring import Metrics
-from serving.model_server.slots import Slots
-from serving.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError
+from serving.server.batching import BatchScheduler
+from serving.server.call import Call
+from serving.server.config_files import Batching, read_batching
+from serving.server.monitoring import Metrics
+from serving.server.slots import Slots
 from tests.serving.conftest import serving
 from tests.serving.test_versions import eventually, request
 

@@ -12,8 +12,8 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import AdditiveAttention, exporting
-from serving import check
-from serving.checks.version import check_graph, check_version, read_meta_graph
+from serving.check import __main__ as check
+from serving.check.version import check_graph, check_version, read_meta_graph
 from tests.serving.conftest import save_upper
 
 X = tf.TensorSpec([None], tf.float32, name="x")

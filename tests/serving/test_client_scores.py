@@ -5,8 +5,9 @@ import json
 
 import pytest
 
-from serving import client, messages
 from serving.client import AsyncTranslator, Score, Translator, UnexpectedResponseError
+from serving.client import __main__ as client
+from serving.client import protobuf as messages
 from tests.attack.test_client import Server, response, tensor
 
 

@@ -2,7 +2,8 @@ import sys
 
 import pytest
 
-from serving import client, commands
+from serving import commands
+from serving.client import __main__ as client
 from serving.commands import main
 
 

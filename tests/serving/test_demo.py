@@ -2,7 +2,7 @@
 
 import pytest
 
-from serving import demo
+from serving.demo import __main__ as demo
 from training.command.errors import UserError
 
 

@@ -18,8 +18,8 @@ from envoy.config.bootstrap.v3 import bootstrap_pb2
 from google.protobuf import json_format
 
 from serving.client import Translator
-from serving.model_server.flags import build_parser
-from serving.model_server.model_server import _channel_arguments
+from serving.server.flags import build_parser
+from serving.server.model_server import _channel_arguments
 from tests.serving.conftest import add_version, serving
 from tests.serving.test_rest import free_port
 from tests.serving.test_server import process  # noqa: F401  (fixture)

@@ -9,9 +9,9 @@ from tensorflow.core.example import example_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import classification_pb2, inference_pb2, input_pb2, regression_pb2
 
-from serving.model_server.call import Call
-from serving.model_server.examples import multi_inference
-from serving.status import StatusError
+from serving.savedmodel.status import StatusError
+from serving.server.call import Call
+from serving.server.examples import multi_inference
 from tests.serving.conftest import CLASSIFY, REGRESS, error_of, serving
 
 Code = grpc.StatusCode

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving import export as script
-from serving.checks.version import check_version as check
-from serving.export import export
-from serving.session import ModelSession
-from serving.status import StatusError
+from serving.check.version import check_version as check
+from serving.export import __main__ as script
+from serving.export.__main__ import export
+from serving.savedmodel.session import ModelSession
+from serving.savedmodel.status import StatusError
 from tests.training.conftest import (  # noqa: F401 - fixtures
     no_pictures,
     terse_run,

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from keras_attention import mechanisms
-from serving.check import check
-from serving.export import export
-from serving.translator import Translator
+from serving.check.__main__ import check
+from serving.client.translator import Translator
+from serving.export.__main__ import export
 from tests.serving.conftest import serving
 from tests.training.conftest import no_pictures, tiny_config  # noqa: F401 - a fixture
 from training.fit.train import train

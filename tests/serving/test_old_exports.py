@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.checks.version import check_version
+from serving.check.version import check_version
 from serving.client import Translator
 from tests.serving.conftest import serving
 

@@ -8,10 +8,12 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from serving import check, histories, predict
+from serving import predict
 from serving.batch.__main__ import main as batch
-from serving.export import export
-from serving.readers import Predictor
+from serving.check import __main__ as check
+from serving.client import histories
+from serving.client.readers import Predictor
+from serving.export.__main__ import export
 from tests.serving.conftest import serving
 from training import evaluate, translate
 from training.command.errors import RunError

@@ -14,11 +14,13 @@ import tensorflow as tf
 from PIL import Image
 from tensorflow_serving.apis import predict_pb2
 
-from serving import check, read, reading, tasks
+from serving import read, tasks
 from serving.batch.__main__ import main as batch
-from serving.errors import InvalidRequestError
-from serving.export import export
-from serving.readers import AsyncReader, Reader
+from serving.check import __main__ as check
+from serving.client import reading
+from serving.client.errors import InvalidRequestError
+from serving.client.readers import AsyncReader, Reader
+from serving.export.__main__ import export
 from tests.serving.conftest import error_of, serving
 from tests.serving.test_rest import free_port
 from tests.training.sources.test_image import encode, huge_png

@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.model_server import op_threads
-from serving.model_server import servable as servable_module
-from serving.model_server.batching import BatchScheduler
-from serving.model_server.call import Call
-from serving.model_server.config_files import Batching
-from serving.model_server.monitoring import Metrics
-from serving.model_server.op_threads import USUAL, OpThreads
-from serving.model_server.servable import Servable
-from serving.model_server.slots import Slots
+from serving.server import op_threads
+from serving.server import servable as servable_module
+from serving.server.batching import BatchScheduler
+from serving.server.call import Call
+from serving.server.config_files import Batching
+from serving.server.monitoring import Metrics
+from serving.server.op_threads import USUAL, OpThreads
+from serving.server.servable import Servable
+from serving.server.slots import Slots
 from tests.serving.conftest import tensor
 from tests.serving.test_versions import eventually
 

@@ -22,9 +22,9 @@ from serving.client import (
     Translation,
     Translator,
 )
-from serving.model_server.flags import build_parser
-from serving.server import main
-from serving.status import StatusError
+from serving.savedmodel.status import StatusError
+from serving.server.__main__ import main
+from serving.server.flags import build_parser
 from tests.serving.conftest import (
     add_version,
     error_of,
@@ -107,7 +107,7 @@ def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(process
 
 def test_a_server_that_is_killed_and_started_again_loses_no_request(process, monkeypatch):
     # On a busy machine a server takes longer to start than a client's ten retries.
-    monkeypatch.setattr("serving.retries._MOST_TOKENS", 120.0)
+    monkeypatch.setattr("serving.client.retries._MOST_TOKENS", 120.0)
     server = process()
     target = f"localhost:{server.port}"
     texts = [[f"text {thread} {n}" for n in range(40)] for thread in range(4)]

@@ -6,7 +6,6 @@ import sys
 
 import pytest
 
-from serving import client
 from serving.client import (
     AsyncTranslator,
     DeadlineExceededError,
@@ -17,6 +16,7 @@ from serving.client import (
     Tls,
     Translator,
 )
+from serving.client import __main__ as client
 
 LONG = " ".join(["word"] * 11)
 

@@ -5,9 +5,9 @@ import threading
 
 import pytest
 
-from serving.model_server.call import Call
-from serving.model_server.workers import Workers
-from serving.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError
+from serving.server.call import Call
+from serving.server.workers import Workers
 
 
 def threads(name):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check import check
-from serving.export import export
-from serving.translator import Translator
+from serving.check.__main__ import check
+from serving.client.translator import Translator
+from serving.export.__main__ import export
 from tests.serving.conftest import serving
 from training.bulk.run import prepare_run
 from training.command.errors import ConfigError

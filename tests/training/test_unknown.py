@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.export import export
-from serving.session import ModelSession
+from serving.export.__main__ import export
+from serving.savedmodel.session import ModelSession
 from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
 from training.command.errors import UserError

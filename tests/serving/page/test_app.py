@@ -8,12 +8,12 @@ import time
 import pytest
 
 from serving.client import Translator
-from serving.errors import SignatureNotFoundError
+from serving.client.errors import SignatureNotFoundError
+from serving.client.translation import Hypothesis
 from serving.page import questions
 from serving.page.app import STATIC, Settings
 from serving.page.questions import MOST_CHARACTERS
 from serving.page.requests import HEADERS
-from serving.translation import Hypothesis
 from tests.serving.conftest import serving
 from tests.serving.page.conftest import Page, showing
 

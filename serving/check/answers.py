@@ -1,0 +1,339 @@
+"""Whether a SavedModel answers through the C++ loader, as in Python, and each row for itself."""
+
+import os
+import threading
+import zlib
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.savedmodel.session import ModelSession
+from serving.savedmodel.status import Code, StatusError
+
+_TEXTS = (
+    b"She is eating a green apple.",
+    "Il n'aime pas les pommes : été.".encode(),
+    "他不喜欢苹果。".encode(),
+    *(b"a text of " + b"some more " * count + b"words" for count in range(14)),
+)
+_HARD_TEXTS = (
+    b"",
+    b" ".join([b"word"] * 2000),
+    b"\xff\xfe invalid \x80 UTF-8",
+    b"NUL \x00 inside",
+    b"a short text",
+)
+_PREDICT = "tensorflow/serving/predict"
+_TOLERANCE = 1e-4
+# Of a row alone and in a batch, whose products are summed in another order.
+_ROW_TOLERANCE = {False: 1e-3, True: 5e-2}  # in half precision
+_HALVES = {types_pb2.DT_BFLOAT16, types_pb2.DT_HALF}
+_OTHER_DIMENSION = 3
+_MOST_ROW_BYTES = 64 * 2**20
+_MOST_RUNS = len(_TEXTS) + len(_HARD_TEXTS) + 4  # of a signature: all rows, and four batches
+_FIRST_RUN = 0.5  # its share of a signature's time, in which Python prepares the function
+
+IMAGES = "image_bytes"
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class _Wrong(Exception):
+    """A finding; nothing else of the signature is looked at."""
+
+
+def check_answers(
+    version_dir: Path,
+    session: ModelSession,
+    tell: Callable[[str, float], None] = lambda stage, done: None,
+) -> list[str]:
+    """Signatures that fail, lose the batch or mix its rows, or differ from Python: a line each.
+
+    Signatures of Classify and Regress take examples that only their author knows how to make:
+    the warm-up records exercise them.
+
+    Args:
+        version_dir: of the model version.
+        session: that has it loaded.
+        tell: is called with what is done next, and about which part of all is done, from 0 to 1.
+    """
+    try:
+        loaded = tf.saved_model.load(str(version_dir))
+    except Exception as error:
+        return [f"Python cannot load it: {_first_line(error)}"]
+    graph = session.meta_graph.graph_def
+    # Two names of one function are checked once.
+    names = {
+        _computation(graph, signature): name
+        for name, signature in sorted(session.signatures.items())
+        if not name.startswith("__") and signature.method_name == _PREDICT
+    }.values()
+    tolerance = _ROW_TOLERANCE[_computes_in_half(graph)]
+
+    running: dict[str, str] = {}
+    done = dict.fromkeys(names, 0.0)
+    lock = threading.Lock()
+
+    def check(name: str) -> str | None:
+        def say(what: str, part: float) -> None:
+            with lock:
+                done[name] = part
+                running[name] = f"signature {name} on {what}"
+                tell(", ".join(running.values()), sum(done.values()) / len(done))
+
+        try:
+            _Signature(session, name, loaded.signatures[name], tolerance, say).check()
+        except _Wrong as wrong:
+            return f"signature {name}{wrong}"
+        finally:
+            with lock:
+                done[name] = 1.0
+                running.pop(name, None)
+                tell(", ".join(running.values()) or "signatures", sum(done.values()) / len(done))
+        return None
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return [finding for finding in pool.map(check, names) if finding]
+
+
+class _Signature:
+    """One signature, in the C++ session and in Python."""
+
+    def __init__(
+        self,
+        session: ModelSession,
+        name: str,
+        python: tf.types.experimental.ConcreteFunction,
+        tolerance: float,
+        tell: Callable[[str, float], None],
+    ) -> None:
+        self._session, self._signature, self._python = session, session.signatures[name], python
+        self._tolerance, self._tell = tolerance, tell
+        infos = self._signature.inputs.values()
+        self._takes_texts = bool(infos) and all(
+            info.dtype == tf.string.as_datatype_enum for info in infos
+        )
+        self._takes_images = set(self._signature.inputs) == {IMAGES}
+        self._batched = any(
+            info.tensor_shape.unknown_rank or info.tensor_shape.dim for info in infos
+        )
+        self._runs = 0
+
+    def check(self) -> None:
+        """Raise _Wrong with what is found."""
+        if self._takes_images:
+            self._check_broken_image()
+        rows = _images() if self._takes_images else _TEXTS
+        self._check_rows("", rows, (3, len(rows)))
+        if self._batched:
+            self._compare(self._inputs([]), "a batch of 0")
+        if self._takes_texts and not self._takes_images:
+            self._check_rows("empty, long and invalid texts: ", _HARD_TEXTS, (len(_HARD_TEXTS),))
+
+    def _check_rows(self, kind: str, texts: Sequence[bytes], sizes: Sequence[int]) -> None:
+        """Run rows one by one, and in batches, in which they must answer the same."""
+        alone = []
+        for number, text in enumerate(texts):
+            what = f"{kind}row {number} alone" if number or kind else "a batch of 1"
+            inputs = self._inputs([text], number)
+            # Python is slow to start; one row is compared with it, and all batches.
+            alone.append(self._run(inputs, what) if number else self._compare(inputs, what))
+            if not self._batched:
+                return
+        for size in sizes:
+            what = f"{kind}a batch of {size}"
+            self._check_batch(what, alone, self._compare(self._inputs(texts[:size]), what))
+
+    def _check_broken_image(self) -> None:
+        """Hold what is answered to a text among images: the caller's error, and which it is."""
+        files = np.array([_images()[0], b"a text called .png"], object)
+        try:
+            self._session.run(self._signature, {IMAGES: tf.make_tensor_proto(files)})
+        except StatusError as error:
+            if error.code is Code.INVALID_ARGUMENT and f"{IMAGES}[1]" in str(error):
+                return
+            raise _Wrong(
+                f" answers a broken image with {error.code.name}: {_first_line(error)}; expected "
+                "INVALID_ARGUMENT, and which it is"
+            ) from None
+        raise _Wrong(" takes a text for an image")
+
+    def _part(self) -> float:
+        """About which part of the time of all runs is over."""
+        if not self._runs:
+            return 0.0
+        return _FIRST_RUN + (1 - _FIRST_RUN) * self._runs / _MOST_RUNS
+
+    def _inputs(self, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
+        """Inputs of as many rows; without texts, numbers that depend on the row alone."""
+        return {
+            alias: _values(alias, info, texts, first)
+            for alias, info in self._signature.inputs.items()
+        }
+
+    def _run(self, inputs: Arrays, what: str) -> Arrays:
+        """Run the inputs in the C++ session."""
+        self._tell(what, self._part())
+        self._runs += 1
+        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
+        try:
+            found = self._session.run(self._signature, protos)
+        except StatusError as error:
+            raise _Wrong(f" fails on {what}: {error.code.name}: {_first_line(error)}") from None
+        batched = [array.shape[0] for array in inputs.values() if array.ndim]
+        for alias, array in sorted(found.items()):
+            if batched and (array.ndim == 0 or array.shape[0] != batched[0]):
+                raise _Wrong(
+                    f", output {alias}: shape {array.shape} on {what}; the first dimension must be "
+                    "the batch"
+                )
+            if np.any(array != array):  # nothing else is not itself
+                raise _Wrong(f", output {alias}: NaN on {what}")
+            if _bytes(array) > _MOST_ROW_BYTES * max(1, len(array) if array.ndim else 1):
+                raise _Wrong(
+                    f", output {alias}: {_bytes(array):,} bytes on {what}; more than "
+                    f"{_MOST_ROW_BYTES:,} a row"
+                )
+        return found
+
+    def _compare(self, inputs: Arrays, what: str) -> Arrays:
+        """Run the inputs in the C++ session and in Python."""
+        found = self._run(inputs, what)
+        tensors = {alias: tf.constant(array) for alias, array in inputs.items()}
+        try:
+            expected = {alias: tensor.numpy() for alias, tensor in self._python(**tensors).items()}
+        except tf.errors.OpError as error:
+            raise _Wrong(f" fails in Python on {what}: {_first_line(error)}") from None
+        if alias := _different(found, expected):
+            raise _Wrong(f", output {alias}: not what Python answers on {what}")
+        return found
+
+    def _check_batch(self, what: str, alone: Sequence[Arrays], batch: Arrays) -> None:
+        """Hold each row of a batch against what it answers alone."""
+        wrong: dict[int, str] = {}
+        for alias, array in sorted(batch.items()):
+            rows = [found[alias][0, ...] for found in alone[: len(array)]]
+            differing = [n for n, row in enumerate(rows) if not self._same(array[n, ...], row)]
+            wrong = {**dict.fromkeys(differing, alias), **wrong}
+            moved = [n for n in differing if any(self._same(array[n, ...], row) for row in rows)]
+            if len(moved) > 1:
+                raise _Wrong(
+                    f", output {alias}: rows are in another order on {what}: row {moved[0]} is not "
+                    "the answer to its input"
+                )
+        # Of two hypotheses of about the same score either may be the better one.
+        dtypes = {array.dtype == object for array in batch.values()}
+        if len(wrong) > (max(1, len(alone) // 6) if len(dtypes) == 2 else 0):
+            number, alias = min(wrong.items())
+            raise _Wrong(
+                f", output {alias}: row {number} of {what} is not what it answers alone: it "
+                "depends on its batch"
+            )
+
+    def _same(self, row: np.ndarray, other: np.ndarray) -> bool:
+        """Whether two rows are the same but for padding, which is as long as a batch needs."""
+        if row.ndim != other.ndim:
+            return False
+        sizes = zip(row.shape, other.shape, strict=True)
+        common: tuple[Any, ...] = (*(slice(min(both)) for both in sizes), ...)
+        for array in (row, other):
+            if _filled(array) != _filled(array[common]):
+                return False
+        row, other = row[common], other[common]
+        if np.issubdtype(row.dtype, np.inexact):
+            return np.allclose(row, other, rtol=self._tolerance, atol=self._tolerance)
+        return bool(np.all(row == other))
+
+
+def _images() -> list[bytes]:
+    """PNG and JPEG files, gray and in colour, of several sizes."""
+    files = []
+    for number, (height, width, channels) in enumerate(
+        [(23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)]
+    ):
+        rng = np.random.default_rng(number)
+        pixels = rng.integers(0, 256, (height, width, channels)).astype("uint8")
+        encode = tf.io.encode_jpeg if number % 2 else tf.io.encode_png
+        files.append(encode(pixels).numpy())
+    return files
+
+
+def _filled(array: np.ndarray) -> int:
+    """How many elements are something else than padding."""
+    return int(np.count_nonzero(array != (b"" if array.dtype == object else 0)))
+
+
+def _bytes(array: np.ndarray) -> int:
+    return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
+
+
+def _values(
+    alias: str, info: meta_graph_pb2.TensorInfo, texts: Sequence[bytes], first: int
+) -> np.ndarray:
+    """A value for an input: the texts, or numbers that are each row's own, from row `first` on."""
+    dims = [dim.size for dim in info.tensor_shape.dim]
+    scalar = not info.tensor_shape.unknown_rank and not dims
+    shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])
+    if info.dtype == tf.string.as_datatype_enum:
+        column = np.array([*texts], object).reshape((-1, *[1] * len(shape)))
+        return (
+            np.array(texts[0], object) if scalar else np.broadcast_to(column, (len(texts), *shape))
+        )
+    dtype = tf.dtypes.as_dtype(info.dtype)
+    rows = []
+    for number in range(first, first + len(texts)):
+        rng = np.random.default_rng([zlib.crc32(alias.encode()), number])
+        numbers = rng.random(shape)
+        # As integers, ids that any vocabulary has.
+        rows.append(numbers if dtype.is_floating else (numbers < 0.5).astype("int8"))
+    array = np.stack(rows) if rows else np.zeros((0, *shape))
+    return (array[0] if scalar else array).astype(dtype.as_numpy_dtype)
+
+
+def _computes_in_half(graph: graph_pb2.GraphDef) -> bool:
+    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
+    return any(attribute.type in _HALVES for node in nodes for attribute in node.attr.values())
+
+
+def _computation(
+    graph: graph_pb2.GraphDef, signature: meta_graph_pb2.SignatureDef
+) -> frozenset[tuple[str, ...]]:
+    """What makes each output: the functions behind the signature's own, or the tensor itself."""
+    nodes = {node.name: node for node in graph.node}
+    functions = {function.signature.name: function for function in graph.library.function}
+    found = set()
+    for alias, info in signature.outputs.items():
+        node = nodes[info.name.partition(":")[0]]
+        body = functions.get(node.attr["f"].func.name) if "f" in node.attr else None
+        inner = [n.attr["f"].func.name for n in body.node_def if "f" in n.attr] if body else []
+        found.add((alias, *(inner or [info.name])))
+    return frozenset(found)
+
+
+def _different(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str | None:
+    """The first output that differs, or None.
+
+    Where a row's numbers agree its texts may differ: two hypotheses whose scores differ in the
+    last bit only may be found in either order.
+    """
+    if not all(found[alias].shape == expected[alias].shape for alias in found):
+        return next(a for a in sorted(found) if found[a].shape != expected[a].shape)
+    inexact = [alias for alias in sorted(found) if np.issubdtype(found[alias].dtype, np.inexact)]
+    for alias in inexact:
+        if not np.allclose(
+            found[alias], expected[alias], rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True
+        ):
+            return alias
+    if inexact:
+        return None
+    return next((a for a in sorted(found) if (found[a] != expected[a]).any()), None)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,81 @@
+"""What a SavedModel's graph must not hold: ops that stock Serving lacks, XLA, odd outputs."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tensorflow.core.framework import node_def_pb2, tensor_shape_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+STOCK_RELEASE = "2.20.0"
+_LISTS = Path(__file__).parent
+_TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
+_XLA_ATTRIBUTES = ("_XlaMustCompile", "_XlaCompile")
+_XLA_OPS = {"XlaLaunch", "XlaLaunchV2", "XlaCallModule"}
+_NOT_DENSE = {types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE}
+
+
+def _nodes(meta_graph: meta_graph_pb2.MetaGraphDef) -> Iterator[node_def_pb2.NodeDef]:
+    yield from meta_graph.graph_def.node
+    for function in meta_graph.graph_def.library.function:
+        yield from function.node_def
+
+
+def check_ops(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """Ops, and attributes of ops, that TensorFlow Serving of STOCK_RELEASE does not have.
+
+    The lists are the op registry of the TensorFlow release that it is built from, and the
+    tensorflow_text ops that it links.
+    """
+    core = json.loads((_LISTS / "stock_ops_core.json").read_text())
+    text = json.loads((_LISTS / "stock_ops_text.json").read_text())
+    stock = {*core["ops"], *text[_TEXT_LIST]}
+    functions = {f.signature.name for f in meta_graph.graph_def.library.function}
+    findings = set()
+    for node in _nodes(meta_graph):
+        if node.op not in stock and node.op not in functions:
+            findings.add(f"op {node.op}: TensorFlow Serving {STOCK_RELEASE} does not have it")
+        for attribute in core["newer_attributes"].get(node.op, ()):
+            if attribute in node.attr:
+                findings.add(
+                    f"op {node.op}: TensorFlow Serving {STOCK_RELEASE} does not know its attribute "
+                    f"{attribute}"
+                )
+    return sorted(findings)
+
+
+def check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """Functions that ask for XLA, which TensorFlow Serving leaves off."""
+    holders = [(f"function {f.signature.name}", f) for f in meta_graph.graph_def.library.function]
+    holders += [(f"node {node.name}", node) for node in _nodes(meta_graph)]
+    named = [
+        name
+        for name, holder in holders
+        if any(holder.attr[key].b for key in _XLA_ATTRIBUTES if key in holder.attr)
+        or getattr(holder, "op", "") in _XLA_OPS
+    ]
+    if not named:
+        return []
+    return [
+        f"XLA is compiled in ({named[0]}): export functions with jit_compile=False, and trace "
+        "layers of keras_attention within keras_attention.exporting()"
+    ]
+
+
+def check_outputs(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """Outputs that are not dense tensors with the batch as first dimension."""
+    findings = []
+    for name, signature in sorted(meta_graph.signature_def.items()):
+        if name.startswith("__"):
+            continue
+        for alias, info in sorted(signature.outputs.items()):
+            output = f"signature {name}, output {alias}"
+            if info.WhichOneof("encoding") != "name" or info.dtype in _NOT_DENSE:
+                findings.append(f"{output}: not a dense tensor; it cannot be fetched over Predict")
+            elif _is_scalar(info.tensor_shape):
+                findings.append(f"{output}: a scalar; the first dimension must be the batch")
+    return findings
+
+
+def _is_scalar(shape: tensor_shape_pb2.TensorShapeProto) -> bool:
+    return not shape.unknown_rank and not shape.dim

@@ -1,0 +1,146 @@
+"""All checks of a model version, in the process that loads and runs it.
+
+`serving.check` runs `main` as a process of its own, since a model is a program: it may crash, and
+it may never end.
+"""
+
+from __future__ import annotations
+
+import training.command.startup  # noqa: F401
+
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+
+from serving.check.answers import check_answers
+from serving.check.files import check_files
+from serving.check.graph import check_ops, check_outputs, check_xla
+from serving.check.stored_weights import check_weights
+from serving.savedmodel.status import StatusError
+from serving.server.monitoring import Metrics
+from serving.server.servable import Servable, Slots
+from serving.server.storage import list_versions, missing_part
+from serving.server.warmup import read_records, replay
+from training.command.progress import Tell
+
+# The share of a check's time after which each begins: 7 million weights on two cores.
+_GRAPH, _LOADING, _WEIGHTS, _ANSWERS, _WARMUP = 0.04, 0.05, 0.1, 0.18, 0.98
+
+
+def check_version(version_dir: Path, tell: Tell = lambda stage, share=None: None) -> list[str]:
+    """All findings about a model version, none where it can be served.
+
+    Args:
+        version_dir: the directory that holds `saved_model.pb`.
+        tell: is called with what is done next, see `training.command.progress.stages`.
+    """
+    tell("reading the graph", _GRAPH)
+    version_dir = Path(os.path.abspath(version_dir))
+    meta_graph = read_meta_graph(version_dir)
+    if isinstance(meta_graph, str):
+        return [meta_graph]
+    findings = check_graph(meta_graph)
+    if version_dir not in list_versions(version_dir.parent).values():
+        findings.append(
+            f"a server would not find it: {version_dir.name} is not the number of a version"
+        )
+    if findings:
+        # Running it would only repeat these in TensorFlow's words.
+        return findings
+    tell("loading it as TensorFlow Serving does", _LOADING)
+    try:
+        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics(), Slots(1))
+    except StatusError as error:
+        return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
+    try:
+        tell("reading the weights", _WEIGHTS)
+        if findings := check_weights(version_dir, meta_graph):
+            return findings  # NaN answers would follow from NaN weights
+        findings = check_answers(
+            version_dir,
+            servable.session,
+            lambda stage, done: tell(stage, _ANSWERS + (_WARMUP - _ANSWERS) * done),
+        )
+        return [*map(printable, findings), *check_warmup(servable, version_dir, tell)]
+    finally:
+        servable.close()
+
+
+def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
+    """The meta graph that is served, or why there is none."""
+    try:
+        data = (version_dir / "saved_model.pb").read_bytes()
+    except OSError:
+        return f"{version_dir} holds no saved_model.pb: expected a version directory"
+    try:
+        saved_model = saved_model_pb2.SavedModel.FromString(data)
+    except DecodeError as error:
+        return f"saved_model.pb cannot be read: {_first_line(error)}"
+    if missing := missing_part(version_dir, saved_model):
+        return f"the version is not complete: no {missing}"
+    graphs = saved_model.meta_graphs
+    meta_graph = next((graph for graph in graphs if "serve" in graph.meta_info_def.tags), None)
+    if meta_graph is None:
+        return "no meta graph has the tag serve"
+    if not any(not name.startswith("__") for name in meta_graph.signature_def):
+        return "it has no signature"
+    return meta_graph
+
+
+def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """What the graph alone shows; nothing of it is run."""
+    checks = (check_ops, check_files, check_xla, check_outputs)
+    return [printable(finding) for check in checks for finding in check(meta_graph)]
+
+
+def printable(text: str) -> str:
+    """A text in one line that steers no terminal, whatever names a model gives to its parts."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def check_warmup(servable: Servable, version_dir: Path, tell: Tell) -> list[str]:
+    """Warm-up records that fail, which would keep the version from loading."""
+    findings = []
+    try:
+        for number, record in enumerate(read_records(version_dir), 1):
+            tell(f"warm-up record {number}", _WARMUP)
+            try:
+                replay(servable, record)
+            except StatusError as error:
+                findings.append(
+                    f"warm-up record {number} fails: {error.code.name}: {_first_line(error)}"
+                )
+    except StatusError as error:
+        findings.append(f"warm-up records: {_first_line(error)}")
+    return findings
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def main() -> None:
+    """Check the version that the first argument names.
+
+    Prints a JSON object a line: `{"stage": …, "share": …}` before each step, with the share of all
+    its time that a check has mostly taken by then, and `{"findings": […]}` at the end.
+    """
+    # A model that takes all memory is this process's end, and no other's.
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    # What TensorFlow and the model print is not what is answered.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def say(**line: object) -> None:
+        print(json.dumps(line), file=answers, flush=True)
+
+    def tell(stage: str, share: float | None = None) -> None:
+        say(stage=printable(stage), share=share)
+
+    say(findings=check_version(Path(sys.argv[1]), tell))

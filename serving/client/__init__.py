@@ -1,0 +1,78 @@
+"""A client of served models on grpcio and protobuf alone: no TensorFlow, no NumPy.
+
+    from serving.client import Translator
+
+    with Translator("localhost:8500", "en-fr", timeout=10) as translator:
+        print(translator.translate(["She is eating a green apple."])[0].text)
+
+As a command, with the texts as arguments or as lines of the standard input:
+
+    python -m serving.client --target localhost:8500 --model en-fr [TEXT ...]
+
+This folder is the distribution `keras-attention-client` as well: it imports nothing outside it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serving.client.channel import Tls
+    from serving.client.drawing import draw_alignment
+    from serving.client.errors import (
+        DeadlineExceededError,
+        InvalidRequestError,
+        MessageTooLargeError,
+        ModelNotFoundError,
+        RateLimitedError,
+        ServerUnavailableError,
+        ServingError,
+        SignatureNotFoundError,
+        UnexpectedResponseError,
+    )
+    from serving.client.histories import Prediction
+    from serving.client.protocol import Metadata
+    from serving.client.readers import AsyncPredictor, AsyncReader, Predictor, Reader
+    from serving.client.reading import Reading, Regions
+    from serving.client.translation import Alignment, Hypothesis, Score, Translation
+    from serving.client.translator import AsyncTranslator, Translator
+
+__all__ = [
+    "Alignment",
+    "AsyncPredictor",
+    "AsyncReader",
+    "AsyncTranslator",
+    "DeadlineExceededError",
+    "Hypothesis",
+    "InvalidRequestError",
+    "MessageTooLargeError",
+    "Metadata",
+    "ModelNotFoundError",
+    "Prediction",
+    "Predictor",
+    "RateLimitedError",
+    "Reader",
+    "Reading",
+    "Regions",
+    "Score",
+    "ServerUnavailableError",
+    "ServingError",
+    "SignatureNotFoundError",
+    "Tls",
+    "Translation",
+    "Translator",
+    "UnexpectedResponseError",
+    "draw_alignment",
+]
+
+_FILES = ["translator", "translation", "readers", "reading", "histories"]
+_FILES += ["errors", "protocol", "channel", "drawing"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the file of a name when the name is asked for: a command's --help needs no gRPC."""
+    if name in __all__:
+        for file in _FILES:
+            module = import_module(f"{__name__}.{file}")
+            if hasattr(module, name):
+                return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,195 @@
+"""What can be asked of a model on a server, and what its answers mean, for every kind of client.
+
+Both are written once, as generators that yield `(method, request)` and are sent responses, or have
+a `ServingError` thrown into them; `serving.client.transport` carries them out. A client of another
+kind of model has methods that run `Endpoint.predict` with its own way to write requests and read
+responses; see `serving.client.translator`.
+"""
+
+import re
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, TypeVar
+
+from google.protobuf.message import DecodeError
+
+from serving.client import protobuf as messages
+from serving.client.channel import Tls
+from serving.client.errors import (
+    InvalidRequestError,
+    MessageTooLargeError,
+    ModelNotFoundError,
+    RateLimitedError,
+    ServerUnavailableError,
+    UnexpectedResponseError,
+)
+from serving.client.retries import RETRIES, RetryBudget
+
+_PREDICT = "/tensorflow.serving.PredictionService/Predict"
+_METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
+_STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
+RESPONSES = {
+    _PREDICT: messages.PredictResponse,
+    _METADATA: messages.GetModelMetadataResponse,
+    _STATUS: messages.GetModelStatusResponse,
+}
+_AVAILABLE = 30
+_BATCH_LIMIT = re.compile(r"maximum input batch size (\d{1,9})\b")
+_DTYPES = {
+    messages.FLOAT: "float",
+    messages.DOUBLE: "double",
+    messages.INT32: "int32",
+    messages.STRING: "string",
+    messages.INT64: "int64",
+    messages.BOOL: "bool",
+}
+
+Message = Any  # of `serving.client.protobuf`, whose fields no type checker knows
+T = TypeVar("T")
+R = TypeVar("R")
+Steps = Generator[tuple[str, Message], Message, T]
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Of a served model: its version, and of each signature the inputs and outputs.
+
+    `signatures[name]["inputs" or "outputs"][alias]` reads like `string(?, ?)`.
+    """
+
+    model: str
+    version: int
+    signatures: dict[str, dict[str, dict[str, str]]]
+
+
+class Endpoint:
+    """A model on a server, and what can be asked of it.
+
+    Args:
+        target: `host:port`, `unix:PATH`, or `dns:///NAME:PORT`, which spreads the requests over all
+            addresses of the name.
+        model: its name on the server.
+        version, label: which version; neither means the latest.
+        timeout: seconds for each request, its retries included.
+        call_timeout: seconds for a whole call, which may be many requests; None for any number.
+        tls: False for plain text, True for the system's certificates, or a `Tls`.
+        batch_size: most rows in a request; longer lists are cut, and smaller where the server
+            says so.
+        retries: attempts after the first where the server is unavailable or takes no more requests
+            now, with growing pauses. All requests share a budget for them.
+    """
+
+    def __init__(
+        self,
+        target: str,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float = 30.0,
+        tls: Tls | bool = False,
+        batch_size: int = 32,
+        retries: int = RETRIES,
+        call_timeout: float | None = None,
+    ):
+        if version is not None and label is not None:
+            raise ValueError(f"expected a version or a label; received {version} and {label!r}")
+        for name, value in (("timeout", timeout), ("call_timeout", call_timeout)):
+            if value is not None and not value > 0:
+                raise ValueError(f"expected a {name} above 0 seconds; received {value}")
+        if batch_size < 1:
+            raise ValueError(f"expected a batch size of at least 1; received {batch_size}")
+        if retries < 0:
+            raise ValueError(f"expected at least 0 retries; received {retries}")
+        self.target, self.model = target, model
+        self._version, self._label = version, label
+        self._timeout, self._call_timeout = timeout, call_timeout
+        self._batch_size, self._retries, self._budget = batch_size, retries, RetryBudget()
+        self._tls = Tls() if tls is True else tls or None
+
+    def predict(
+        self,
+        signature: str,
+        rows: Sequence[R],
+        write: Callable[[Sequence[R]], dict[str, Message]],
+        read: Callable[[Message, int], list[T]],
+        size: Callable[[Any], int] = len,
+    ) -> Steps[list[T]]:
+        """Answers for any number of rows, in order, in batches that the server takes.
+
+        Args:
+            signature: of the model.
+            rows: of the batch.
+            write: from rows to the inputs of a request, TensorProtos by name.
+            read: from a PredictResponse and its number of rows to an answer for each row.
+            size: of a row. Rows of about the same size share a batch: it takes as long as its
+                longest.
+        """
+        order = sorted(range(len(rows)), key=lambda number: size(rows[number]))
+        results: list[T] = []
+        most = self._batch_size
+        while len(results) < len(order):
+            batch = [rows[number] for number in order[len(results) : len(results) + most]]
+            request = messages.PredictRequest(model_spec=self._spec(signature))
+            for name, tensor in write(batch).items():
+                request.inputs[name].CopyFrom(tensor)
+            try:
+                response = yield _PREDICT, request
+            except MessageTooLargeError:
+                if len(batch) == 1:
+                    raise
+                most = len(batch) // 2
+            except InvalidRequestError as error:
+                limit = _BATCH_LIMIT.search(str(error))
+                if limit is None or not 0 < int(limit[1]) < len(batch):
+                    raise
+                most = int(limit[1])
+            else:
+                results += read(response, len(batch))
+        return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
+
+    def _spec(self, signature: str = "") -> Message:
+        spec = messages.ModelSpec(name=self.model, signature_name=signature)
+        if self._version is not None:
+            spec.version.value = self._version
+        if self._label is not None:
+            spec.version_label = self._label
+        return spec
+
+    def _metadata(self) -> Steps[Metadata]:
+        request = messages.GetModelMetadataRequest(
+            model_spec=self._spec(), metadata_field=["signature_def"]
+        )
+        response = yield _METADATA, request
+        signatures = messages.SignatureDefMap()
+        try:
+            known = response.metadata["signature_def"].Unpack(signatures)
+        except DecodeError:
+            known = False
+        if not known:
+            raise UnexpectedResponseError(f"the server at {self.target} sent no signatures")
+        return Metadata(
+            response.model_spec.name,
+            response.model_spec.version.value,
+            {
+                name: {
+                    "inputs": {alias: _tensor_text(i) for alias, i in signature.inputs.items()},
+                    "outputs": {alias: _tensor_text(o) for alias, o in signature.outputs.items()},
+                }
+                for name, signature in sorted(signatures.signature_def.items())
+                if not name.startswith("__")
+            },
+        )
+
+    def _is_ready(self) -> Steps[bool]:
+        request = messages.GetModelStatusRequest(model_spec=self._spec())
+        try:
+            response = yield _STATUS, request
+        except (ModelNotFoundError, ServerUnavailableError, RateLimitedError):
+            return False
+        return any(version.state == _AVAILABLE for version in response.model_version_status)
+
+
+def _tensor_text(info: Message) -> str:
+    dims = ", ".join("?" if dim.size < 0 else str(dim.size) for dim in info.tensor_shape.dim)
+    return f"{_DTYPES.get(info.dtype, f'type {info.dtype}')}({dims})"

@@ -1,0 +1,224 @@
+"""The SavedModel of a translator."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from keras_attention import SearchResult
+from serving.export.weights import Weights
+from training.data.ids import END_ID, PAD_ID
+from training.decode.search import score_targets, search
+from training.decode.steps import fixed_steps
+from training.decode.texts import dense_ids, tokens_to_copy
+from training.decode.unknown import replace_unknown
+from training.runs.run import Run
+
+WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
+INPUTS = {
+    "serving_default": ["text"],
+    "translate": ["text"],
+    "nbest": ["text"],
+    "align": ["text"],
+    "score": ["text", "translation"],
+}
+
+
+class Exported(tf.Module):
+    """Weights, tokenizers and signatures of a translator, without the Keras models.
+
+    The C++ loader of TensorFlow Serving cannot load a SavedModel that holds a Keras model, so the
+    module holds the models' variables and the functions that use them.
+
+    Args:
+        runs: a run, or several that are used as an ensemble.
+        beam_width: hypotheses kept for each sentence.
+        num_results: translations that `nbest` returns, at most `beam_width`.
+        max_source_length: tokens after which a text is cut.
+        length_penalty: see `keras_attention.beam_search`.
+        coverage_penalty: see there.
+        weights: what they are stored as, "float32", "float16" or "bfloat16".
+        precision: of the products, "float32" or, for one run alone, "bfloat16". Where
+            that is faster, their kernels are constants of the graph.
+        replaces_unknown: whether unknown words are replaced, see `training.decode.unknown`.
+
+    Raises:
+        ValueError: if several runs are given and `precision` is "bfloat16".
+    """
+
+    def __init__(
+        self,
+        runs: Sequence[Run],
+        *,
+        beam_width: int = 5,
+        num_results: int = 5,
+        max_source_length: int = 256,
+        length_penalty: float = 1.0,
+        coverage_penalty: float = 0.0,
+        weights: str = "float32",
+        precision: str = "float32",
+        replaces_unknown: bool = False,
+    ) -> None:
+        super().__init__()
+        models = [run.model for run in runs]
+        self._models, self._run = _Untracked(models), _Untracked(runs[0])
+        steps = None  # weights that are stored in half the size are no constants
+        if weights == "float32" or precision == "bfloat16":
+            steps = fixed_steps(models, beam_width, precision)
+        taken = [weight for step in steps or () for weight in step.taken]
+        self._settings = _Untracked(
+            {
+                "beam_width": beam_width,
+                "length_penalty": length_penalty,
+                "coverage_penalty": coverage_penalty,
+                "steps": steps,
+            }
+        )
+        self._num_results, self._max_source_length = num_results, max_source_length
+        self._replaces_unknown = replaces_unknown
+        self._copies = runs[0].config.copy or replaces_unknown
+        self.source_tokenizer = runs[0].source_tokenizer
+        self.target_tokenizer = runs[0].target_tokenizer
+        self.weights = Weights(models, weights, without=taken)
+        # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
+        # token of a text that is given.
+        copies = any("copy" in {layer.name for layer in model.layers} for model in models)
+        self.scores = precision == "float32" and not copies
+        self.attends = all(run.config.attention != "none" for run in runs)
+
+    def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
+        """Return the functions by the name they are served under."""
+        functions: dict[str, Callable[..., dict[str, tf.Tensor]]] = {
+            "serving_default": self.translate,
+            "nbest": self.nbest,
+        }
+        if self.attends:
+            functions["align"] = self.align
+        if self.scores:
+            functions["score"] = self.score
+        made = {}
+        for name, function in functions.items():
+            texts = [tf.TensorSpec([None], tf.string, name=name) for name in INPUTS[name]]
+            made[name] = tf.function(function, autograph=False).get_concrete_function(*texts)
+        return {**made, "translate": made["serving_default"]}
+
+    def warmup(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return requests to warm up with, each the name of a signature and its inputs."""
+        names = ["translate", "nbest"]
+        names += ["align"] * self.attends + ["score"] * self.scores
+        return [
+            (name, dict.fromkeys(INPUTS[name], texts)) for name in names for texts in WARMUP_TEXTS
+        ]
+
+    def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text `(B,)` to `translation` `(B,)`, `score` `(B,)` and `truncated` `(B,)`."""
+        ids, empty, truncated = self._read(text)
+        found = self._search(ids)
+        return {
+            "translation": self._text(found.ids[:, 0], empty, self._copied(text)),
+            "score": tf.where(empty, 0.0, found.scores[:, 0]),
+            "truncated": truncated,
+        }
+
+    def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
+        ids, empty, _ = self._read(text)
+        found = self._search(ids, num_results=self._num_results)
+        each = tf.repeat(empty, self._num_results)
+        flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
+        copied, shape = self._copied(text, self._num_results), [-1, self._num_results]
+        return {
+            "translations": tf.reshape(self._text(flat, each, copied), shape),
+            "scores": tf.where(empty[:, None], 0.0, found.scores),
+        }
+
+    def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights."""
+        ids, empty, _ = self._read(text)
+        found = self._search(ids, return_attention_weights=True)
+        assert found.attention_weights is not None  # they are asked for
+        target = found.ids[:, 0]
+        said = (target != PAD_ID) & (target != END_ID) & ~empty[:, None]
+        copied = self._copied(text)
+        return {
+            "translation": self._text(target, empty, copied),
+            "source_tokens": self.source_tokenizer.tokens(ids, copied),
+            "target_tokens": tf.where(said, self.target_tokenizer.tokens(target, copied), ""),
+            "attention_weights": tf.where(said[:, :, None], found.attention_weights[:, 0], 0.0),
+        }
+
+    def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text and translation `(B,)` to how probable the translation is.
+
+        `score` `(B,)` is comparable with that of `translate`; `tokens` `(B, T)` are those of the
+        translation and the end, `log_probs` `(B, T)` is that of each after those before it, and
+        `truncated` `(B,)` says that one of both was longer than the model reads.
+        """
+        ids, empty, truncated = self._read(text)
+        translation = tf.ensure_shape(translation, [None])
+        with tf.control_dependencies(
+            [
+                tf.debugging.assert_equal(
+                    tf.shape(text),
+                    tf.shape(translation),
+                    "as many translations as texts are expected",
+                )
+            ]
+        ):
+            target = self.target_tokenizer.tokenize(translation)
+        most = 2 * self._max_source_length + 9  # what a search may find, without the end
+        truncated |= target.row_lengths() > most
+        target = target[:, :most]
+        end = tf.fill([tf.shape(text)[0], 1], END_ID)
+        target = dense_ids(tf.concat([target, end], axis=1))
+        steps = self._settings.value["steps"]
+        with self.weights.in_use():
+            log_probs = score_targets(self._models.value, ids, target, steps)
+        lengths = tf.reduce_sum(tf.cast(target != PAD_ID, tf.float32), 1)
+        # Nothing is translated as nothing, without the model.
+        certain = empty & (lengths == 1)
+        log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
+        norm = ((5.0 + lengths) / 6.0) ** self._settings.value["length_penalty"]
+        tokens = tf.where(target == END_ID, "</s>", self.target_tokenizer.tokens(target))
+        return {
+            "score": tf.reduce_sum(log_probs, 1) / norm,
+            "tokens": tokens,
+            "log_probs": log_probs,
+            "truncated": truncated,
+        }
+
+    def _read(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+        """Return ids `(B, S)`, whether a text is empty, and whether it was cut."""
+        text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
+        ids = self.source_tokenizer.tokenize(text)
+        lengths = ids.row_lengths()
+        ids = dense_ids(ids[:, : self._max_source_length])
+        return ids, tf.equal(lengths, 0), tf.greater(lengths, self._max_source_length)
+
+    def _search(
+        self, ids: tf.Tensor, *, return_attention_weights: bool = False, **options: Any
+    ) -> SearchResult:
+        options |= self._settings.value
+        options["return_attention_weights"] = return_attention_weights or self._replaces_unknown
+        with self.weights.in_use():
+            found = search(self._models.value, ids, **options)
+        if not self._replaces_unknown:
+            return found
+        size = self.target_tokenizer.vocab_size
+        return found._replace(ids=replace_unknown(found.ids, found.attention_weights, size))
+
+    def _text(self, ids: tf.Tensor, empty: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
+        return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))
+
+    def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
+        return tokens_to_copy(self._run.value, text, results) if self._copies else None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Untracked:
+    """Holds what the SavedModel must not hold."""
+
+    value: Any

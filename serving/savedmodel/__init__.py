@@ -1,0 +1,1 @@
+"""A SavedModel as TensorFlow's C++ API loads and runs it, with its tensors and statuses."""

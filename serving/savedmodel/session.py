@@ -1,0 +1,308 @@
+"""A SavedModel in a TensorFlow session over the C++ loader, as TensorFlow Serving runs it.
+
+`tf.saved_model.load` rebuilds Python objects and accepts SavedModels that the C++ loader refuses.
+TensorFlow Serving, and everything in this package that must behave like it, loads through
+`TF_LoadSessionFromSavedModel` and runs through `TF_SessionRun`, both of TensorFlow's C API. Calls
+release the GIL. Importing this module registers the ops of tensorflow_text.
+"""
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401  (registers its ops in the process)
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
+
+from serving.savedmodel.status import Code, StatusError
+
+
+class _Buffer(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("length", ctypes.c_size_t), ("free", ctypes.c_void_p))
+
+
+class _Output(ctypes.Structure):
+    _fields_ = (("operation", ctypes.c_void_p), ("index", ctypes.c_int))
+
+
+_TSTRING_BYTES = 24
+
+
+def _bind() -> ctypes.CDLL:
+    # The library is in the process since `import tensorflow`: same op registry, same kernels.
+    library = ctypes.CDLL(str(Path(tf.__file__).with_name("libtensorflow_cc.so.2")))
+    pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    buffer, outputs = ctypes.POINTER(_Buffer), ctypes.POINTER(_Output)
+    signatures = {
+        "TF_NewStatus": (pointer,),
+        "TF_DeleteStatus": (None, pointer),
+        "TF_GetCode": (number, pointer),
+        "TF_Message": (ctypes.c_char_p, pointer),
+        "TF_NewBuffer": (buffer,),
+        "TF_DeleteBuffer": (None, buffer),
+        "TF_NewBufferFromString": (buffer, ctypes.c_char_p, size),
+        "TF_NewGraph": (pointer,),
+        "TF_DeleteGraph": (None, pointer),
+        "TF_GraphOperationByName": (pointer, pointer, ctypes.c_char_p),
+        "TF_OperationNumOutputs": (number, pointer),
+        "TF_NewSessionOptions": (pointer,),
+        "TF_DeleteSessionOptions": (None, pointer),
+        "TF_SetConfig": (None, pointer, ctypes.c_char_p, size, pointer),
+        "TF_LoadSessionFromSavedModel": (
+            pointer,
+            *(pointer, buffer, ctypes.c_char_p, ctypes.POINTER(ctypes.c_char_p)),
+            *(number, pointer, buffer, pointer),
+        ),
+        "TF_CloseSession": (None, pointer, pointer),
+        "TF_DeleteSession": (None, pointer, pointer),
+        "TF_SessionRun": (
+            None,
+            *(pointer, buffer),
+            *(outputs, ctypes.POINTER(pointer), number),
+            *(outputs, ctypes.POINTER(pointer), number),
+            *(pointer, number, buffer, pointer),
+        ),
+        "TF_AllocateTensor": (pointer, number, ctypes.POINTER(ctypes.c_int64), number, size),
+        "TF_DeleteTensor": (None, pointer),
+        "TF_TensorFromProto": (None, buffer, pointer, pointer),
+        "TF_TensorType": (number, pointer),
+        "TF_NumDims": (number, pointer),
+        "TF_Dim": (ctypes.c_int64, pointer, number),
+        "TF_TensorByteSize": (size, pointer),
+        "TF_TensorData": (pointer, pointer),
+        "TF_StringGetSize": (size, pointer),
+        "TF_StringGetDataPointer": (pointer, pointer),
+    }
+    for name, (result, *arguments) in signatures.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+_tf = _bind()
+
+
+class _Status:
+    """A TF_Status that raises StatusError on `check`."""
+
+    def __enter__(self) -> "_Status":
+        self.handle = _tf.TF_NewStatus()
+        return self
+
+    def check(self) -> None:
+        code = _tf.TF_GetCode(self.handle)
+        if code != Code.OK:
+            raise StatusError(Code(code), _tf.TF_Message(self.handle).decode("utf-8", "replace"))
+
+    def __exit__(self, *_: object) -> None:
+        _tf.TF_DeleteStatus(self.handle)
+
+
+def _tensor_from_proto(proto: tensor_pb2.TensorProto) -> int:
+    """TF_Tensor that holds `proto`. Raises StatusError where TensorFlow cannot parse it."""
+    serialized = proto.SerializeToString()
+    tensor = _tf.TF_AllocateTensor(tf.float32.as_datatype_enum, None, 0, 4)
+    buffer = _tf.TF_NewBufferFromString(serialized, len(serialized))
+    with _Status() as status:
+        try:
+            _tf.TF_TensorFromProto(buffer, tensor, status.handle)
+            status.check()
+        except StatusError:
+            _tf.TF_DeleteTensor(tensor)
+            raise
+        finally:
+            _tf.TF_DeleteBuffer(buffer)
+    return tensor
+
+
+def _array_from_tensor(tensor: int) -> np.ndarray:
+    """Copy of a TF_Tensor; strings become an object array of bytes."""
+    number = _tf.TF_TensorType(tensor)
+    shape = [_tf.TF_Dim(tensor, axis) for axis in range(_tf.TF_NumDims(tensor))]
+    data = _tf.TF_TensorData(tensor)
+    if number != types_pb2.DT_STRING:
+        if number in (types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE):
+            name = tf.dtypes.as_dtype(number).name
+            raise StatusError(
+                Code.INVALID_ARGUMENT,
+                f"a {name} tensor cannot be fetched: return dense tensors",
+            )
+        raw = ctypes.string_at(data, _tf.TF_TensorByteSize(tensor)) if data else b""
+        return np.frombuffer(raw, _numpy_dtype(number)).reshape(shape)
+    count = int(np.prod(shape))
+    strings = np.empty(count, object)
+    for index in range(count):
+        string = data + index * _TSTRING_BYTES
+        strings[index] = ctypes.string_at(
+            _tf.TF_StringGetDataPointer(string), _tf.TF_StringGetSize(string)
+        )
+    return strings.reshape(shape)
+
+
+@cache
+def _numpy_dtype(number: int) -> type[np.generic]:
+    return tf.dtypes.as_dtype(number).as_numpy_dtype
+
+
+def read_tensor(proto: tensor_pb2.TensorProto) -> np.ndarray:
+    """The array in a TensorProto, as TensorFlow reads it. Raises StatusError where it cannot."""
+    tensor = _tensor_from_proto(proto)
+    try:
+        return _array_from_tensor(tensor)
+    finally:
+        _tf.TF_DeleteTensor(tensor)
+
+
+class ModelSession:
+    """A loaded SavedModel.
+
+    Args:
+        export_dir: the version directory, which holds `saved_model.pb`.
+        tags: of the meta graph to load.
+        config: of the session, e.g. its thread pools.
+
+    Attributes:
+        meta_graph: the MetaGraphDef; `signatures` is its map of signatures.
+
+    Raises StatusError where the loader refuses. Use as a context manager, or `close()`.
+    """
+
+    def __init__(
+        self,
+        export_dir: str | Path,
+        tags: Sequence[str] = ("serve",),
+        config: config_pb2.ConfigProto | None = None,
+    ):
+        self._session = None
+        self._outputs: dict[str, _Output] = {}
+        self._lock = threading.Lock()
+        self._graph = _tf.TF_NewGraph()
+        options = _tf.TF_NewSessionOptions()
+        meta_graph = _tf.TF_NewBuffer()
+        names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
+        try:
+            with _Status() as status:
+                if config is not None:
+                    serialized = config.SerializeToString()
+                    _tf.TF_SetConfig(options, serialized, len(serialized), status.handle)
+                    status.check()
+                self._session = _tf.TF_LoadSessionFromSavedModel(
+                    *(options, None, str(export_dir).encode(), names, len(tags)),
+                    *(self._graph, meta_graph, status.handle),
+                )
+                status.check()
+            self.meta_graph = meta_graph_pb2.MetaGraphDef.FromString(
+                ctypes.string_at(meta_graph.contents.data, meta_graph.contents.length)
+            )
+        except StatusError:
+            _tf.TF_DeleteGraph(self._graph)
+            raise
+        finally:
+            _tf.TF_DeleteBuffer(meta_graph)
+            _tf.TF_DeleteSessionOptions(options)
+
+    @property
+    def signatures(self) -> Mapping[str, meta_graph_pb2.SignatureDef]:
+        """The signatures by name."""
+        return self.meta_graph.signature_def
+
+    def run(
+        self,
+        signature: meta_graph_pb2.SignatureDef,
+        inputs: Mapping[str, tensor_pb2.TensorProto],
+        outputs: Sequence[str] = (),
+        timeout_ms: int = 0,
+        pool: int = 0,
+    ) -> dict[str, np.ndarray]:
+        """Run a signature of this model once.
+
+        Args:
+            signature: one of `signatures`.
+            inputs: a value for every input of the signature, by alias.
+            outputs: the aliases to return; none means all. All are computed: TensorFlow would
+                prepare the graph anew, in seconds, for every set that it is asked for, and keep it.
+            timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
+            pool: the number, in the session's configuration, of that which runs the ops.
+
+        Returns the outputs by alias. Raises StatusError with TensorFlow's status.
+        """
+        aliases = list(signature.outputs)
+        feeds = (_Output * len(inputs))(
+            *(self._output(signature.inputs[alias].name) for alias in inputs)
+        )
+        fetches = (_Output * len(aliases))(
+            *(self._output(signature.outputs[alias].name) for alias in aliases)
+        )
+        results = (ctypes.c_void_p * len(aliases))()
+        tensors: list[int] = []
+        run_options = None
+        try:
+            for alias, proto in inputs.items():
+                try:
+                    tensors.append(_tensor_from_proto(proto))
+                except StatusError as error:
+                    raise StatusError(
+                        Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}"
+                    ) from error
+            if timeout_ms or pool:
+                options = config_pb2.RunOptions(
+                    timeout_in_ms=timeout_ms, inter_op_thread_pool=pool
+                ).SerializeToString()
+                run_options = _tf.TF_NewBufferFromString(options, len(options))
+            with _Status() as status:
+                _tf.TF_SessionRun(
+                    *(self._session, run_options),
+                    *(feeds, (ctypes.c_void_p * len(tensors))(*tensors), len(tensors)),
+                    *(fetches, results, len(aliases)),
+                    *(None, 0, None, status.handle),
+                )
+                status.check()
+            return {
+                alias: _array_from_tensor(result)
+                for alias, result in zip(aliases, results, strict=True)
+                if not outputs or alias in outputs
+            }
+        finally:
+            for tensor in (*tensors, *results):
+                if tensor:
+                    _tf.TF_DeleteTensor(tensor)
+            if run_options:
+                _tf.TF_DeleteBuffer(run_options)
+
+    def stop(self) -> None:
+        """Have the runs under way fail as CANCELLED, each before its next op; none can follow."""
+        with self._lock, _Status() as status:
+            if self._session:
+                _tf.TF_CloseSession(self._session, status.handle)
+
+    def close(self) -> None:
+        """Free the session; no run may be under way or follow."""
+        with self._lock:
+            session, self._session = self._session, None
+        if session is None:
+            return
+        with _Status() as status:
+            _tf.TF_CloseSession(session, status.handle)
+            _tf.TF_DeleteSession(session, status.handle)
+        _tf.TF_DeleteGraph(self._graph)
+
+    def _output(self, name: str) -> _Output:
+        found = self._outputs.get(name)
+        if found is None:
+            operation, _, index = name.partition(":")
+            handle = _tf.TF_GraphOperationByName(self._graph, operation.encode())
+            number = int(index or 0)
+            if not handle or number >= _tf.TF_OperationNumOutputs(handle):
+                raise StatusError(Code.INVALID_ARGUMENT, f"no tensor {name} in the graph")
+            found = self._outputs[name] = _Output(handle, number)
+        return found
+
+    def __enter__(self) -> "ModelSession":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

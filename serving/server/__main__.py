@@ -1,0 +1,117 @@
+"""A local model server with TensorFlow Serving's protocol and flags.
+
+    python -m serving.server --port=8500 --model_name=NAME --model_base_path=PATH
+
+Stands in for `tensorflow_model_server` where that cannot run. It listens on the loopback address
+unless `--host` says otherwise. On SIGTERM it takes no new requests, and stops when those under way
+have ended, or after `--shutdown_grace_seconds`; a second signal stops it at once.
+"""
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+from serving.savedmodel.status import StatusError
+from serving.server.flags import build_parser
+
+if TYPE_CHECKING:
+    from serving.server.model_server import ModelServer
+
+# After the grace: for runs to notice that they were stopped. Then the process ends, whatever runs.
+_HARD_STOP_SECONDS = 10
+
+
+def _end(status: int) -> None:
+    """End the process, also where a thread is still inside TensorFlow or the log is blocked.
+
+    An interpreter that ends waits for its threads, and may do so for ever.
+    """
+    os._exit(status)
+
+
+def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
+    """Set `stop` on the first signal, and end the process some time later; at once on a second.
+
+    The caller, which is the main thread, waits for others and does nothing else: Python handles
+    signals there, and not while it is inside TensorFlow. The alarm is the system's, which ends the
+    process also where a thread keeps the interpreter to itself.
+    """
+
+    def handle(*_: object) -> None:
+        if stop.is_set():
+            _end(1)
+        signal.alarm(grace_seconds + _HARD_STOP_SECONDS)
+        stop.set()
+
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+
+
+def _wait(work: "Future[int]") -> int:
+    """Wait for another thread's result, and handle signals meanwhile.
+
+    The system may hand a signal to any thread. Python runs the handler in the main thread, once
+    that wakes: where the main thread waits for a lock it sleeps on, and the signal is lost.
+    """
+    woken, waker = socket.socketpair()
+
+    def wake(_: object) -> None:
+        with contextlib.suppress(OSError):  # a signal came first, and the socket is closed
+            waker.send(b"\0")
+
+    with woken, waker:
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno())
+        try:
+            work.add_done_callback(wake)
+            while not work.done():
+                woken.recv(1)
+        finally:
+            signal.set_wakeup_fd(-1)
+        return work.result()
+
+
+def _serve(server: "ModelServer", stop: threading.Event) -> int:
+    try:
+        server.start()
+        stop.wait()
+    except (StatusError, OSError) as error:
+        print(f"Failed to start server. Error: {error}", file=sys.stderr)
+        return 1
+    finally:
+        server.close()
+    return 0
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit status."""
+    parser = build_parser()
+    arguments = parser.parse_args(argv)
+    if arguments.model_base_path is None and arguments.model_config_file is None:
+        parser.error("one of --model_base_path and --model_config_file is required")
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
+    )
+    # TensorFlow takes seconds to import: not before the flags are known to be right.
+    import training.command.startup  # noqa: F401
+
+    from serving.server.model_server import ModelServer
+
+    stop = threading.Event()
+    _stop_on_signals(stop, arguments.shutdown_grace_seconds)
+    with ThreadPoolExecutor(1, thread_name_prefix="serve") as thread:
+        return _wait(thread.submit(_serve, ModelServer(arguments, stop), stop))
+
+
+if __name__ == "__main__":
+    _end(main())

@@ -1,0 +1,107 @@
+"""Whether a request's tensors are acceptable: decided before anything is spent on them.
+
+A TensorProto may declare a shape of any size and send one value, which TensorFlow repeats. So
+dtype, rank, number of values and rows are held against the signature while the proto is as small
+as it came.
+"""
+
+import math
+from collections.abc import Mapping
+
+import tensorflow as tf
+from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.tensors import FIELDS
+
+# Rows of a request, where no flag says otherwise: what a batch of the stock server holds.
+MOST_ROWS = 1000
+_MOST_DIMENSIONS = 254  # TensorFlow's own limit
+_CPP_NAMES = {"float32": "float", "float64": "double"}
+_FIELD = {dtype.as_datatype_enum: field for dtype, field in FIELDS.items()}
+_BYTES = {dtype.as_datatype_enum: dtype.size for dtype in FIELDS if dtype != tf.string}
+_VALUES_EACH = {types_pb2.DT_COMPLEX64: 2, types_pb2.DT_COMPLEX128: 2}
+
+
+def check_inputs(
+    inputs: Mapping[str, tensor_pb2.TensorProto],
+    infos: Mapping[str, meta_graph_pb2.TensorInfo],
+    ranks: Mapping[str, int],
+    most_rows: int = MOST_ROWS,
+) -> int:
+    """The number of rows of a request's inputs.
+
+    Args:
+        inputs: the tensors, by alias.
+        infos: of the signature, for each of them.
+        ranks: the ranks that some of them must have.
+        most_rows: that a request may have; 0 for any number.
+
+    Raises StatusError INVALID_ARGUMENT where a tensor is not what the signature expects, declares
+    more values than it sends (one that is repeated is worth as many rows), or has too many rows.
+    """
+    return max(
+        (
+            _check(alias, number, proto, infos[alias].dtype, ranks.get(alias), most_rows)
+            for number, (alias, proto) in enumerate(inputs.items())
+        ),
+        default=1,
+    )
+
+
+def _check(
+    alias: str,
+    number: int,
+    proto: tensor_pb2.TensorProto,
+    dtype: int,
+    rank: int | None,
+    most_rows: int,
+) -> int:
+    if proto.dtype != dtype or dtype not in _FIELD:
+        raise _invalid(
+            f"Expects arg[{number}] to be {_name(dtype)} but {_name(proto.dtype)} is provided"
+        )
+    dims = proto.tensor_shape.dim
+    if proto.tensor_shape.unknown_rank or len(dims) > _MOST_DIMENSIONS:
+        raise _unreadable(alias)
+    shape = [dim.size for dim in dims]
+    if any(size < 0 for size in shape):
+        raise _unreadable(alias)
+    if rank is not None and len(shape) != rank:
+        expected = ",".join("?" * rank)
+        raise _invalid(
+            f"Shape of tensor {alias} [{','.join(map(str, shape))}] is not compatible with "
+            f"expected shape [{expected}]."
+        )
+    declared, rows = math.prod(shape), shape[0] if shape else 1
+    if proto.tensor_content:
+        if dtype not in _BYTES or len(proto.tensor_content) != declared * _BYTES[dtype]:
+            raise _unreadable(alias)
+    else:
+        sent, rest = divmod(len(getattr(proto, _FIELD[dtype])), _VALUES_EACH.get(dtype, 1))
+        if rest or sent > declared or (declared and not sent):
+            raise _unreadable(alias)
+        if sent < declared:
+            rows = declared
+            most_rows = most_rows or MOST_ROWS
+    if most_rows and rows > most_rows:
+        # The stock server's words where a batch is too large, which clients know.
+        raise _invalid(f"Task size {rows} is larger than maximum input batch size {most_rows}")
+    return rows
+
+
+def _name(dtype: int) -> str:
+    try:
+        name = tf.dtypes.as_dtype(dtype).name
+    except TypeError:
+        return f"an unknown type ({dtype})"
+    return _CPP_NAMES.get(name, name)
+
+
+def _invalid(message: str) -> StatusError:
+    return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def _unreadable(alias: str) -> StatusError:
+    return _invalid(f"tensor parsing error: {alias}")

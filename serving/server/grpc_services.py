@@ -1,0 +1,175 @@
+"""PredictionService and ModelService over gRPC.
+
+The event loop receives messages and sends answers as bytes; threads do the rest. A message is read
+only when its call has been accepted, so calls are declared as streams of one message, which look
+the same to a client.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from serving.savedmodel.status import Code, StatusError
+from serving.server.api import Api
+from serving.server.call import Call
+from serving.server.tracing import identify
+from serving.server.workers import Pools
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_MAX_MESSAGE = 1024
+_FOREVER_SECONDS = 2**31 / 1000
+_ARRIVAL_SECONDS = 30
+_MOST_ARRIVING = 4096
+_MOST_STATUS_BYTES = 2**16
+
+log = logging.getLogger(__name__)
+Context: TypeAlias = grpc.aio.ServicerContext
+Handler = Callable[[object, Context], Awaitable[bytes | None]]
+
+
+class Services:
+    """The methods of both services.
+
+    Args:
+        api: answers the requests.
+        pools: the threads in which it does.
+        may_reload: whether HandleReloadConfigRequest is served.
+    """
+
+    def __init__(self, api: Api, pools: Pools, may_reload: bool = True):
+        self._api = api
+        self._pools = pools
+        self._may_reload = may_reload
+        self._arriving = 0
+
+    def handlers(self) -> list[grpc.GenericRpcHandler]:
+        """For `grpc.aio.Server.add_generic_rpc_handlers`."""
+        api = self._api
+        prediction = {
+            "Predict": self._inference(predict_pb2.PredictRequest, api.predict),
+            "Classify": self._inference(classification_pb2.ClassificationRequest, api.classify),
+            "Regress": self._inference(regression_pb2.RegressionRequest, api.regress),
+            "MultiInference": self._inference(
+                inference_pb2.MultiInferenceRequest, api.multi_inference
+            ),
+            "GetModelMetadata": self._inference(
+                get_model_metadata_pb2.GetModelMetadataRequest,
+                lambda request, call: api.get_model_metadata(request),
+            ),
+        }
+        model = {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
+        return [
+            grpc.method_handlers_generic_handler(
+                f"tensorflow.serving.{service}",
+                {
+                    name: grpc.stream_unary_rpc_method_handler(self._guarded(answer))
+                    for name, answer in methods.items()
+                },
+            )
+            for service, methods in (("PredictionService", prediction), ("ModelService", model))
+        ]
+
+    def _guarded(self, answer: Callable[[bytes, Call, Context], Awaitable[bytes]]) -> Handler:
+        async def handle(_: object, context: Context) -> bytes | None:
+            headers = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
+            request_id, back = identify(headers)
+            call = Call(_seconds(context), "GRPC", request_id)
+            try:
+                data = await self._receive(context)
+                if "traceparent" in headers or "x-request-id" in headers:
+                    # Headers that go out before the answer cost a turn of the event loop.
+                    await context.send_initial_metadata(tuple(back.items()))
+                return await answer(data, call, context)
+            except StatusError as error:
+                self._api.count_rejection(error, call)
+                await context.abort(_CODES[error.code], _shortened(error.message))
+            except DecodeError:
+                await context.abort(grpc.StatusCode.INTERNAL, "Exception deserializing request!")
+            except Exception as error:
+                log.exception("A request failed inside the server")
+                message = _shortened(f"{type(error).__name__}: {error}")
+                await context.abort(grpc.StatusCode.INTERNAL, message)
+            return None  # an abort raises
+
+        return handle
+
+    async def _receive(self, context: Context) -> bytes:
+        if self._arriving >= _MOST_ARRIVING:
+            raise StatusError(
+                Code.RESOURCE_EXHAUSTED,
+                f"The server is overloaded: {self._arriving} requests are arriving",
+            )
+        self._arriving += 1
+        try:
+            async with asyncio.timeout(_ARRIVAL_SECONDS):
+                data = await context.read()
+        except TimeoutError:
+            raise StatusError(
+                Code.DEADLINE_EXCEEDED,
+                f"The request did not arrive within {_ARRIVAL_SECONDS} seconds",
+            ) from None
+        finally:
+            self._arriving -= 1
+        if not isinstance(data, bytes):
+            raise StatusError(Code.INTERNAL, "The call ended without a request")
+        return data
+
+    def _inference(
+        self, kind: type[Message], answer: Callable[..., Message]
+    ) -> Callable[[bytes, Call, Context], Awaitable[bytes]]:
+        async def run(data: bytes, call: Call, context: Context) -> bytes:
+            def work() -> bytes:
+                call.check()
+                return answer(kind.FromString(data), call).SerializeToString()
+
+            return await self._pools.inference(len(data)).run(work, call)
+
+        return run
+
+    async def _status(self, data: bytes, call: Call, context: Context) -> bytes:
+        if len(data) > _MOST_STATUS_BYTES:
+            raise StatusError(
+                Code.INVALID_ARGUMENT, f"A request of more than {_MOST_STATUS_BYTES} bytes"
+            )
+        request = get_model_status_pb2.GetModelStatusRequest.FromString(data)
+        return self._api.get_model_status(request).SerializeToString()
+
+    async def _reload(self, data: bytes, call: Call, context: Context) -> bytes:
+        def work() -> bytes:
+            request = model_management_pb2.ReloadConfigRequest.FromString(data)
+            models = [model.name for model in request.config.model_config_list.config]
+            log.info("ReloadConfig from %s: models %s", context.peer(), ", ".join(models)[:1000])
+            self._api.reload_config(request)
+            response = model_management_pb2.ReloadConfigResponse()
+            response.status.error_code = Code.OK
+            return response.SerializeToString()
+
+        if not self._may_reload:
+            log.warning("ReloadConfig from %s refused", context.peer())
+            raise StatusError(
+                Code.PERMISSION_DENIED, "HandleReloadConfigRequest is disabled on this server"
+            )
+        return await self._pools.reload.run(work, call)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + "...TRUNCATED"
+
+
+def _seconds(context: Context) -> float | None:
+    """Seconds left for the request; None where it has no deadline."""
+    remaining = context.time_remaining()
+    return None if remaining is None or remaining >= _FOREVER_SECONDS else remaining

@@ -1,0 +1,343 @@
+"""Requests of the REST interface: JSON to tensors and examples."""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.example import example_pb2
+from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import input_pb2
+
+from serving.savedmodel.status import Code, StatusError
+
+_INTEGERS = {
+    tf.int8: (-(2**31), 2**31 - 1, "int_val"),
+    tf.int16: (-(2**31), 2**31 - 1, "int_val"),
+    tf.uint8: (-(2**31), 2**31 - 1, "int_val"),
+    tf.int32: (-(2**31), 2**31 - 1, "int_val"),
+    tf.int64: (-(2**63), 2**63 - 1, "int64_val"),
+    tf.uint32: (0, 2**32 - 1, "uint32_val"),
+    tf.uint64: (0, 2**64 - 1, "uint64_val"),
+}
+# Field, largest whole number that is exact, largest number.
+_FLOATS = {
+    tf.float32: ("float_val", 2**24 - 1, float(np.finfo(np.float32).max)),
+    tf.float64: ("double_val", 2**53 - 1, math.inf),
+}
+# A value takes up to thirty times its text once it is read.
+_MOST_VALUES = 10_000_000
+_MOST_SHOWN = 256  # bytes of a request that an error repeats
+_JSON_TYPES = {
+    dict: "Object",
+    list: "Array",
+    str: "String",
+    int: "Number",
+    float: "Number",
+    type(None): "Null",
+}
+
+Infos = Mapping[str, meta_graph_pb2.TensorInfo]
+Tensors = dict[str, tensor_pb2.TensorProto]
+
+
+def _invalid(message: str) -> StatusError:
+    return StatusError(Code.INVALID_ARGUMENT, message)
+
+
+def parse(body: bytes) -> dict[str, Any]:
+    """The JSON object of a request. Raises StatusError."""
+    if not body:
+        raise _invalid("JSON Parse error: The document is empty")
+    if sum(body.count(mark) for mark in b",[{") > _MOST_VALUES:
+        raise _invalid(f"JSON Parse error: More than {_MOST_VALUES} values.")
+    try:
+        document = json.loads(body)
+    except UnicodeDecodeError as error:
+        raise _invalid(
+            f"JSON Parse error: Invalid encoding in string. at offset: {error.start}"
+        ) from error
+    except json.JSONDecodeError as error:
+        raise _invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
+    except RecursionError as error:
+        raise _invalid("JSON Parse error: Nested too deep.") from error
+    except ValueError as error:  # a number of more digits than Python reads
+        raise _invalid(f"JSON Parse error: {error}") from error
+    if not isinstance(document, dict):
+        raise _invalid(f"JSON Value: {_show(document)} Is not object")
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise _invalid(
+            f"JSON Value: {_show(document)} not formatted correctly. 'signature_name' key must be "
+            "a string value."
+        )
+    return document
+
+
+def _show(value: Any) -> str:
+    """The start of a value as JSON; the rest is not even written."""
+    text = ""
+    try:
+        for part in json.JSONEncoder(indent=4).iterencode(value):
+            text += part[:_MOST_SHOWN]
+            if len(text) > _MOST_SHOWN:
+                return text[:_MOST_SHOWN] + "...TRUNCATED"
+    except RecursionError:
+        return text + "...TRUNCATED"
+    return text
+
+
+def _type(value: Any) -> str:
+    return str(value) if isinstance(value, bool) else _JSON_TYPES[type(value)]
+
+
+def read_tensors(document: Mapping[str, Any], infos: Infos) -> tuple[Tensors, bool]:
+    """Inputs of a Predict request, and whether it has the row format (`instances`)."""
+    row, column = "instances" in document, "inputs" in document
+    if row and column:
+        raise _invalid(
+            f"JSON Value: {_show(document)} Not formatted correctly expecting only one of "
+            "'inputs' or 'instances' keys to exist "
+        )
+    if row:
+        instances = document["instances"]
+        if not isinstance(instances, list):
+            raise _invalid(
+                f"JSON Value: {_show(document)} Excepting 'instances' to be an list/array"
+            )
+        if not instances:
+            raise _invalid(f"JSON Value: {_show(document)} No values in 'instances' array")
+        return _read_rows(instances, infos), True
+    if column:
+        return _read_columns(document["inputs"], infos), False
+    raise _invalid("Missing 'inputs' or 'instances' key")
+
+
+def _is_base64(value: Any) -> bool:
+    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _read_columns(inputs: Any, infos: Infos) -> Tensors:
+    if not _is_object(inputs):
+        if len(infos) > 1:
+            raise _invalid(
+                "inputs is a plain value/list, but expecting an object as multiple input tensors "
+                "required as per tensorinfo_map"
+            )
+        inputs = {next(iter(infos)): inputs}
+    tensors = {}
+    for name, info in infos.items():
+        if name not in inputs:
+            raise _invalid(f"Missing named input: {name} in 'inputs' object.")
+        shape = _shape(inputs[name])
+        tensors[name] = _tensor(info.dtype, shape, _values(inputs[name], shape, info.dtype))
+    return tensors
+
+
+def _read_rows(instances: list, infos: Infos) -> Tensors:
+    named = _is_object(instances[0])
+    if not named and len(infos) > 1:
+        raise _invalid(
+            "instances is a plain list, but expecting list of objects as multiple input tensors "
+            "required as per tensorinfo_map"
+        )
+    shapes: dict[str, list[int]] = {}
+    values: dict[str, list] = {name: [] for name in infos}
+    for number, instance in enumerate(instances):
+        if named != _is_object(instance):
+            raise _invalid(
+                f"Expecting object but got list at item {number} of input list"
+                if named
+                else f"Expecting value/list but got object at item {number} of input list"
+            )
+        items = instance if named else {next(iter(infos)): instance}
+        for name, item in items.items():
+            key = f" key: {name}" if named else ""
+            try:
+                if name not in infos:
+                    raise _invalid(f"JSON object: does not have named input: {name}")
+                shape = _shape(item)
+                values[name] += _values(item, shape, infos[name].dtype)
+                if shapes.setdefault(name, shape) != shape:
+                    raise _invalid(f"Expecting shape {_text(shapes[name])} but got: {_text(shape)}")
+            except StatusError as error:
+                raise _invalid(
+                    f"Failed to process element: {number}{key} of 'instances' list. Error: "
+                    f"{error.code.name}: {error.message}"
+                ) from error
+        if set(items) != set(infos):
+            raise _invalid(
+                f"Failed to process element: {number} of 'instances' list. JSON object: "
+                f"{_show(instance)} must only have keys: {','.join(sorted(infos))}"
+            )
+    return {
+        name: _tensor(infos[name].dtype, [len(instances), *shapes[name]], values[name])
+        for name in infos
+    }
+
+
+def _shape(value: Any) -> list[int]:
+    shape = []
+    while isinstance(value, list):
+        shape.append(len(value))
+        if not value:
+            break
+        value = value[0]
+    return shape
+
+
+def _text(shape: list[int]) -> str:
+    return "[" + ",".join(map(str, shape)) + "]"
+
+
+def _tensor(dtype: int, shape: list[int], values: list) -> tensor_pb2.TensorProto:
+    proto = tensor_pb2.TensorProto(dtype=dtype)
+    for size in shape:
+        proto.tensor_shape.dim.add(size=size)
+    kind = tf.dtypes.as_dtype(dtype)
+    field = {tf.string: "string_val", tf.bool: "bool_val"}.get(kind)
+    if field is None and values:
+        field = (_FLOATS.get(kind) or _INTEGERS[kind][::-1])[0]
+    if values and field:
+        getattr(proto, field).extend(values)
+    return proto
+
+
+def _values(value: Any, shape: list[int], dtype: int) -> list:
+    """The leaves of a nested list, which must have the shape."""
+    kind = tf.dtypes.as_dtype(dtype)
+    values: list = []
+
+    def walk(item: Any, level: int) -> None:
+        if not isinstance(item, list):
+            if level != len(shape):
+                raise _invalid(
+                    f"JSON Value: {_show(item)} found at incorrect level: {level + 1} in the JSON "
+                    f"DOM. Expected at level: {len(shape)}"
+                )
+            values.append(_leaf(item, kind))
+            return
+        if level >= len(shape):
+            raise _invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+        if len(item) != shape[level]:
+            raise _invalid(
+                f"Encountered list at unexpected size: {len(item)} at level: {level} expected "
+                f"size: {shape[level]}"
+            )
+        for child in item:
+            walk(child, level + 1)
+
+    walk(value, 0)
+    return values
+
+
+def _leaf(value: Any, kind: tf.DType) -> Any:
+    if kind == tf.string and isinstance(value, dict):
+        return _decode_base64(value)
+    if kind == tf.string and isinstance(value, str):
+        return value.encode("utf-8")
+    if kind == tf.bool and isinstance(value, bool):
+        return value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if kind in _FLOATS and is_number:
+        return _check_lossless(value, kind)
+    if kind in _INTEGERS and is_number and isinstance(value, int):
+        low, high, _ = _INTEGERS[kind]
+        if low <= value <= high:
+            return value
+    elif kind not in _FLOATS and kind not in _INTEGERS and kind not in (tf.bool, tf.string):
+        raise StatusError(
+            Code.UNIMPLEMENTED, f"Conversion of JSON Value: {_show(value)} to type: {kind.name}"
+        )
+    raise _invalid(
+        f"JSON Value: {_show(value)} Type: {_type(value)} is not of expected type: {_name(kind)}"
+    )
+
+
+def _name(kind: tf.DType) -> str:
+    return {tf.float32: "float", tf.float64: "double"}.get(kind, kind.name)
+
+
+def _check_lossless(value: float, kind: tf.DType) -> float:
+    _, whole, largest = _FLOATS[kind]
+    limit = whole if isinstance(value, int) else largest
+    if (isinstance(value, int) or math.isfinite(value)) and abs(value) > limit:
+        raise _invalid(
+            f"Cannot convert JSON value: {_show(value)} to {_name(kind)} without loss of precision."
+        )
+    return value
+
+
+def _decode_base64(value: dict) -> bytes:
+    if not _is_base64(value):
+        raise _invalid(f"JSON Value: {_show(value)} not formatted correctly for base64 data")
+    try:
+        text = value["b64"]
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise _invalid("Unable to base64 decode") from error
+
+
+def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
+    """Input of a Classify or Regress request."""
+    found = input_pb2.Input()
+    examples = document.get("examples")
+    if "examples" not in document:
+        raise _invalid(
+            f"JSON Value: {_show(document)} When method is classify, key 'examples' is expected "
+            "and was not found"
+        )
+    if not isinstance(examples, list):
+        raise _invalid(
+            f"JSON Value: {_show(document)} Expecting 'examples' value to be an list/array"
+        )
+    if not examples:
+        raise _invalid(f"JSON Value: {_show(document)} 'examples' value is an empty array")
+    target = found.example_list
+    if "context" in document:
+        target = found.example_list_with_context
+        _fill_example(document["context"], target.context)
+    for example in examples:
+        _fill_example(example, target.examples.add())
+    return found
+
+
+def _fill_example(value: Any, example: example_pb2.Example) -> None:
+    if not isinstance(value, dict):
+        raise _invalid(f"Example must be JSON object but got JSON {_type(value)}")
+    for name, content in value.items():
+        feature = example.features.feature[name]
+        for item in content if isinstance(content, list) else [content]:
+            _add_to_feature(item, name, feature)
+
+
+def _add_to_feature(item: Any, name: str, feature: Any) -> None:
+    value: int | float | bytes
+    if isinstance(item, bool | int):
+        kind, value = "int64", int(item)
+        if not -(2**63) <= value < 2**63:
+            raise _invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
+    elif isinstance(item, float):
+        kind, value = "float", _check_lossless(item, tf.float32)
+    elif isinstance(item, str):
+        kind, value = "bytes", item.encode("utf-8")
+    elif _is_base64(item):
+        kind, value = "bytes", _decode_base64(item)
+    else:
+        raise _invalid(f"Feature: {name} has element with unexpected JSON type: {_type(item)}")
+    known = feature.WhichOneof("kind")
+    if known not in (None, f"{kind}_list"):
+        raise _invalid(
+            f"Unexpected element type in feature: {name} expecting type: "
+            f"{known.removesuffix('_list')}"
+        )
+    getattr(feature, f"{kind}_list").value.append(value)

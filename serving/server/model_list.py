@@ -1,0 +1,69 @@
+"""What a configuration's list of models may say, and which versions it wants."""
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+from tensorflow_serving.config import file_system_storage_path_source_pb2 as source_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving.savedmodel.status import Code, StatusError
+
+_PLATFORM = "tensorflow"
+
+
+def check_model_list(
+    config: model_server_config_pb2.ModelConfigList, served: Collection[str]
+) -> None:
+    """Raises StatusError INVALID_ARGUMENT where the list cannot be served.
+
+    Args:
+        config: the list.
+        served: names of the models that are served now, all of the platform `tensorflow`.
+    """
+    seen: set[str] = set()
+    for model in config.config:
+        _check_model(model, seen, served)
+        seen.add(model.name)
+
+
+def _check_model(
+    model: model_server_config_pb2.ModelConfig, seen: set[str], served: Collection[str]
+) -> None:
+    platform = model.model_platform or (_PLATFORM if model.model_type else "")
+    problem = None
+    if model.name in seen:
+        problem = f"Illegal to list model {model.name} multiple times in config list"
+    elif not Path(model.base_path).is_absolute():
+        problem = (
+            f"Expected model {model.name} to have an absolute path or URI; got "
+            f"base_path()={model.base_path}"
+        )
+    elif not platform:
+        problem = (
+            "Illegal setting neither ModelServerConfig::model_type (deprecated) nor "
+            "ModelServerConfig::model_platform."
+        )
+    elif platform != _PLATFORM and model.name in served:
+        problem = (
+            f"Illegal to change a model's platform. For model {model.name} platform was "
+            f"{_PLATFORM} and new platform requested is {platform}"
+        )
+    elif platform != _PLATFORM:
+        problem = f"Model {model.name} requests unsupported platform {platform}"
+    if problem:
+        raise StatusError(Code.INVALID_ARGUMENT, problem)
+
+
+def aspired_versions(
+    policy: source_pb2.FileSystemStoragePathSourceConfig.ServableVersionPolicy,
+    present: Iterable[int],
+) -> list[int]:
+    """The versions among `present` that the policy wants served, newest first."""
+    numbers = sorted(present, reverse=True)
+    match policy.WhichOneof("policy_choice"):
+        case "all":
+            return numbers
+        case "specific":
+            return [number for number in numbers if number in policy.specific.versions]
+        case _:
+            return numbers[: policy.latest.num_versions or 1]

@@ -1,0 +1,288 @@
+"""The server as a whole: what its flags ask for, put together."""
+
+import argparse
+import asyncio
+import logging
+import socket
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving.savedmodel.status import Code, StatusError
+from serving.server import addresses, config_files
+from serving.server.api import Api
+from serving.server.batching import BatchScheduler
+from serving.server.event_loop import EventLoop
+from serving.server.grpc_services import Services
+from serving.server.manager import ModelManager
+from serving.server.models import State
+from serving.server.monitoring import Metrics
+from serving.server.op_threads import SLOW, USUAL, OpThreads
+from serving.server.request_log import RequestLog
+from serving.server.rest import RestApp
+from serving.server.rest_server import RestServer
+from serving.server.servable import Servable
+from serving.server.slots import Slots
+from serving.server.tls import server_credentials
+from serving.server.warmup import warm_up
+from serving.server.workers import Pools
+
+# Requests that run at once, and those of long texts or many rows, which would crowd out the others.
+_HEAVY_WAITING = 16
+_LOOK_AGAIN_SECONDS = 1
+
+log = logging.getLogger(__name__)
+
+
+class ModelServer:
+    """The server that the flags describe.
+
+    `start` returns when every model is available and the ports are open, or, without effect, when
+    `stop` was set meanwhile. It raises StatusError or OSError where it cannot serve, and does so
+    before it loads a model where flags, addresses or certificates are wrong.
+
+    Attributes:
+        port, rest_port: where it listens, once started.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, stop: threading.Event | None = None):
+        self._arguments = arguments
+        self._stop = stop or threading.Event()
+        self._metrics = Metrics()
+        self._pools = Pools(USUAL + arguments.max_waiting_requests)
+        self._runner: BatchScheduler | Slots = Slots(USUAL, arguments.max_waiting_requests)
+        self._heavy: BatchScheduler | Slots = Slots(SLOW, _HEAVY_WAITING)
+        self._threads = OpThreads(
+            arguments.tensorflow_inter_op_parallelism, arguments.tensorflow_intra_op_parallelism
+        )
+        self._manager = ModelManager[Servable](
+            self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
+        )
+        self._network: EventLoop | None = None
+        self._grpc: grpc.aio.Server | None = None
+        self._rest: RestServer | None = None
+        self._health = health.aio.HealthServicer()
+        self._config_poller: threading.Thread | None = None
+        self.port = self.rest_port = 0
+
+    def start(self) -> None:
+        """Load the models, then open the ports."""
+        arguments = self._arguments
+        metrics_path = config_files.read_metrics_path(arguments.monitoring_config_file)
+        options = _channel_arguments(arguments.grpc_channel_arguments)
+        if arguments.enable_batching:
+            parameters = config_files.read_batching(arguments.batching_parameters_file)
+            self._runner = BatchScheduler(parameters, self._metrics)
+            alone = replace(parameters, num_batch_threads=SLOW)
+            self._heavy = BatchScheduler(alone, self._metrics)
+        elif arguments.batching_parameters_file:
+            raise StatusError(
+                Code.INVALID_ARGUMENT,
+                "--batching_parameters_file is set without setting --enable_batching to true.",
+            )
+        if arguments.rest_api_port and arguments.rest_api_port == arguments.port:
+            raise StatusError(Code.INVALID_ARGUMENT, "--rest_api_port cannot be same as --port.")
+        credentials = None
+        if arguments.ssl_config_file:
+            credentials = server_credentials(arguments.ssl_config_file)
+        if arguments.grpc_socket_path:
+            addresses.check_socket_path(arguments.grpc_socket_path)
+        models = self._models()
+        rest_socket: socket.socket | None = None
+        with addresses.claim(arguments.host, arguments.port) as grpc_socket:
+            if arguments.rest_api_port:
+                rest_socket = addresses.claim(arguments.host, arguments.rest_api_port)
+            try:
+                self._manager.configure(models, wait=lambda: self._stop.wait(_LOOK_AGAIN_SECONDS))
+                if self._stop.is_set():
+                    return
+                self._poll()
+                self._read_gauges()
+                log_form = arguments.request_log
+                api = Api(
+                    self._manager,
+                    self._metrics,
+                    RequestLog(log_form),
+                    arguments.enable_signature_method_name_check,
+                )
+                self._network = EventLoop()
+                port = grpc_socket.getsockname()[1]
+                self._network.run(self._open_grpc(api, port, options, credentials))
+                if rest_socket:
+                    self._network.run(self._open_rest(api, rest_socket, metrics_path))
+                    rest_socket = None
+            finally:
+                if rest_socket:
+                    rest_socket.close()
+
+    def close(self) -> None:
+        """Take no new requests, let those under way end within the grace, free the models."""
+        self._stop.set()
+        deadline = time.monotonic() + self._arguments.shutdown_grace_seconds
+        if self._network:
+            self._network.run(self._close_ports())
+        self._pools.close()
+        self._manager.close(max(0.0, deadline - time.monotonic()))
+        for runner in (self._runner, self._heavy):
+            if isinstance(runner, BatchScheduler):
+                runner.close()
+        if self._network:
+            self._network.close()
+        if self._config_poller:
+            self._config_poller.join(1)
+
+    @property
+    def busy(self) -> int:
+        """Requests whose threads still run."""
+        return self._pools.busy
+
+    async def _close_ports(self) -> None:
+        grace = self._arguments.shutdown_grace_seconds
+        await self._health.enter_graceful_shutdown()
+        stops = []
+        if self._grpc:
+            stops.append(self._grpc.stop(grace))
+        if self._rest:
+            stops.append(self._rest.stop())
+        await asyncio.gather(*stops)
+
+    def _load(self, name: str, version: int, path: Path) -> Servable:
+        tags = self._arguments.saved_model_tags.split(",")
+        servable = Servable(
+            name,
+            version,
+            path,
+            self._metrics,
+            self._runner,
+            tags,
+            self._threads,
+            self._heavy,
+            self._arguments.max_request_rows,
+        )
+        if self._arguments.enable_model_warmup:
+            try:
+                warm_up(servable, path, self._metrics)
+            except StatusError:
+                servable.close()
+                raise
+        return servable
+
+    def _models(self) -> model_server_config_pb2.ModelConfigList:
+        arguments = self._arguments
+        if arguments.model_config_file:
+            return _model_list(arguments.model_config_file)
+        config = model_server_config_pb2.ModelConfigList()
+        config.config.add(
+            name=arguments.model_name,
+            base_path=str(arguments.model_base_path.resolve()),
+            model_platform="tensorflow",
+        )
+        return config
+
+    def _poll(self) -> None:
+        arguments = self._arguments
+        if arguments.file_system_poll_wait_seconds:
+            self._manager.start_polling(arguments.file_system_poll_wait_seconds)
+        if arguments.model_config_file and arguments.model_config_file_poll_wait_seconds:
+            self._config_poller = threading.Thread(
+                target=self._poll_config, name="config-poll", daemon=True
+            )
+            self._config_poller.start()
+
+    def _poll_config(self) -> None:
+        path = self._arguments.model_config_file
+        while not self._stop.wait(self._arguments.model_config_file_poll_wait_seconds):
+            try:
+                self._manager.configure(_model_list(path))
+            except (StatusError, OSError) as error:
+                log.error("Reading %s again failed: %s", path, error)
+
+    def _note_state(self, name: str, version: int, state: int) -> None:
+        labels = {"model_name": name, "version": str(version)}
+        loaded = 1 if state == State.AVAILABLE else None
+        self._metrics.set("model_version_loaded", loaded, **labels)
+        if state == State.END:
+            self._metrics.set("model_last_load_error_time", time.time(), **labels)
+
+    def _read_gauges(self) -> None:
+        self._metrics.read("requests_in_flight", lambda: self._pools.busy)
+        self._metrics.read("requests_queued", lambda: self._runner.waiting + self._heavy.waiting)
+
+    async def _open_grpc(
+        self,
+        api: Api,
+        port: int,
+        options: list[tuple[str, int | str]],
+        credentials: grpc.ServerCredentials | None,
+    ) -> None:
+        arguments = self._arguments
+        self._grpc = grpc.aio.server(
+            options=[
+                ("grpc.max_receive_message_length", arguments.max_request_bytes or -1),
+                ("grpc.max_send_message_length", -1),
+                ("grpc.so_reuseport", 0),
+                *options,
+            ],
+        )
+        services = Services(api, self._pools, arguments.enable_reload_config)
+        self._grpc.add_generic_rpc_handlers(services.handlers())
+        if arguments.enable_grpc_healthcheck_service:
+            health_pb2_grpc.add_HealthServicer_to_server(self._health, self._grpc)
+            for service in ("", "PredictionService", "ModelService"):
+                name = f"tensorflow.serving.{service}" if service else ""
+                await self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
+        self.port = self._listen(addresses.text(arguments.host, port), credentials)
+        if arguments.grpc_socket_path:
+            self._listen(f"unix:{arguments.grpc_socket_path}", credentials)
+        await self._grpc.start()
+        log.info("Running gRPC ModelServer at %s:%d ...", arguments.host, self.port)
+
+    async def _open_rest(self, api: Api, listening: socket.socket, metrics: str | None) -> None:
+        arguments = self._arguments
+        app = RestApp(
+            api,
+            self._pools,
+            arguments.rest_api_timeout_in_ms,
+            metrics,
+            arguments.max_request_bytes,
+        )
+        self._rest = RestServer(app, listening, arguments.shutdown_grace_seconds)
+        self.rest_port = listening.getsockname()[1]
+        await self._rest.start()
+        log.info("Exporting HTTP/REST API at:%s:%d ...", arguments.host, self.rest_port)
+
+    def _listen(self, address: str, credentials: grpc.ServerCredentials | None) -> int:
+        assert self._grpc is not None
+        try:
+            if credentials is None:
+                return self._grpc.add_insecure_port(address)
+            return self._grpc.add_secure_port(address, credentials)
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {address}: is it in use?") from error
+
+
+def _model_list(path: Path) -> model_server_config_pb2.ModelConfigList:
+    config = config_files.read_models(path)
+    if config.WhichOneof("config") != "model_config_list":
+        raise StatusError(
+            Code.INVALID_ARGUMENT, f"Expected a model_config_list in '{path}', and it has none"
+        )
+    return config.model_config_list
+
+
+def _channel_arguments(text: str) -> list[tuple[str, int | str]]:
+    found: list[tuple[str, int | str]] = []
+    for argument in filter(None, text.split(",")):
+        key, equals, value = argument.partition("=")
+        if not equals:
+            raise StatusError(
+                Code.INVALID_ARGUMENT,
+                f"--grpc_channel_arguments: expected key=value, received {argument!r}",
+            )
+        found.append((key, int(value) if value.lstrip("-").isdecimal() else value))
+    return found

@@ -1,0 +1,129 @@
+"""Models and their versions: states, labels, and which version a request means."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from tensorflow_serving.apis import get_model_status_pb2, model_pb2
+from tensorflow_serving.config import model_server_config_pb2
+
+from serving.savedmodel.status import Code, StatusError
+from serving.server.base_path import BasePath
+from serving.server.storage import Fingerprint
+
+State = get_model_status_pb2.ModelVersionStatus.State
+
+
+class Closable(Protocol):
+    """What a version is served by; closed when the last request has left it."""
+
+    def stop(self) -> None:
+        """Have the runs under way fail soon."""
+
+    def close(self) -> None:
+        """Free the resources."""
+
+
+S = TypeVar("S", bound=Closable)
+
+
+@dataclass
+class Version(Generic[S]):
+    """A version that was found; `in_use` counts the requests that it answers now."""
+
+    number: int
+    fingerprint: Fingerprint
+    state: int = State.START
+    error: StatusError | None = None
+    servable: S | None = None
+    in_use: int = 0
+
+    def status(self) -> get_model_status_pb2.ModelVersionStatus:
+        """As GetModelStatus says it."""
+        proto = get_model_status_pb2.ModelVersionStatus(version=self.number, state=self.state)
+        proto.status.error_code = self.error.code if self.error else Code.OK
+        proto.status.error_message = self.error.message if self.error else ""
+        return proto
+
+
+@dataclass
+class Model(Generic[S]):
+    """A model of the configuration, or one that was there and still has versions."""
+
+    config: model_server_config_pb2.ModelConfig
+    versions: dict[int, Version[S]] = field(default_factory=dict)
+    labels: dict[str, int] = field(default_factory=dict)
+    base_path: BasePath = field(default_factory=BasePath)
+    removed: bool = False
+
+    def available(self) -> list[int]:
+        """The versions that answer requests."""
+        return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
+
+    def failed(self) -> dict[int, Fingerprint]:
+        """The versions that failed, and the files they had then."""
+        return {n: version.fingerprint for n, version in self.versions.items() if version.error}
+
+    def why_not_available(self) -> str:
+        """The last version's error, or that there is none."""
+        name = self.config.name
+        errors = [
+            f"{{name: {name} version: {number}}} due to error: {version.error}"
+            for number, version in sorted(self.versions.items())
+            if version.error
+        ]
+        path = self.config.base_path
+        return errors[-1] if errors else f"{{name: {name}}}: no version in {path}"
+
+
+def find_version(models: Mapping[str, Model[S]], spec: model_pb2.ModelSpec) -> Version[S]:
+    """The available version that `spec` means.
+
+    Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND where no
+    such version is available.
+    """
+    if not spec.name:
+        raise StatusError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
+    model = models.get(spec.name)
+    choice = spec.WhichOneof("version_choice")
+    wanted: int | None = None
+    if choice == "version":
+        wanted = spec.version.value
+    elif choice == "version_label":
+        wanted = model.labels.get(spec.version_label) if model else None
+        if wanted is None:
+            raise StatusError(
+                Code.INVALID_ARGUMENT,
+                f"Unrecognized servable version label: {spec.version_label}",
+            )
+    available = model.available() if model else []
+    if model and available and wanted is None:
+        return model.versions[max(available)]
+    if model and wanted is not None and wanted in available:
+        return model.versions[wanted]
+    request = f"Latest({spec.name})" if wanted is None else f"Specific({spec.name}, {wanted})"
+    raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {request}")
+
+
+def read_status(
+    models: Mapping[str, Model[S]], spec: model_pb2.ModelSpec
+) -> list[get_model_status_pb2.ModelVersionStatus]:
+    """State of the versions that `spec` names, newest first.
+
+    Raises StatusError as `find_version` does; NOT_FOUND where there is no such version.
+    """
+    model = models.get(spec.name)
+    versions = dict(model.versions) if model else {}
+    choice = spec.WhichOneof("version_choice")
+    if choice == "version_label":
+        versions = {v.number: v for v in [find_version(models, spec)]}
+    elif choice == "version":
+        number = spec.version.value
+        if number not in versions:
+            raise StatusError(
+                Code.NOT_FOUND, f"Could not find version {number} of model {spec.name}"
+            )
+        versions = {number: versions[number]}
+    if not versions:
+        raise StatusError(Code.NOT_FOUND, f"Could not find any versions of model {spec.name}")
+    return [versions[number].status() for number in sorted(versions, reverse=True)]

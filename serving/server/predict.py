@@ -1,0 +1,114 @@
+"""Predict and GetModelMetadata on a loaded version."""
+
+from collections.abc import Iterable, Mapping
+
+from tensorflow.core.framework import tensor_pb2
+from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
+
+from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.tensors import to_proto
+from serving.server.call import Call
+from serving.server.servable import Servable
+
+DEFAULT_SIGNATURE = "serving_default"
+_METHODS = {f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress")}
+
+
+def _names(names: Iterable[str]) -> str:
+    return "{" + ",".join(sorted(names)) + "}"
+
+
+def _inputs(
+    signature: meta_graph_pb2.SignatureDef, request: Mapping[str, tensor_pb2.TensorProto]
+) -> dict[str, tensor_pb2.TensorProto]:
+    """The request's inputs with the signature's defaults filled in, checked as Serving does."""
+    wanted, sent, defaults = set(signature.inputs), set(request), signature.defaults
+    if len(sent) > len(wanted) or (len(sent) < len(wanted) and not defaults):
+        raise StatusError(
+            Code.INVALID_ARGUMENT,
+            f"input size does not match signature: {len(sent)}!={len(wanted)} "
+            f"len({_names(sent)}) != len({_names(wanted)}). Sent extra: {_names(sent - wanted)}. "
+            f"Missing but required: {_names(wanted - sent)}.",
+        )
+    inputs = {}
+    for alias, info in signature.inputs.items():
+        if alias not in request and alias not in defaults:
+            raise StatusError(
+                Code.INVALID_ARGUMENT,
+                f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
+                f"no default value provided. Inputs expected to be in the request {_names(sent)}, "
+                f"or default input alias set: {','.join(sorted(defaults))}",
+            )
+        inputs[alias] = request[alias] if alias in request else defaults[alias]
+    if not sent <= wanted:
+        raise StatusError(
+            Code.INVALID_ARGUMENT,
+            f"Inputs contains invalid name. Used request inputs: {','.join(sorted(sent & wanted))}"
+            f", request input: {','.join(sorted(sent))}",
+        )
+    return inputs
+
+
+def _check_outputs(signature: meta_graph_pb2.SignatureDef, outputs: list[str]) -> None:
+    seen = set()
+    for alias in outputs:
+        if alias not in signature.outputs:
+            raise StatusError(
+                Code.INVALID_ARGUMENT,
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in "
+                f"the set {_names(signature.outputs)}.",
+            )
+        if alias in seen:
+            raise StatusError(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
+        seen.add(alias)
+
+
+def predict(
+    servable: Servable,
+    request: predict_pb2.PredictRequest,
+    call: Call,
+    check_method_name: bool = False,
+) -> predict_pb2.PredictResponse:
+    """Answer a PredictRequest. Raises StatusError.
+
+    Args:
+        servable: the model version.
+        request: what is asked.
+        call: its deadline.
+        check_method_name: refuse a signature whose method is none of TensorFlow Serving's.
+    """
+    name = request.model_spec.signature_name or DEFAULT_SIGNATURE
+    # Membership first: reading a message map by a missing key would add it.
+    if name not in servable.session.signatures:
+        raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
+    signature = servable.session.signatures[name]
+    if check_method_name and signature.method_name not in _METHODS:
+        raise StatusError(
+            Code.INTERNAL,
+            "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
+            "tensorflow/serving/classify, tensorflow/serving/regress}. Was: "
+            f"{signature.method_name}",
+        )
+    inputs = _inputs(signature, request.inputs)
+    outputs = list(request.output_filter)
+    _check_outputs(signature, outputs)
+    response = predict_pb2.PredictResponse()
+    for alias, array in servable.run(name, inputs, outputs, call).items():
+        response.outputs[alias].CopyFrom(to_proto(array))
+    response.model_spec.name = request.model_spec.name
+    response.model_spec.signature_name = name
+    response.model_spec.version.value = servable.version
+    return response
+
+
+def metadata(servable: Servable) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    """The signatures of a model version."""
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    for name, signature in servable.session.signatures.items():
+        signatures.signature_def[name].CopyFrom(signature)
+    response = get_model_metadata_pb2.GetModelMetadataResponse()
+    response.model_spec.name = servable.name
+    response.model_spec.version.value = servable.version
+    response.metadata["signature_def"].Pack(signatures)
+    return response

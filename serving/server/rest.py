@@ -1,0 +1,275 @@
+"""The REST interface and the metrics page: an ASGI application over HTTP."""
+
+import asyncio
+import logging
+import re
+import urllib.parse
+import zlib
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    model_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from serving.savedmodel.status import Code, StatusError
+from serving.server import json_answers, json_requests
+from serving.server.api import Api
+from serving.server.call import Call
+from serving.server.predict import DEFAULT_SIGNATURE, predict
+from serving.server.servable import Servable
+from serving.server.tracing import identify
+from serving.server.workers import LARGE_BYTES, Pools
+
+_HTTP_STATUS = {
+    Code.INVALID_ARGUMENT: 400,
+    Code.FAILED_PRECONDITION: 400,
+    Code.OUT_OF_RANGE: 400,
+    Code.UNAUTHENTICATED: 401,
+    Code.PERMISSION_DENIED: 403,
+    Code.NOT_FOUND: 404,
+    Code.ALREADY_EXISTS: 409,
+    Code.ABORTED: 409,
+    Code.RESOURCE_EXHAUSTED: 429,
+    Code.CANCELLED: 499,
+    Code.UNIMPLEMENTED: 501,
+    Code.UNAVAILABLE: 503,
+    Code.DEADLINE_EXCEEDED: 504,
+}
+_WHICH = r"(?:/versions/(?P<version>[0-9]+)|/labels/(?P<label>[^/:]+))?"
+_POST = re.compile(
+    rf"/v1/models/(?P<name>[^/:]+){_WHICH}:(?P<method>classify|regress|predict)", re.IGNORECASE
+)
+_GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
+_JSON, _TEXT = "application/json", "text/plain; charset=utf-8"
+_DIGITS_OF_INT64 = 19
+
+log = logging.getLogger(__name__)
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+class _TooLargeError(Exception):
+    """The body is larger than the limit."""
+
+
+class _GoneError(Exception):
+    """The client closed the connection."""
+
+
+class RestApp:
+    """ASGI application of the REST interface.
+
+    Args:
+        api: answers the requests.
+        pools: the threads in which it does; status and metrics need none.
+        timeout_ms: from the first byte of a request until its answer, and again until that has
+            been read; 0 for none.
+        metrics_path: where metrics are, or None for nowhere.
+        most_bytes: of a body, unpacked.
+    """
+
+    def __init__(
+        self, api: Api, pools: Pools, timeout_ms: int, metrics_path: str | None, most_bytes: int
+    ):
+        self._api = api
+        self._pools = pools
+        self._seconds = timeout_ms / 1000 or None
+        self._metrics_path = metrics_path
+        self._most_bytes = most_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        request_id, back = identify(headers)
+        call = Call(self._seconds, "REST", request_id)
+        try:
+            async with asyncio.timeout(self._seconds):
+                status, kind, content = await self._respond(scope, headers, receive, call)
+        except _GoneError:
+            return
+        except TimeoutError:
+            call.cancel()
+            status, kind, content = _failed(504, "Timed out waiting for notification")
+        head = {"content-type": kind, "content-length": str(len(content)), **back}
+        if status >= 400:
+            # The rest of a body that was refused is not read.
+            head["connection"] = "close"
+        # A client that does not read its answer is left, by an error that ends the connection.
+        async with asyncio.timeout(self._seconds):
+            pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in head.items()]
+            await send({"type": "http.response.start", "status": status, "headers": pairs})
+            await send({"type": "http.response.body", "body": content})
+
+    async def _respond(
+        self, scope: Scope, headers: dict[str, str], receive: Receive, call: Call
+    ) -> tuple[int, str, bytes]:
+        """Status, content type and content of the answer."""
+        # Percent signs are decoded after the path is taken apart.
+        path = scope["raw_path"].decode("latin-1")
+        if path == self._metrics_path:
+            return 200, _TEXT, self._api.metrics.page().encode()
+        if not path.lower().startswith("/v1/"):
+            return 404, _TEXT, b""
+        try:
+            text = await self._answer(scope["method"], path, headers, receive, call)
+        except StatusError as error:
+            self._api.count_rejection(error, call)
+            return _failed(_HTTP_STATUS.get(error.code, 500), error.message)
+        except UnicodeEncodeError:
+            return _failed(400, "JSON Parse error: The surrogate pair in string is invalid.")
+        except _TooLargeError:
+            return _failed(413, f"The body is larger than {self._most_bytes} bytes")
+        except (_GoneError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            log.exception("A request failed inside the server")
+            return _failed(500, f"{type(error).__name__}: {error}")
+        # Strings of a model need not be UTF-8; their bytes go out as they are.
+        return 200, _JSON, text.encode("utf-8", "surrogateescape")
+
+    async def _answer(
+        self, method: str, path: str, headers: dict[str, str], receive: Receive, call: Call
+    ) -> str:
+        if method == "POST" and (match := _POST.fullmatch(path)):
+            spec = _model_spec(match)
+            body = await _body(headers, receive, self._most_bytes)
+            is_gzip = headers.get("content-encoding", "").lower() == "gzip"
+
+            wanted = match["method"].lower()
+
+            def work() -> str:
+                call.check()
+                plain = _unpacked(body, self._most_bytes) if is_gzip else body
+                document = json_requests.parse(plain)
+                spec.signature_name = document.get("signature_name", "")
+                methods = {
+                    "predict": self._predict,
+                    "classify": self._classify,
+                    "regress": self._regress,
+                }
+                return methods[wanted](spec, document, call)
+
+            # What is packed may be a thousand times as large.
+            size = LARGE_BYTES + 1 if is_gzip and len(body) > 2**13 else len(body)
+            return await _while_connected(self._pools.inference(size).run(work, call), receive)
+        if method == "GET" and (match := _GET.fullmatch(path)):
+            if not match["name"]:
+                raise StatusError(Code.INVALID_ARGUMENT, "Missing model name in request.")
+            spec = _model_spec(match)
+            if not match["metadata"]:
+                return self._status(spec)
+            return await self._pools.small.run(lambda: self._metadata(spec), call)
+        raise StatusError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path[:256]}")
+
+    def _predict(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
+        name = spec.signature_name or DEFAULT_SIGNATURE
+
+        def answer(servable: Servable) -> str:
+            if name not in servable.session.signatures:
+                raise StatusError(
+                    Code.INVALID_ARGUMENT,
+                    f'Serving signature name: "{name[:256]}" not found in signature def',
+                )
+            infos = servable.session.signatures[name].inputs
+            if not infos:
+                raise StatusError(
+                    Code.INVALID_ARGUMENT,
+                    f"Failed to get input map for signature: {spec.signature_name or 'DEFAULT'}",
+                )
+            inputs, row_format = json_requests.read_tensors(document, infos)
+            request = predict_pb2.PredictRequest(model_spec=spec, inputs=inputs)
+            return json_answers.write_tensors(predict(servable, request, call).outputs, row_format)
+
+        return self._api.infer(answer, spec, call, "Predict")
+
+    def _classify(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
+        request = classification_pb2.ClassificationRequest(
+            model_spec=spec, input=json_requests.read_examples(document)
+        )
+        return json_answers.write_classifications(self._api.classify(request, call).result)
+
+    def _regress(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
+        request = regression_pb2.RegressionRequest(
+            model_spec=spec, input=json_requests.read_examples(document)
+        )
+        return json_answers.write_regressions(self._api.regress(request, call).result)
+
+    def _status(self, spec: model_pb2.ModelSpec) -> str:
+        request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+        return json_answers.write_message(self._api.get_model_status(request))
+
+    def _metadata(self, spec: model_pb2.ModelSpec) -> str:
+        request = get_model_metadata_pb2.GetModelMetadataRequest(
+            model_spec=spec, metadata_field=["signature_def"]
+        )
+        return json_answers.write_metadata(self._api.get_model_metadata(request))
+
+
+def _failed(status: int, message: str) -> tuple[int, str, bytes]:
+    return status, _JSON, json_answers.write_error(message).encode("utf-8", "replace")
+
+
+async def _body(headers: dict[str, str], receive: Receive, most_bytes: int) -> bytes:
+    length = headers.get("content-length", "0")
+    if len(length) > _DIGITS_OF_INT64 or int(length) > most_bytes:
+        raise _TooLargeError
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise _GoneError
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise _TooLargeError
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def _unpacked(body: bytes, most_bytes: int) -> bytes:
+    """Content of a gzip body, which may have several members."""
+    content = bytearray()
+    try:
+        while body:
+            member = zlib.decompressobj(wbits=31)
+            content += member.decompress(body, most_bytes + 1 - len(content))
+            if len(content) > most_bytes:
+                raise _TooLargeError
+            if not member.eof:
+                raise zlib.error("the end is missing")
+            body = member.unused_data
+    except zlib.error as error:
+        raise StatusError(Code.INVALID_ARGUMENT, "The body is not in gzip format") from error
+    return bytes(content)
+
+
+async def _while_connected(work: Awaitable[str], receive: Receive) -> str:
+    """What `work` gives; it is cancelled when the client goes."""
+    running, gone = asyncio.ensure_future(work), asyncio.ensure_future(receive())
+    try:
+        await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done():
+            raise _GoneError
+        return running.result()
+    finally:
+        gone.cancel()
+        running.cancel()
+
+
+def _model_spec(match: re.Match) -> model_pb2.ModelSpec:
+    spec = model_pb2.ModelSpec(name=urllib.parse.unquote(match["name"]))
+    if version := match["version"]:
+        if len(version.lstrip("0")) > _DIGITS_OF_INT64 or int(version) >= 2**63:
+            raise StatusError(
+                Code.INVALID_ARGUMENT, f"Failed to convert version: {version[:256]} to numeric."
+            )
+        spec.version.value = int(version)
+    if match["label"]:
+        spec.version_label = urllib.parse.unquote(match["label"])
+    return spec

@@ -1,0 +1,166 @@
+"""Threads that answer requests, behind an event loop that receives them."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from serving.savedmodel.status import Code, StatusError
+from serving.server.call import Call
+
+T = TypeVar("T")
+
+# A request of more bytes is read, and run, beside only one other like it: a message of protobuf or
+# JSON takes many times its size once it is parsed.
+LARGE_BYTES = 2**20
+
+
+class Workers:
+    """Threads for requests of one kind, started as they are needed.
+
+    `concurrent.futures` would do, but a future of its own takes locks and wakes waiters that no
+    request here has: 7 % of the processor time of a request whose model computes almost nothing.
+
+    Args:
+        name: of the threads.
+        threads: how many run.
+        most: requests that they take, waiting ones included; beyond them one is refused at once.
+
+    Attributes:
+        busy: requests that they have.
+    """
+
+    def __init__(self, name: str, threads: int, most: int):
+        self._name = name
+        self._most_threads, self._started = threads, 0
+        self._most = most
+        self._lock = threading.Lock()
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends a thread
+        self._closed = False
+        self.busy = 0
+
+    async def run(self, work: Callable[[], T], call: Call) -> T:
+        """`work()` in one of the threads. Raises StatusError RESOURCE_EXHAUSTED.
+
+        Where the caller is cancelled, so is `call`; a run that has begun goes on without it.
+        """
+        loop = asyncio.get_running_loop()
+        job = _Job(work, loop, loop.create_future())
+        with self._lock:
+            if self._closed:
+                raise StatusError(Code.UNAVAILABLE, "The server is stopping")
+            if self.busy >= self._most:
+                raise StatusError(
+                    Code.RESOURCE_EXHAUSTED,
+                    f"The server is overloaded: {self.busy} requests are waiting",
+                )
+            self.busy += 1
+            if self.busy > self._started < self._most_threads:
+                self._started += 1
+                name = f"{self._name}_{self._started}"
+                threading.Thread(target=self._serve, name=name, daemon=True).start()
+            self._jobs.put(job)
+        try:
+            answer: T = await job.answered
+        except asyncio.CancelledError:
+            call.cancel()
+            self._give_up(job)
+            raise
+        return answer
+
+    def close(self) -> None:
+        """Start nothing more, and cancel what waits; runs under way are left to themselves."""
+        with self._lock:
+            self._closed = True
+            waiting = []
+            with contextlib.suppress(Empty):
+                while True:
+                    waiting.append(self._jobs.get_nowait())
+            for _ in range(self._started):
+                self._jobs.put(None)
+        for job in filter(None, waiting):
+            self._give_up(job)
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                job.loop.call_soon_threadsafe(job.answered.cancel)
+
+    def _take(self, job: "_Job") -> bool:
+        """Whether nobody has taken a job before: a thread that does it, or who gives it up."""
+        with self._lock:
+            first, job.taken = not job.taken, True
+            return first
+
+    def _leave(self) -> None:
+        with self._lock:
+            self.busy -= 1
+
+    def _give_up(self, job: "_Job") -> None:
+        """Free a job's place at once, unless it has begun."""
+        if self._take(job):
+            self._leave()
+
+    def _serve(self) -> None:
+        while job := self._jobs.get():
+            if not self._take(job):
+                continue
+            result: Any = None
+            error: BaseException | None = None
+            try:
+                result = job.work()
+            except BaseException as caught:
+                error = caught
+            self._leave()
+            with contextlib.suppress(RuntimeError):  # the loop has been closed
+                job.loop.call_soon_threadsafe(_settle, job.answered, result, error)
+            del job, result, error  # a thread that waits keeps no answer
+
+
+@dataclass
+class _Job:
+    work: Callable[[], Any]
+    loop: asyncio.AbstractEventLoop
+    answered: "asyncio.Future[Any]"
+    taken: bool = False
+
+
+def _settle(answered: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
+    """Hand what a thread has come to over to who waits for it in the event loop."""
+    if answered.done():
+        return
+    if error is not None:
+        answered.set_exception(error)
+    else:
+        answered.set_result(result)
+
+
+class Pools:
+    """The server's threads, so divided that nothing waits for what is slower than itself.
+
+    Args:
+        requests: that may be here at once.
+
+    Attributes:
+        small, large: for inference, by the size of the request.
+        reload: for changes of the configuration, which load models.
+    """
+
+    def __init__(self, requests: int):
+        self.small = Workers("request", requests, requests)
+        self.large = Workers("large-request", 2, 16)
+        self.reload = Workers("reload", 1, 4)
+
+    def inference(self, size: int) -> Workers:
+        """The threads for a request of `size` bytes."""
+        return self.large if size > LARGE_BYTES else self.small
+
+    @property
+    def busy(self) -> int:
+        """Requests that are here."""
+        return self.small.busy + self.large.busy + self.reload.busy
+
+    def close(self) -> None:
+        """Start nothing more."""
+        for workers in (self.small, self.large, self.reload):
+            workers.close()
