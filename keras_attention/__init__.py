@@ -1,22 +1,24 @@
 """Attention for recurrent Keras models."""
 
 from keras_attention import addons, distributions, losses, mechanisms, scores
-from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention
-from keras_attention.cell import AttentionCell, State
-from keras_attention.coverage import CoverageAttention
-from keras_attention.fast.choice import exporting, fast_paths
-from keras_attention.fast.hoisted import HoistedRNN
-from keras_attention.local import LocalAttention
-from keras_attention.location_sensitive import LocationSensitiveAttention
-from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
-from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
-from keras_attention.normalized import LayerNormGRUCell, LayerNormLSTMCell
+from keras_attention.fast.switch import exporting, fast_paths
+from keras_attention.layers.normalized import LayerNormGRUCell, LayerNormLSTMCell
+from keras_attention.layers.pointer import PointerGenerator
+from keras_attention.layers.pooling import AttentionPooling
+from keras_attention.layers.positions import LearnedPositionEncoding, SinePositionEncoding
+from keras_attention.mechanisms.additive import AdditiveAttention
+from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
+from keras_attention.mechanisms.coverage import CoverageAttention
+from keras_attention.mechanisms.local import LocalAttention
+from keras_attention.mechanisms.location import LocationAttention
+from keras_attention.mechanisms.location_sensitive import LocationSensitiveAttention
+from keras_attention.mechanisms.monotonic import MonotonicAttention
+from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 from keras_attention.plot import plot_attention
-from keras_attention.pointer import PointerGenerator
-from keras_attention.pooling import AttentionPooling
-from keras_attention.positions import LearnedPositionEncoding, SinePositionEncoding
-from keras_attention.recurrent import AttentionRNN
+from keras_attention.recurrent.cell import AttentionCell, State
+from keras_attention.recurrent.hoisted_rnn import HoistedRNN
+from keras_attention.recurrent.rnn import AttentionRNN
 from keras_attention.search import (
     SearchResult,
     Shortlist,

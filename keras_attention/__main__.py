@@ -29,11 +29,12 @@ Three settings go beyond the mechanism:
 - `--replace-unknown` of `training.translate`, `training.evaluate` and `serving.export` needs no
   such training. It says the source word that the decoder looked at in place of an unknown one.
 
-A new mechanism is one file in `keras_attention`, a subclass of `keras_attention.Attention`, and one
-line in `keras_attention/mechanisms.py`. The checks that all layers pass, training, the export and
-this page find it there. `python -m tests.keras_attention.test_agreement` records what the other
-backends are held to, and `python -m keras_attention > docs/mechanisms.md` writes this page. Its
-formula deserves a test of its own, beside a loop in NumPy.
+A new mechanism is one file in `keras_attention/mechanisms`, a subclass of
+`keras_attention.Attention`, and one line in the folder's `__init__.py`. The checks that all layers
+pass, training, the export and this page find it there.
+`python -m tests.keras_attention.test_agreement` records what the other backends are held to, and
+`python -m keras_attention > docs/mechanisms.md` writes this page. Its formula deserves a test of
+its own, beside a loop in NumPy.
 """
 
 

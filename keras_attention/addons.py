@@ -21,12 +21,13 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention import cells
-from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention
-from keras_attention.cell import AttentionCell
-from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
-from keras_attention.multiplicative import MultiplicativeAttention
+from keras_attention.mechanisms.additive import AdditiveAttention
+from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
+from keras_attention.mechanisms.monotonic import MonotonicAttention
+from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
+from keras_attention.recurrent import keras_cells
+from keras_attention.recurrent.cell import AttentionCell
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -43,7 +44,7 @@ def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, An
     Raises:
         ValueError: if no name begins with the prefix.
     """
-    from keras_attention.fast.tensorflow import checkpoint_arrays
+    from keras_attention.backend.tensorflow import checkpoint_arrays
 
     arrays = {name: x for name, x in checkpoint_arrays(path).items() if name.endswith(SUFFIX)}
     found = {
@@ -90,7 +91,7 @@ def load_weights(
             f"input_feeding={layer.input_feeding}, several={layer.several}, gate={layer.gate}"
         )
     _load_mechanism(layer.attention, weights)
-    parts = cells.parts(layer.cell)
+    parts = keras_cells.parts(layer.cell)
     for number, cell in enumerate(parts):
         place = "_cell/" if len(parts) == 1 else f"_cell/cells/{number}/"
         for variable in cell.weights:

@@ -29,7 +29,7 @@ import keras
 from keras import ops
 
 from keras_attention import masks
-from keras_attention.fast import choice
+from keras_attention.fast import switch
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
     batched_mask,
@@ -150,7 +150,7 @@ class Attention(Weighing):
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
-        with choice.training(training):
+        with switch.training(training):
             context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)

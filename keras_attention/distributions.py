@@ -11,7 +11,7 @@ from typing import Any
 from keras import backend as keras_backend
 from keras import ops
 
-from keras_attention.fast import backend
+from keras_attention import backend
 from keras_attention.shapes import at_least_one, is_empty
 
 Tensor = Any

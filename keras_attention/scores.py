@@ -10,8 +10,8 @@ from typing import Any
 
 from keras import KerasTensor, backend, ops
 
-from keras_attention.fast import choice, exponential
-from keras_attention.fast.backend import project
+from keras_attention.backend import project
+from keras_attention.fast import exponential, switch
 
 Tensor = Any
 
@@ -83,7 +83,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     dtype = backend.standardize_dtype(query.dtype)
     wide = "float32" if dtype in ("float16", "bfloat16") else dtype
     query, key, scale = (ops.cast(ops.convert_to_tensor(x), wide) for x in (query, key, scale))
-    path = choice.additive(query, key, scale)
+    path = switch.additive(query, key, scale)
     if path == "formula":
         return ops.cast(plain_additive(query, key, scale), dtype)
     return ops.cast(exponential.additive(query, key, scale, path), dtype)

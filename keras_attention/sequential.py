@@ -7,7 +7,7 @@ from typing import Any
 
 from keras import ops, tree
 
-from keras_attention.fast import backend
+from keras_attention import backend
 from keras_attention.shapes import at_least_one, keep_where
 
 Tensor = Any

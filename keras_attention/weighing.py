@@ -11,7 +11,7 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.fast.backend import average
+from keras_attention.backend import average
 from keras_attention.layer import BaseLayer
 from keras_attention.shapes import both, join_heads, split_heads
 

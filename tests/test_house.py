@@ -58,9 +58,9 @@ def test_every_script_is_a_command():
     assert {name for name, _ in COMMANDS.values()} == scripts - {"serving.commands"}
 
 
-def test_backends_are_known_in_fast_alone():
+def test_backends_are_known_in_backend_alone():
     backends = {"tensorflow", "jax", "torch"}
     for path in (ROOT / "keras_attention").rglob("*.py"):
-        if "fast" not in path.relative_to(ROOT).parts:
+        if "backend" not in path.relative_to(ROOT).parts:
             found = {name for name in imports(path) if name.split(".")[0] in backends}
             assert not found, f"{path} imports {found}"

@@ -16,7 +16,7 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention.fast import backend
+from keras_attention import backend
 
 Tensor = Any
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention.fast import backend, choice
+from keras_attention import backend
+from keras_attention.fast import switch
 
 Tensor = Any
 Gradients = Callable[..., Any]  # from the arguments and the upstream gradient
@@ -35,7 +36,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         query: see `scores.additive`.
         key: see `scores.additive`.
         scale: see `scores.additive`.
-        path: any but `"formula"`, see `choice.additive`.
+        path: any but `"formula"`, see `switch.additive`.
     """
     if path == "in_place":
         found = backend.in_place_additive(query, key, scale)
@@ -214,7 +215,7 @@ def _map_blocks(
         row_size: how many numbers the function makes of a row.
     """
     batch, length = _size(rows[0], 0), _size(rows[0], 1)
-    count = -(-batch * length * row_size // choice.BLOCK)
+    count = -(-batch * length * row_size // switch.BLOCK)
     if not isinstance(count, int) or not 0 < count <= batch:
         return _map_rows(lambda *rows: function(*rows, *others), rows, row_size)
     # Without padding, if there is a number of blocks for that.
@@ -295,7 +296,7 @@ def _count_blocks(rows: Tensor, row_size: Any) -> Any:
     total = _size(rows, 0) * _size(rows, 1) * row_size
     known = isinstance(total, int)
     largest, smallest = (max, min) if known else (ops.maximum, ops.minimum)
-    return largest(1, smallest(_size(rows, 1), -(-total // choice.BLOCK)))
+    return largest(1, smallest(_size(rows, 1), -(-total // switch.BLOCK)))
 
 
 def _blocks(x: Tensor, count: Any) -> Tensor:

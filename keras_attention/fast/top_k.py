@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from keras import ops
 
-from keras_attention.fast import backend, choice
+from keras_attention import backend
+from keras_attention.fast import switch
 
 Tensor = Any
 
@@ -19,7 +20,7 @@ def top_k(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     those for the maxima, which run many at a time.
     """
     size = x.shape[1]
-    if not choice.splits_rows(size) or -(-size // _part_length(size)) < k:
+    if not switch.splits_rows(size) or -(-size // _part_length(size)) < k:
         values, index = ops.top_k(x, k)
         return values, ops.cast(index, "int32")
     length = _part_length(size)

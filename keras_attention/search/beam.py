@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attention.fast import backend
+from keras_attention import backend
 from keras_attention.search import coverage, groups, results, running, tokens
 from keras_attention.search.results import SearchResult, length_norm
 from keras_attention.search.running import Progress, Running

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attention.fast import backend
+from keras_attention import backend
 
 Tensor = Any
 

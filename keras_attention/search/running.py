@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 from keras import ops, tree
 
-from keras_attention.fast import backend, choice
+from keras_attention import backend
+from keras_attention.fast import switch
 from keras_attention.search.tokens import Rules
 
 Tensor = Any
@@ -60,7 +61,7 @@ class Running(NamedTuple):
 
 def start(progress: Progress, state: Any, memory: Any) -> Running:
     """Return what is running before the first step; sentences leave where there is a memory."""
-    if not choice.lets_leave(memory):
+    if not switch.lets_leave(memory):
         return Running(progress, state)
     rows = ops.arange(ops.shape(progress.settled)[0], dtype="int32")
     tensors = [x for x in tree.flatten(memory) if x is not None]
@@ -83,7 +84,7 @@ def decoder(step: Callable[..., Any], memory: Any) -> Callable[[Tensor, Running]
     """Return the step as a function of tokens and of what is running."""
     if memory is None:
         return lambda tokens, now: step(tokens, now.state)
-    if not choice.lets_leave(memory):
+    if not switch.lets_leave(memory):
         return lambda tokens, now: step(tokens, now.state, memory)
 
     def decode(tokens: Tensor, now: Running) -> Any:

@@ -13,7 +13,7 @@ from keras_attention import (
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
 )
-from keras_attention.monotonic import chunkwise
+from keras_attention.mechanisms.chunkwise import chunkwise
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,

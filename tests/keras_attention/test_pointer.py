@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import PointerGenerator, pointer
+from keras_attention import PointerGenerator
+from keras_attention.layers import pointer
 from tests.keras_attention.helpers import (
     array,
     assert_close,

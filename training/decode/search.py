@@ -8,8 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import SearchResult, Shortlist, beam_search, greedy_search
-from keras_attention.fast import backend
+from keras_attention import SearchResult, Shortlist, backend, beam_search, greedy_search
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.decode.steps import FixedStep, PlainStep, prepare
 from training.model.seq2seq import mean_of_heads

@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.fast import choice
+from keras_attention.fast import switch
 from training.data.ids import PAD_ID
 
 Tensor = Any
@@ -25,7 +25,7 @@ def token_losses(labels: Tensor, logits: Tensor, label_smoothing: float = 0.0) -
     Returns:
         float32 `(B, T)`, in nats.
     """
-    if not choice.enabled():
+    if not switch.enabled():
         return _plain_cross_entropy(labels, logits, label_smoothing)
     smooth = _cross_entropy(label_smoothing)
     # As floats, which all backends take as the argument of a function with its own gradient.

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from keras_attention.fast import choice
+from keras_attention.fast import switch
 
 Tensor = Any
 
@@ -26,7 +26,7 @@ class Adam(keras.optimizers.Adam):
 
     def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
         """Update a variable and its moments."""
-        if not choice.enabled() or keras.backend.backend() != "tensorflow" or self.amsgrad:
+        if not switch.enabled() or keras.backend.backend() != "tensorflow" or self.amsgrad:
             super().update_step(gradient, variable, learning_rate)
             return
         import tensorflow as tf

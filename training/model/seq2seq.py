@@ -16,7 +16,7 @@ from keras_attention import (
     losses,
     mechanisms,
 )
-from keras_attention.pointer import copied_ids
+from keras_attention.layers.pointer import copied_ids
 from training.config.schema import Config
 from training.data.ids import PAD_ID
 from training.model.sampling import LAYER, ScheduledSampling
@@ -260,7 +260,7 @@ class SourceWords(keras.layers.Layer):
         source: int32 `(B, S)`, as tokenizers give them that copy.
 
     Output:
-        int32 `(B, S)`, see `keras_attention.pointer.copied_ids`.
+        int32 `(B, S)`, see `keras_attention.layers.pointer.copied_ids`.
 
     Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary the same in
     the target's, or -1 as at the start.

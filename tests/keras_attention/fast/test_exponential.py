@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, exporting, fast_paths, scores
-from keras_attention.fast import backend, choice
+from keras_attention import AdditiveAttention, backend, exporting, fast_paths, scores
+from keras_attention.fast import switch
 from tests.keras_attention.helpers import array, assert_close, gradients, normal, weighted_sum
 
 B, TQ, TV, UNITS = 3, 11, 7, 13
@@ -17,7 +17,7 @@ def exponential(monkeypatch):
     """The module, with blocks so small that every size here has several and the last is ragged."""
     from keras_attention.fast import exponential
 
-    monkeypatch.setattr(choice, "BLOCK", 1000)
+    monkeypatch.setattr(switch, "BLOCK", 1000)
     monkeypatch.setattr(backend, "writes_in_place", lambda *tensors: False)  # see test_in_place
     return exponential
 

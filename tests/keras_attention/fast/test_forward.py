@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from keras_attention import fast_paths, scores
-from keras_attention.fast import choice
+from keras_attention.fast import switch
 from tests.keras_attention.helpers import array, assert_close, normal
 
 BACKEND = keras.backend.backend()
@@ -26,7 +26,7 @@ def forward(primals, tangents):
 
 def test_it_is_that_of_the_formula_and_is_told_where_to_be_had(rng, monkeypatch):
     for limit in ("BLOCK", "IN_PLACE"):
-        monkeypatch.setattr(choice, limit, 100)
+        monkeypatch.setattr(switch, limit, 100)
     shapes = (2, 5, 7), (2, 11, 7), (7,)
     primals, tangents = (tuple(normal(rng, *shape) for shape in shapes) for _ in range(2))
     (q, k, v), (dq, dk, dv) = primals, tangents

@@ -16,7 +16,8 @@ from keras_attention import (
     MultiplicativeAttention,
     fast_paths,
 )
-from keras_attention.fast import attending, hoisted
+from keras_attention.fast import loop
+from keras_attention.recurrent import hoisted_rnn
 from tests.keras_attention.helpers import array, assert_close, mask, normal
 
 pytestmark = pytest.mark.tensorflow
@@ -100,8 +101,8 @@ def test_a_hoisted_loop_is_the_plain_one(
     if masked:
         options["inputs_mask"] = mask(rng, B, T)
     seeds = [w for w in layer.non_trainable_variables if "seed" in w.path]
-    taken, run = [], attending.run
-    monkeypatch.setattr(attending, "run", lambda *args: taken.append(1) or run(*args))
+    taken, run = [], loop.run
+    monkeypatch.setattr(loop, "run", lambda *args: taken.append(1) or run(*args))
     found = []
     for fast in (False, True):
         for seed in seeds:
@@ -208,7 +209,7 @@ def test_forward_mode_takes_the_plain_loop(rng, monkeypatch, name):
     import tensorflow as tf
 
     given = problem(rng, name)
-    for module in (hoisted, attending):
+    for module in (hoisted_rnn, loop):
         monkeypatch.setattr(module, "run", lambda *args: pytest.fail("the hoisted loop ran"))
     point = tf.constant(given.point)
     with tf.autodiff.ForwardAccumulator(point, tf.constant(given.direction)) as accumulator:

@@ -6,7 +6,7 @@ import pytest
 from keras import ops
 
 from keras_attention import fast_paths, scores
-from keras_attention.fast import choice
+from keras_attention.fast import switch
 from tests.keras_attention.fast.test_exponential import inputs, reference
 from tests.keras_attention.helpers import array, assert_close
 
@@ -18,10 +18,11 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def taken(monkeypatch):
     """Blocks so small that most sizes here have several; counts the calls."""
-    from keras_attention.fast import backend, torch
+    from keras_attention import backend
+    from keras_attention.backend import torch
 
     calls, in_place = [], backend.in_place_additive
-    monkeypatch.setattr(choice, "IN_PLACE", 1)
+    monkeypatch.setattr(switch, "IN_PLACE", 1)
     monkeypatch.setattr(torch, "BLOCK", 500)
     monkeypatch.setattr(backend, "in_place_additive", lambda *xs: calls.append(1) or in_place(*xs))
     return calls
@@ -112,10 +113,10 @@ def test_small_sizes_and_compiled_functions_are_not_in_place(rng):
 
     large = [ops.ones(shape) for shape in [(8, 32, 64), (8, 32, 64), (64,)]]
     small = [ops.ones(shape) for shape in [(8, 16, 64), (8, 16, 64), (64,)]]
-    assert choice.additive(*large) == "in_place"
-    assert choice.additive(*small) == "formula"
+    assert switch.additive(*large) == "in_place"
+    assert switch.additive(*small) == "formula"
     with fast_paths(False):
-        assert choice.additive(*large) == "formula"
+        assert switch.additive(*large) == "formula"
     arrays = [torch.tensor(x) for x in inputs(rng, 8, 32, 37, 64)[:3]]
     exported = torch.export.export(Scores(), tuple(arrays)).module()
     assert_close(exported(*arrays), array(scores.additive(*arrays)))

@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import beam_search, fast_paths, greedy_search
-from keras_attention.fast import backend
+from keras_attention import backend, beam_search, fast_paths, greedy_search
 from tests.keras_attention.decoders import END, LENGTH, START, B, Decoder, S
 from tests.keras_attention.helpers import array, assert_close
 

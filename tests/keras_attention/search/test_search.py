@@ -12,7 +12,7 @@ from keras_attention import (
     beam_search,
     greedy_search,
 )
-from keras_attention.fast import choice
+from keras_attention.fast import switch
 from tests.keras_attention.decoders import (
     END,
     LENGTH,
@@ -297,7 +297,7 @@ def test_bad_arguments_are_told_with_expected_and_received(rng, options, expecte
 def test_a_large_vocabulary_is_searched_as_a_small_one(rng, monkeypatch):
     decoder = Decoder(rng)
     expected = array(search(decoder, beam_width=3, num_results=3))
-    monkeypatch.setattr(choice, "LARGE", 1)
+    monkeypatch.setattr(switch, "LARGE", 1)
     found = array(search(decoder, beam_width=3, num_results=3))
     np.testing.assert_array_equal(found.ids, expected.ids)
     assert_close(found.scores, expected.scores)

@@ -8,8 +8,8 @@ import keras
 from keras import ops
 
 from keras_attention.attention import Tensor
-from keras_attention.attention_history import HistoryAttention
-from keras_attention.fast.backend import project
+from keras_attention.backend import project
+from keras_attention.mechanisms.history import HistoryAttention
 from keras_attention.shapes import is_empty
 from keras_attention.weighing import Memory
 

@@ -7,8 +7,8 @@ from typing import Any
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Tensor
+from keras_attention.mechanisms.additive import AdditiveAttention
 from keras_attention.weighing import Memory
 
 

@@ -12,8 +12,8 @@ from keras_attention import (
     LocalAttention,
     MultiplicativeAttention,
 )
-from keras_attention.cell import State
-from keras_attention.fast import choice
+from keras_attention.fast import switch
+from keras_attention.recurrent.cell import State
 from tests.keras_attention.helpers import array, assert_close, normal
 
 pytestmark = pytest.mark.tensorflow
@@ -31,7 +31,7 @@ def rounded(x):
 @pytest.mark.parametrize("single", [False, True])
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_a_product_in_float32_is_exact(rng, with_bias, single):
-    from keras_attention.fast.tensorflow_constant import product
+    from training.decode.constant.products import product
 
     x, kernel, bias = normal(rng, B, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
     found = array(product(kernel, bias if with_bias else None, "float32", single)(x))
@@ -40,7 +40,7 @@ def test_a_product_in_float32_is_exact(rng, with_bias, single):
 
 @pytest.mark.parametrize("with_bias", [False, True])
 def test_a_product_is_that_of_rounded_factors(rng, with_bias):
-    from keras_attention.fast.tensorflow_constant import product
+    from training.decode.constant.products import product
 
     x, kernel, bias = normal(rng, B, INPUTS), normal(rng, INPUTS, UNITS), normal(rng, UNITS)
     exact = rounded(x).astype("float64") @ rounded(kernel) + with_bias * rounded(bias)
@@ -54,7 +54,7 @@ def test_a_product_is_that_of_rounded_factors(rng, with_bias):
 @pytest.mark.parametrize("softmax", [False, True])
 @pytest.mark.parametrize("scale", [1.0, 30.0])  # flat, and with all the mass on one token
 def test_a_shortlist_has_the_best_logits_in_float32(rng, scale, softmax):
-    from keras_attention.fast.tensorflow_constant import shortlist
+    from training.decode.constant.products import shortlist
 
     size, k = 2503, 6
     x, kernel, bias = normal(rng, B, UNITS), scale * normal(rng, UNITS, size), normal(rng, size)
@@ -109,8 +109,8 @@ LAYERS = {
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", LAYERS)
 def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, dtype, kept):
-    from keras_attention.fast import tensorflow_constant as constant
-    from keras_attention.fast.constant_step import ConstantStep
+    from training.decode.constant import products as constant
+    from training.decode.constant.step import ConstantStep
 
     if not kept:  # the products of all embeddings take too much room
         monkeypatch.setattr(constant, "TABLE", 0)
@@ -120,7 +120,7 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, d
     layer(normal(rng, B, 1, INPUTS), memory)
     for weight in layer.weights:
         weight.assign(normal(rng, *weight.shape) * 0.5)
-    assert choice.fixes_step(layer)
+    assert switch.fixes_step(layer)
     mask = np.arange(S) < np.array([[S], [2], [3]])
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=mask)
     embeddings = keras.Variable(normal(rng, TOKENS, INPUTS))
@@ -169,7 +169,7 @@ def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, lay
 
 
 def test_cells_that_are_not_known_are_not_supported():
-    assert not choice.fixes_step(AttentionRNN(LayerNormGRUCell(UNITS), general()))
-    assert not choice.fixes_step(AttentionRNN(lstm(), general(), gate=True))
-    assert not choice.fixes_step(AttentionRNN(lstm(), [general(), general()]))
-    assert not choice.fixes_step(AttentionRNN(lstm(), AdditiveAttention(4, num_heads=2)))
+    assert not switch.fixes_step(AttentionRNN(LayerNormGRUCell(UNITS), general()))
+    assert not switch.fixes_step(AttentionRNN(lstm(), general(), gate=True))
+    assert not switch.fixes_step(AttentionRNN(lstm(), [general(), general()]))
+    assert not switch.fixes_step(AttentionRNN(lstm(), AdditiveAttention(4, num_heads=2)))

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras_attention.additive import AdditiveAttention
 from keras_attention.attention import Attention
-from keras_attention.coverage import CoverageAttention
-from keras_attention.local import LocalAttention
-from keras_attention.location_sensitive import LocationSensitiveAttention
-from keras_attention.monotonic import MonotonicAttention, MonotonicChunkwiseAttention
-from keras_attention.multiplicative import LocationAttention, MultiplicativeAttention
+from keras_attention.mechanisms.additive import AdditiveAttention
+from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
+from keras_attention.mechanisms.coverage import CoverageAttention
+from keras_attention.mechanisms.local import LocalAttention
+from keras_attention.mechanisms.location import LocationAttention
+from keras_attention.mechanisms.location_sensitive import LocationSensitiveAttention
+from keras_attention.mechanisms.monotonic import MonotonicAttention
+from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 
 
 class Mechanism(NamedTuple):

@@ -5,7 +5,7 @@ products. So the kernel for contexts is multiplied with the whole memory once, b
 step, and a step averages the products. The kernel for embeddings is multiplied with the whole
 vocabulary when the step is made, and a step looks its row up.
 
-On TensorFlow alone: see `keras_attention.fast.tensorflow_constant`.
+On TensorFlow alone: see `training.decode.constant.products`.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.additive import AdditiveAttention
-from keras_attention.cell import AttentionCell, State
-from keras_attention.fast.cells import gru_step, lstm_step
-from keras_attention.fast.tensorflow_constant import is_kept, lookup, product
+from keras_attention.fast.gates import gru_step, lstm_step
+from keras_attention.mechanisms.additive import AdditiveAttention
+from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.shapes import flat_mask, flat_memory
 from keras_attention.weighing import Memory
+from training.decode.constant.products import is_kept, lookup, product
 
 Tensor = Any
 
@@ -36,7 +36,7 @@ class ConstantStep:
     float32 whatever the dtype of the other products is.
 
     Args:
-        layer: one for which `choice.fixes_step` is true.
+        layer: one for which `switch.fixes_step` is true.
         embeddings: `(V, dim)`, of the tokens.
         beams: how many rows share a row of the memory, next to one another.
         dtype: of the products, "bfloat16" or "float32".

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from keras_attention.fast import backend
+from keras_attention import backend
 from keras_attention.fast.top_k import top_k
 
 Tensor = Any

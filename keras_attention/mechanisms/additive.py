@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.fast.backend import project
+from keras_attention.backend import project
 
 
 @keras.saving.register_keras_serializable("keras_attention")

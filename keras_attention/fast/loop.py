@@ -1,4 +1,4 @@
-"""The hoisted loop of a cell that attends: see `hoisted`."""
+"""The hoisted loop of a cell that attends: see `recurrent.hoisted_rnn`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from keras import ops, tree
 
-from keras_attention import distributions
-from keras_attention.additive import AdditiveAttention
-from keras_attention.fast import backend, choice
-from keras_attention.fast.cells import hoisted_cell
+from keras_attention import backend, distributions
+from keras_attention.fast import switch
 from keras_attention.fast.deferred import Trace, deferred, fixed, outer
-from keras_attention.multiplicative import MultiplicativeAttention
+from keras_attention.fast.gates import hoisted_cell
+from keras_attention.mechanisms.additive import AdditiveAttention
+from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 from keras_attention.shapes import keep_where
 
 if TYPE_CHECKING:
     from keras_attention.attention import Attention
-    from keras_attention.cell import State
-    from keras_attention.recurrent import AttentionRNN
+    from keras_attention.recurrent.cell import State
+    from keras_attention.recurrent.rnn import AttentionRNN
     from keras_attention.weighing import Memory
 
 Tensor = Any
@@ -35,7 +35,7 @@ def run(
     """Run an `AttentionRNN` over a sequence, as a loop over its steps would.
 
     Args:
-        layer: one for which `choice.hoists_attention` is true.
+        layer: one for which `switch.hoists_attention` is true.
         inputs: `(T, B, dim)`, in the compute dtype.
         mask: boolean `(T, B)` or None; where it is False the state stays and the outputs are 0.
         memories: of its attention layers.
@@ -158,7 +158,7 @@ class Look:
             if self._dtype in ("float16", "bfloat16"):
                 # Its scores are computed in float32: the keys are cast once.
                 memory = memory._replace(key=ops.cast(memory.key, "float32"))
-        if choice.averages(attention, training):
+        if switch.averages(attention, training):
             self._average = fixed(memory.value)
             self._defer("context", memory.value, self._value_gradient, memory.value.shape[-1])
             if type(attention) is MultiplicativeAttention and self._dtype != "float16":

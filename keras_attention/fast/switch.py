@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 
-from keras_attention.fast import backend
+from keras_attention import backend
 
 if TYPE_CHECKING:
     from keras_attention.attention import Attention
-    from keras_attention.cell import AttentionCell
-    from keras_attention.recurrent import AttentionRNN
+    from keras_attention.recurrent.cell import AttentionCell
+    from keras_attention.recurrent.rnn import AttentionRNN
 
 Tensor = Any
 AdditivePath = Literal["formula", "blocks", "exponential", "compiled", "in_place"]
@@ -136,7 +136,7 @@ def _compiles(*sequences: Tensor) -> bool:
 
 
 def hoists(cell: Any, dtype: str | None = None) -> bool:
-    """Whether `hoisted.run` stands in for a loop over the cell, in the dtype if one is given.
+    """Whether `hoisted_rnn.run` stands in for a loop over the cell, in the dtype if one is given.
 
     It knows plain Keras cells without dropout, on TensorFlow.
     """
@@ -151,12 +151,12 @@ def hoists(cell: Any, dtype: str | None = None) -> bool:
 
 
 def hoists_rnn(cell: Any, dtype: str, *watched: Any) -> bool:
-    """Whether `hoisted.run` runs the cell now, in the dtype, on tensors of these structures."""
+    """Whether `hoisted_rnn.run` runs the cell now, in the dtype, on tensors of these structures."""
     return hoists(cell, dtype) and not backend.forward_mode([*watched, cell.trainable_weights])
 
 
 def hoists_attention(layer: AttentionRNN, *watched: Any) -> bool:
-    """Whether `attending.run` runs an `AttentionRNN` now, on the tensors of these structures."""
+    """Whether `loop.run` runs an `AttentionRNN` now, on the tensors of these structures."""
     if any(x.compute_dtype != layer.compute_dtype for x in layer._list(layer.attention)):
         return False
     if not hoists(layer.cell, layer.compute_dtype):

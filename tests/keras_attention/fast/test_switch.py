@@ -7,8 +7,8 @@ import sys
 import pytest
 from keras import ops
 
-from keras_attention import fast_paths
-from keras_attention.fast import backend, choice
+from keras_attention import backend, fast_paths
+from keras_attention.fast import switch
 from keras_attention.fast.top_k import top_k
 from tests.keras_attention.helpers import array
 
@@ -16,7 +16,7 @@ SHAPES = (32, 48, 512), (32, 48, 512), (512,)
 
 
 def path():
-    return choice.additive(*(ops.ones(shape) for shape in SHAPES))
+    return switch.additive(*(ops.ones(shape) for shape in SHAPES))
 
 
 def test_the_switch_turns_fast_paths_off_and_on_again():
@@ -41,7 +41,7 @@ def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
         del taken[:]
         with fast_paths(fast):
             _, index = top_k(rows, 3)
-            assert choice.lets_leave(()) == (fast and not backend.under_xla())
+            assert switch.lets_leave(()) == (fast and not backend.under_xla())
         assert bool(taken) == fast
         assert array(index).tolist() == [[4000, 3999, 3998]]
 
@@ -68,8 +68,8 @@ def test_what_xla_compiles_is_known():
 
 @pytest.mark.parametrize("value", ["0", "1", "yes"])
 def test_the_environment_sets_the_switch(value):
-    program = "from keras_attention.fast import choice; print(choice.enabled())"
-    environment = {**os.environ, choice.VARIABLE: value}
+    program = "from keras_attention.fast import switch; print(switch.enabled())"
+    environment = {**os.environ, switch.VARIABLE: value}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True
     )

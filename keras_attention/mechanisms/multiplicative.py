@@ -9,8 +9,6 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.fast.backend import gather_in_rows
-from keras_attention.shapes import first_place, is_empty
 
 SCORES = ("dot", "scaled_dot", "general")
 
@@ -87,68 +85,4 @@ class MultiplicativeAttention(Attention):
             **super().get_config(),
             "score": self.score_name,
             "use_scale": self.use_scale,
-        }
-
-
-@keras.saving.register_keras_serializable("keras_attention")
-class LocationAttention(Attention):
-    """Attention to places, whatever stands there: `softmax(W q)`.
-
-    The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1). Places count from the
-    first position that the memory's mask allows: padding on the left changes nothing.
-
-    Args:
-        max_length: the greatest length `Tv` of a memory.
-        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W`;
-            `distribution`, `dropout`, `seed`, see `Attention`; `name`, `dtype`.
-
-    Weights: `kernel` `(dq, max_length)`.
-
-    Call arguments and output are those of `keras_attention.Attention`.
-
-    Raises:
-        ValueError: if a memory is longer than `max_length`.
-
-    Example:
-        ```python
-        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
-        context = LocationAttention(max_length=10)(query, value)  # (2, 3, 6)
-        ```
-    """
-
-    def __init__(self, max_length: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self._expect_count("max_length", max_length)
-        self._expect(self.num_heads == 1, "num_heads=1", f"num_heads={self.num_heads}")
-        self.max_length = max_length
-
-    def build_score(self, query_dim: int, key_dim: int) -> None:
-        """Make the kernel."""
-        self.kernel = self.add_kernel((query_dim, self.max_length), "kernel")
-
-    def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
-        """Return the places themselves, int32 `(B, Tv)`; in front of the first they are 0."""
-        batch, length = ops.shape(key)[:2]
-        places = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, length))
-        return places if mask is None else ops.relu(places - first_place(mask)[:, 0])
-
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores of the places that the memory has."""
-        length = key.shape[1]
-        self._expect(
-            not isinstance(length, int) or length <= self.max_length,
-            f"a memory of at most max_length={self.max_length} positions",
-            f"{length} positions",
-        )
-        if is_empty(query) or is_empty(key):  # of which TensorFlow gathers no gradient
-            return ops.zeros((*ops.shape(query)[:2], ops.shape(key)[1]), self.compute_dtype)
-        kernel = ops.cast(self.kernel, self.compute_dtype)
-        by_place = ops.swapaxes(scores.location(query, kernel, self.max_length), 1, 2)
-        return ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
         }

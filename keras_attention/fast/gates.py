@@ -21,7 +21,7 @@ class Cell:
     """A Keras `SimpleRNNCell` or `LSTMCell`: one product makes all its gates.
 
     Args:
-        cell: one for which `choice.hoists` is true.
+        cell: one for which `switch.hoists` is true.
         inputs: `(T, B, ·)`, what is known before the loop.
         first: `(B, units)`, the output before the first step.
         trace: of the loop; it must get `"output"`, the first state after each step.

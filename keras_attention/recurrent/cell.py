@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
-from keras_attention import cells
 from keras_attention.attention import Attention, Tensor
-from keras_attention.memories import OfMemories
+from keras_attention.recurrent import keras_cells
+from keras_attention.recurrent.memories import OfMemories
 from keras_attention.shapes import is_empty, share
 from keras_attention.weighing import Memory
 
@@ -148,7 +148,7 @@ class AttentionCell(OfMemories):
         memories, keys = self._list(memory_shape), self._list_or_nones(memory_key_shape)
         self._check_shapes(inputs_shape, memories)
         batch, size = inputs_shape[0], self.cell_output_size
-        query_size = cells.state_size(self.cell) if self.order == "bahdanau" else size
+        query_size = keras_cells.state_size(self.cell) if self.order == "bahdanau" else size
         self.context_size = sum(shape[-1] for shape in memories)
         self.output_size = self.units or self.context_size + size
         width = inputs_shape[-1]
@@ -222,8 +222,8 @@ class AttentionCell(OfMemories):
         memories = [memory] if isinstance(memory, Memory) else memory
         batch = ops.shape(memories[0].value)[0]
         if cell_state is None:
-            cell_state = cells.zero_state(self.cell, batch)
-        like = cells.zero_state(self.cell, 1)
+            cell_state = keras_cells.zero_state(self.cell, batch)
+        like = keras_cells.zero_state(self.cell, 1)
         flat = [ops.cast(x, self.cell.compute_dtype) for x in tree.flatten(cell_state)]
         shapes = [tuple(x.shape) for x in flat]
         sizes = tree.flatten(self.cell.state_size)
@@ -315,12 +315,12 @@ class AttentionCell(OfMemories):
         self, inputs: list[Any], state: Any, training: bool | None
     ) -> tuple[Tensor, Any]:
         inputs = inputs[0] if len(inputs) == 1 else ops.concatenate(inputs, axis=-1)
-        output, new = cells.advance(self.cell, inputs, state, training)
+        output, new = keras_cells.advance(self.cell, inputs, state, training)
         return ops.cast(output, self.compute_dtype), new
 
     def _query(self, cell_state: Any) -> Tensor:
         """Return `s_{t-1}`: what the (top) cell put out last, its first state."""
-        return cells.first_state(self.cell, cell_state)
+        return keras_cells.first_state(self.cell, cell_state)
 
     def _read_out(self, pair: Tensor, inputs: Tensor) -> Tensor:
         """Return the output of `[c_t; s_t]`, `(..., ·)`, and the inputs that led to them."""
@@ -340,7 +340,7 @@ class AttentionCell(OfMemories):
     @property
     def cell_output_size(self) -> int:
         """Width of the (top) cell's output."""
-        return cells.output_size(self.cell)
+        return keras_cells.output_size(self.cell)
 
     @property
     def state_size(self) -> None:
@@ -367,7 +367,7 @@ class AttentionCell(OfMemories):
         if not training:
             yield
             return
-        with cells.dropout_masks(self.cell, self.cell_input_size, rows, self.compute_dtype):
+        with keras_cells.dropout_masks(self.cell, self.cell_input_size, rows, self.compute_dtype):
             yield
 
     _inputs_rank, _inputs_form = 2, "inputs (B, dim)"

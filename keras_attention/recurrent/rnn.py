@@ -7,10 +7,11 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention import masks
+from keras_attention import backend, masks
 from keras_attention.attention import Attention, Tensor
-from keras_attention.cell import AttentionCell, State
-from keras_attention.fast import attending, backend, choice, hoisted
+from keras_attention.fast import loop, switch
+from keras_attention.recurrent import hoisted_rnn
+from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.shapes import checked_mask, flat_length, keep_where
 
 
@@ -101,7 +102,7 @@ class AttentionRNN(AttentionCell):
         mask = None if inputs_mask is None else ops.transpose(inputs_mask)
         if self.order == "luong" and not self.input_feeding:
             run = self._call_cell_first
-        elif choice.hoists_attention(self, inputs, prepared, state):
+        elif switch.hoists_attention(self, inputs, prepared, state):
             run = self._call_hoisted
         else:
             run = self._call_stepwise
@@ -159,8 +160,8 @@ class AttentionRNN(AttentionCell):
         self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run the cell over all steps, then attend with all its outputs at once."""
-        if choice.hoists_rnn(self.cell, self.compute_dtype, inputs, state.cell):
-            outputs, cell_state = hoisted.run(self.cell, inputs, tree.flatten(state.cell), mask)
+        if switch.hoists_rnn(self.cell, self.compute_dtype, inputs, state.cell):
+            outputs, cell_state = hoisted_rnn.run(self.cell, inputs, tree.flatten(state.cell), mask)
         else:
             outputs, cell_state = self._run_cell(inputs, mask, state.cell, training)
         outputs = ops.swapaxes(outputs, 0, 1)
@@ -196,7 +197,7 @@ class AttentionRNN(AttentionCell):
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run step by step with all that can be taken out of the loop."""
         memories = self._list(prepared)
-        outputs, weights, cell_state = attending.run(self, inputs, mask, memories, state, training)
+        outputs, weights, cell_state = loop.run(self, inputs, mask, memories, state, training)
         return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], cell_state
 
     # Keras.

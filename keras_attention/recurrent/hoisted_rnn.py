@@ -2,8 +2,8 @@
 
 Of a recurrent step, the product of inputs and kernel does not depend on the state: it is one
 product for all steps, before the loop. And the gradients of kernels are one product for all steps
-each, after the loop: see `deferred`. `cells` has the steps, `attending` the loop of a cell that
-attends.
+each, after the loop: see `fast.deferred`. `fast.gates` has the steps,
+`fast.loop` the loop of a cell that attends.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.cells import without_dropout
-from keras_attention.fast import backend, choice
-from keras_attention.fast.cells import hoisted_cell
+from keras_attention import backend
+from keras_attention.fast import switch
 from keras_attention.fast.deferred import Trace
+from keras_attention.fast.gates import hoisted_cell
+from keras_attention.recurrent.keras_cells import without_dropout
 
 Tensor = Any
 
@@ -28,7 +29,7 @@ def run(
     """Run a cell over a sequence, as a loop over `cell(inputs, state)` would.
 
     Args:
-        cell: a built cell for which `choice.hoists` is true.
+        cell: a built cell for which `switch.hoists` is true.
         inputs: `(T, B, dim)`.
         state: the cell's states, each `(B, units)`.
         mask: boolean `(T, B)`; where it is False the state stays.
@@ -84,7 +85,7 @@ class HoistedRNN(keras.layers.RNN):
     ) -> tuple[Tensor, Tensor, Any]:
         """Run the loop of `keras.layers.RNN.call`."""
         dtype, watched = self.cell.compute_dtype, [sequences, initial_state]
-        if self.stateful or self.unroll or not choice.hoists_rnn(self.cell, dtype, *watched):
+        if self.stateful or self.unroll or not switch.hoists_rnn(self.cell, dtype, *watched):
             found: tuple[Tensor, Tensor, Any]
             found = super().inner_loop(sequences, initial_state, mask, training)
             return found

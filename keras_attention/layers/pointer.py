@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.fast import backend
+from keras_attention import backend
 from keras_attention.shapes import alike, is_empty
 
 Tensor = Any

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention.fast import backend
+from keras_attention import backend
 from tests.keras_attention.helpers import assert_close, normal
 
 B, N, S, DV = 3, 5, 7, 11
@@ -24,7 +24,7 @@ def traced(function, *arrays):
 @pytest.mark.parametrize("small", [B * N * S * DV, B * N * S * DV - 1])
 def test_the_average_is_the_product_of_weights_and_values_large_or_small(rng, small, monkeypatch):
     if keras.backend.backend() == "tensorflow":
-        from keras_attention.fast import tensorflow
+        from keras_attention.backend import tensorflow
 
         monkeypatch.setattr(tensorflow, "SMALL", small)
     weights, value = normal(rng, B, N, S), normal(rng, B, S, DV)

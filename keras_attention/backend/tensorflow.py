@@ -14,7 +14,7 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention.fast.generic import nothing
+from keras_attention.backend.generic import nothing
 
 # TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
 # graph does not say. A TensorFlow without it would run, but compile nothing of this library.

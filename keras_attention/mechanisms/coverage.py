@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from keras_attention.attention import Tensor
-from keras_attention.attention_history import HistoryAttention
+from keras_attention.mechanisms.history import HistoryAttention
 
 
 @keras.saving.register_keras_serializable("keras_attention")

@@ -8,8 +8,8 @@ import keras
 from keras import ops
 
 from keras_attention.attention import Attention, Tensor
-from keras_attention.borrowed import BorrowedScore
-from keras_attention.fast.backend import project
+from keras_attention.backend import project
+from keras_attention.mechanisms.borrowed import BorrowedScore
 from keras_attention.shapes import both, first_place
 from keras_attention.weighing import Memory
 

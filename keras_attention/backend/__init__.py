@@ -1,0 +1,53 @@
+"""The operations that a backend may do in its own way: `generic.py` says what each does."""
+
+from __future__ import annotations
+
+import keras
+
+from keras_attention.backend.generic import (
+    average,
+    builds_graph,
+    compiled,
+    forward_mode,
+    fuses_sums,
+    gather,
+    gather_in_rows,
+    in_loop,
+    in_place_additive,
+    project,
+    pull_back,
+    scan,
+    times_transposed,
+    under_xla,
+    unfold,
+    writes_in_place,
+)
+
+if keras.backend.backend() == "tensorflow":
+    from keras_attention.backend.tensorflow import (
+        average,
+        builds_graph,
+        compiled,
+        forward_mode,
+        gather,
+        gather_in_rows,
+        in_loop,
+        project,
+        pull_back,
+        scan,
+        times_transposed,
+        under_xla,
+        unfold,
+    )
+elif keras.backend.backend() == "jax":
+    from keras_attention.backend.jax import (
+        fuses_sums,
+        scan,
+        under_xla,
+        unfold,
+    )
+elif keras.backend.backend() == "torch":
+    from keras_attention.backend.torch import (
+        in_place_additive,
+        writes_in_place,
+    )

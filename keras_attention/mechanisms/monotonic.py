@@ -1,0 +1,122 @@
+"""Monotonic attention and monotonic chunkwise attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import distributions
+from keras_attention.attention import Attention, Tensor
+from keras_attention.mechanisms.borrowed import BorrowedScore
+from keras_attention.weighing import Memory
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class MonotonicAttention(BorrowedScore):
+    """Attention that only moves forward (Raffel et al. 2017, arXiv 1704.00784).
+
+    From where it was it goes on to the right, and stops at position `j` with the probability
+    `p_j = sigmoid(e_j + r)`; its weights are the probabilities to have stopped there, see
+    `keras_attention.distributions.monotonic`. They need not sum to 1.
+
+    Trained in a soft mode with `noise`, which drives the probabilities towards 0 and 1, it can then
+    attend by `"hard"` choices, which have no gradient: that mode itself is soft, `"parallel"`, in
+    training. The paper's score is the weight-normalised additive one, and a negative `r`.
+
+    Args:
+        attention: an attention layer of this library with one head, of which the score is used.
+        mode: `"parallel"`, `"recursive"` (the same, position by position) or `"hard"`, which is
+            `"parallel"` in training.
+        noise: standard deviation of the normal noise that is added to the scores in training.
+        bias_initial: `r` at the start.
+        **kwargs: `dropout`, `seed`, see `Attention`; `name`, `dtype`.
+
+    Weights: those of the score and `score_bias` `r`, `()`.
+
+    Call arguments and output are those of `keras_attention.Attention`.
+
+    Example:
+        ```python
+        query, value = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        score = AdditiveAttention(8, normalize=True)
+        context = MonotonicAttention(score, noise=1.0, bias_initial=-1.0)(query, value)  # (2, 3, 6)
+        ```
+    """
+
+    sequential = True
+
+    def __init__(
+        self,
+        attention: Attention,
+        mode: str = "parallel",
+        noise: float = 0.0,
+        bias_initial: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(attention, **kwargs)
+        modes = distributions.MODES
+        self._expect(mode in modes, f"mode to be one of {', '.join(modes)}", f"mode={mode!r}")
+        self._expect(noise >= 0, "noise >= 0", f"noise={noise}")
+        self._expect(self.num_heads == 1, "a score of one head", f"num_heads={self.num_heads}")
+        self._expect(
+            self.distribution == "softmax",
+            "no distribution: a mode takes its place",
+            f"distribution={self.distribution!r}",
+        )
+        self.mode = mode
+        self.noise_deviation = noise
+        self.bias_initial = bias_initial
+        if noise and self.seed_generator is None:
+            self.seed_generator = keras.random.SeedGenerator(self.seed)
+
+    def build_score(self, query_dim: int, key_dim: int) -> None:
+        """Make the bias of the score."""
+        initializer = keras.initializers.Constant(self.bias_initial)
+        self.score_bias = self.add_weight((), initializer, name="score_bias")
+
+    def noise(self, shape: tuple[Any, ...], training: bool | None) -> dict[str, Tensor]:
+        """Draw what the contract says, and `"score"`, to be added to the scores in training."""
+        drawn = super().noise(shape, training)
+        if training and self.noise_deviation:
+            drawn["score"] = keras.random.normal(
+                shape, stddev=self.noise_deviation, dtype=self.wide_dtype, seed=self.seed_generator
+            )
+        elif training and self.mode == "hard":
+            drawn["score"] = ops.zeros(shape, self.wide_dtype)
+        return drawn
+
+    def initial_state(self, memory: Memory) -> Tensor:
+        """Return the weights before the first query: 1 at position 0, float32 `(B, Tv)`."""
+        batch, length = ops.shape(memory.value)[:2]
+        first = ops.cast(ops.arange(length) == 0, self.wide_dtype)
+        return ops.broadcast_to(ops.expand_dims(first, 0), (batch, length))
+
+    def weigh(
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: Tensor,
+        mask: Tensor | None,
+        noise: dict[str, Tensor],
+    ) -> tuple[Tensor, Tensor]:
+        """Return the weights, which are the next state; arguments as the contract says."""
+        scores = ops.cast(self.score(query, memory.key), self.wide_dtype)
+        scores, mode = scores + ops.cast(self.score_bias, self.wide_dtype), self.mode
+        if "score" in noise:  # in training alone
+            scores, mode = scores + noise["score"], "parallel" if mode == "hard" else mode
+        previous = ops.reshape(state, ops.shape(scores))  # (B, n, Tv)
+        weights = distributions.monotonic(scores, previous, mask, mode)
+        return weights, ops.reshape(weights, ops.shape(state))
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        config = super().get_config()
+        config.pop("distribution")
+        return {
+            **config,
+            "mode": self.mode,
+            "noise": self.noise_deviation,
+            "bias_initial": self.bias_initial,
+        }

@@ -1,0 +1,1 @@
+"""Recurrent cells that attend, and the layers that run them."""

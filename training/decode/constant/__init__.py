@@ -1,0 +1,1 @@
+"""Decoder steps and products with constant kernels, for exports."""
