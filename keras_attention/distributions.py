@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from keras import backend as keras_backend
 from keras import ops
 
@@ -34,9 +35,7 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     scores, dtype = _raised(scores)
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
-    scores, mask = _hidden(scores, mask)
-    highest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    weights = ops.exp(scores - highest) * mask
+    weights = ops.exp(_shifted(scores, mask))
     total = ops.sum(weights, axis=-1, keepdims=True)
     # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
     return ops.cast(weights / ops.where(total > 0, total, 1.0), dtype)
@@ -55,7 +54,7 @@ def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if is_empty(scores):
         return _nothing(scores, mask)
     scores, dtype = _raised(scores)
-    z, mask = _shifted(scores, mask)
+    z = _clipped(scores, mask)
     ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
     rank = ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
     # Algorithm 1: the support is a prefix of the ordered scores, the threshold follows from it.
@@ -82,7 +81,7 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if is_empty(scores):
         return _nothing(scores, mask)
     scores, dtype = _raised(scores)
-    z, mask = _shifted(scores / 2, mask)
+    z = _clipped(scores / 2, mask)
     ordered = ops.flip(ops.sort(ops.stop_gradient(z), axis=-1), axis=-1)
     rank = ops.cast(ops.arange(1, ops.shape(z)[-1] + 1), z.dtype)
     # Algorithm 2: the threshold that each prefix of the ordered scores would have.
@@ -249,18 +248,17 @@ def _raised(scores: Tensor) -> tuple[Tensor, str]:
     return scores, dtype
 
 
-def _hidden(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores, very low where masked, and the mask as a float."""
-    low = ops.cast(-1e30, scores.dtype)
-    return ops.where(mask, scores, low), ops.cast(mask, scores.dtype)
-
-
-def _shifted(scores: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Return the scores less their highest, at least -2: below -1 the weight is 0 anyway."""
-    if mask is not None:
-        scores, mask = _hidden(scores, mask)
+def _shifted(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the scores less the highest that is visible; -inf where masked."""
+    # No finite number would do: a visible score may be as low.
+    scores = scores if mask is None else ops.where(mask, scores, -np.inf)
     highest = ops.stop_gradient(ops.max(scores, axis=-1, keepdims=True))
-    return ops.maximum(scores - highest, -2.0), mask
+    return scores - ops.where(highest == -np.inf, 0.0, highest)
+
+
+def _clipped(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the scores as `_shifted`, at least -2: below -1 the weight is 0 anyway."""
+    return ops.maximum(_shifted(scores, mask), -2.0)
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:

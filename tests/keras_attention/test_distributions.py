@@ -134,6 +134,36 @@ def test_large_scores_neither_overflow_nor_give_nan(name, dtype):
     assert_close(ops.cast(weights, "float32"), expected, 1e-3)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_visible_scores_may_be_as_low_as_there_are(rng, name, dtype):
+    lowest = {"float16": -65504.0, "bfloat16": -3.3895e38, "float32": np.finfo("float32").min}
+    low = lowest[dtype]
+    scores = np.array(
+        [
+            [low, 3, low, 7],
+            [low, low, low, 2],
+            [max(low, -1e30), 1, low, max(low, -1e30)],
+            [low, 1, 2, low],
+        ]
+    )
+    allowed = np.array([[1, 0, 1, 0], [1, 0, 1, 1], [1, 0, 0, 1], [0, 0, 0, 0]], "bool")
+    scores = array(ops.cast(ops.cast(scores, dtype), "float32"))  # as the type holds them
+    # Alone they share evenly, beside a higher one they have nothing.
+    expected = np.array([[0.5, 0, 0.5, 0], [0, 0, 0, 1], [0.5, 0, 0, 0.5], [0, 0, 0, 0]])
+    if name == "sigmoid":
+        expected = reference.sigmoid(np.maximum(scores, -200.0)) * allowed
+    upstream = normal(rng, *scores.shape)
+
+    def weigh(scores):
+        return ops.cast(distributions.BY_NAME[name](ops.cast(scores, dtype), allowed), "float32")
+
+    assert_close(weigh(ops.convert_to_tensor(scores)), expected, 4e-3)
+    slope = gradient(lambda scores: weighted_sum(weigh(scores), upstream), scores)
+    assert np.isfinite(slope).all()
+    assert not slope[~allowed].any()
+
+
 # Monotonic attention.
 
 
