@@ -1,4 +1,6 @@
-"""Packaging for keras-attention: the layers alone, or with the training and serving parts.
+"""Packaging: the layers alone, or with the training and serving parts.
+
+The distribution is keras-attention-rnn: keras-attention is another's on the index.
 
 The folders `training` and `serving` are `keras_attention_training` and `keras_attention_serving`
 when they are installed: other people have folders with such names. A wheel's modules are written
@@ -110,7 +112,7 @@ DEV = [
 ]
 
 setup(
-    name="keras-attention",
+    name="keras-attention-rnn",
     version="0.1.0",
     description="Attention for recurrent Keras models, from the layers to TensorFlow Serving",
     long_description=without_relative_links((ROOT / "README.md").read_text(encoding="utf-8")),

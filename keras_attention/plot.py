@@ -156,7 +156,7 @@ def _figure(size: tuple[float, float]) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        needed = "plot_attention needs matplotlib: pip install 'keras-attention[plot]'"
+        needed = "plot_attention needs matplotlib: pip install -e '.[plot]' in the repository"
         raise ImportError(needed) from None
     return Figure(figsize=size, layout="constrained")
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import runpy
 import sys
 
+from training.command.install import install
+
 COMMANDS = {
     "train": ("training.train", "train a model"),
     "evaluate": ("training.evaluate", "score a run on a corpus"),
@@ -54,9 +56,7 @@ def main(arguments: list[str] | None = None) -> None:
         if missing in OURS:
             raise
         extra = name if name in EXTRAS else module.split(".")[0].rpartition("_")[2]
-        raise SystemExit(
-            f"error: {missing} is not installed: pip install 'keras-attention[{extra}]'"
-        ) from None
+        raise SystemExit(f"error: {missing} is not installed: {install(extra)}") from None
 
 
 if __name__ == "__main__":

@@ -196,3 +196,47 @@ def test_the_client_alone_works_without_the_package(client, tmp_path):
     done = python("site/bin/keras-attention-client", "--help")
     assert done.stdout.startswith("usage: keras-attention-client")
     assert "serving." not in done.stdout
+
+
+def named_distributions(text):
+    """Distributions of a name like ours that a text has an installer or an index look for."""
+    name = r"(keras[-_.]?(?:recurrent[-_.]?)?attention(?:[-_.][a-z]+)*)"
+    found = re.findall(rf"(?:pip|pipx|uv|poetry) [^\n`]*?[ '\"]{name}(?![\w/])", text)
+    found += re.findall(rf"(?:pypi\.org|pypi\.python\.org|libraries\.io)/[\w/]*?{name}", text)
+    return set(found + re.findall(rf"(?<![\w/]){name}(?:\[|[=~<>!]=)", text))
+
+
+def test_a_distribution_that_is_not_ours_would_be_found():
+    for text in (
+        "pip install keras-attention",
+        "pip install --quiet 'keras-attention[client]'",
+        "(https://pypi.org/project/keras-attention/)",
+        "add keras-attention>=0.1",
+    ):
+        assert named_distributions(text) == {"keras-attention"}
+
+
+def test_no_text_names_a_distribution_other_than_ours():
+    setups = [(path / "setup.py").read_text() for path in (ROOT, ROOT / "packaging" / "client")]
+    ours = {re.search(r"^    name=\"(.+)\",$", text, re.MULTILINE)[1] for text in setups}
+    assert len(ours) == 2
+    assert "keras-attention" not in ours
+    endings = (".py", ".md", ".toml", ".ipynb", ".html", ".js", ".yaml", ".yml", ".in", "file")
+    ignored = shutil.ignore_patterns(*NOT_SOURCE)
+    for top, folders, names in os.walk(ROOT):
+        folders[:] = set(folders) - (ignored(top, folders) - {"runs", "demo"})
+        if Path(top) == ROOT:
+            folders[:] = set(folders) - {"runs", "models", "demo"}
+        for path in (Path(top, name) for name in names if name.endswith(endings)):
+            if path != Path(__file__):
+                other = named_distributions(path.read_text(encoding="utf-8")) - ours
+                assert not other, path
+
+
+def test_installing_is_told_as_it_works_before_the_package_is_on_an_index(client):
+    from serving.client.install import install as of_the_client
+    from training.command.install import install
+
+    assert install("page") == of_the_client("page") == "pip install -e '.[page]' in the repository"
+    held = sources(client[0])["keras_attention_client/install.py"]
+    assert "pip install './packaging/client[{extra}]' in the repository" in held

@@ -23,7 +23,7 @@ TAKEN = {
 def renamed(source: str) -> str:
     """Return a module's source with this distribution's names."""
     source = source.replace("python -m serving.client", "keras-attention-client")
-    source = source.replace("'keras-attention[", "'keras-attention-client[")
+    source = source.replace("-e '.[", "'./packaging/client[")
     source = source.replace("training.command.parser", f"{PACKAGE}.parser")
     return re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
 

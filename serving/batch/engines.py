@@ -14,6 +14,7 @@ from typing import Any
 
 from serving.batch.job import Done, Job, JobError, answer_file
 from serving.batch.model import load
+from training.command.install import install
 
 
 def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
@@ -44,7 +45,7 @@ def on_ray(
         import ray
         from ray.data import ActorPoolStrategy, DataContext
     except ModuleNotFoundError:
-        raise JobError("several workers need Ray: pip install 'keras-attention[batch]'") from None
+        raise JobError(f"several workers need Ray: {install('batch')}") from None
     root = str(Path(__file__).parents[2])
     options: dict[str, Any] = {"runtime_env": {"env_vars": {"PYTHONPATH": root}}}
     if address is None:

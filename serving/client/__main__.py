@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from serving.client.install import install
+
 try:
     from serving.client.drawing import draw_alignment
     from serving.client.errors import ServingError
@@ -18,9 +20,7 @@ try:
 except ModuleNotFoundError as error:
     if __name__ != "__main__":
         raise
-    raise SystemExit(
-        f"error: {error.name} is not installed: pip install 'keras-attention[client]'"
-    ) from None
+    raise SystemExit(f"error: {error.name} is not installed: {install('client')}") from None
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -134,7 +134,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
     if arguments.png and importlib.util.find_spec("matplotlib") is None:
-        print("error: --png needs matplotlib: pip install 'keras-attention[plot]'", file=sys.stderr)
+        print(f"error: --png needs matplotlib: {install('plot')}", file=sys.stderr)
         return 1
     texts = arguments.texts
     if not texts and not arguments.metadata:

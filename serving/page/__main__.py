@@ -9,6 +9,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
+from training.command.install import install
+
 try:
     import uvicorn
 
@@ -16,9 +18,7 @@ try:
 except ModuleNotFoundError as error:
     if (error.name or "").split(".")[0] not in {"uvicorn", "starlette", "grpc", "google"}:
         raise
-    raise SystemExit(
-        f"error: {error.name} is not installed: pip install 'keras-attention[page]'"
-    ) from None
+    raise SystemExit(f"error: {error.name} is not installed: {install('page')}") from None
 
 from serving.page.card import read_card
 from training.command.parser import Parser, port, seconds

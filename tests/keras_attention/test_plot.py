@@ -60,7 +60,7 @@ def test_an_installed_font_with_the_characters_is_used(monkeypatch):
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install 'keras-attention\[plot\]'"):
+    with pytest.raises(ImportError, match=r"pip install -e '\.\[plot\]'"):
         plot_attention(SOURCE, TARGET, WEIGHTS)
 
 

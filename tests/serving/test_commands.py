@@ -39,7 +39,7 @@ def test_a_missing_library_is_one_line_that_names_the_extra(monkeypatch, command
         raise ModuleNotFoundError(f"No module named {library!r}", name=f"{library}.part")
 
     monkeypatch.setattr(commands.runpy, "run_module", run)
-    expected = f"error: {library} is not installed: pip install 'keras-attention[{extra}]'"
+    expected = f"error: {library} is not installed: pip install -e '.[{extra}]' in the repository"
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == expected
@@ -49,5 +49,5 @@ def test_a_heat_map_without_matplotlib_is_refused_before_the_server_is_asked(mon
     monkeypatch.setattr(client.importlib.util, "find_spec", lambda name: None)
     assert client.main(["--model", "none", "--align", "--png", "map.png", "text"]) == 1
     assert capsys.readouterr().err == (
-        "error: --png needs matplotlib: pip install 'keras-attention[plot]'\n"
+        "error: --png needs matplotlib: pip install -e '.[plot]' in the repository\n"
     )

@@ -46,7 +46,7 @@ def test_a_command_names_the_extra_that_it_needs(module, missing, extra):
     status, said = run(module, "--help", missing=[missing])
     assert status == 1
     assert said.startswith(f"error: {missing}")
-    assert said.endswith(f" is not installed: pip install 'keras-attention[{extra}]'\n")
+    assert said.endswith(f" is not installed: pip install -e '.[{extra}]' in the repository\n")
     assert said.count("\n") == 1
 
 
@@ -75,7 +75,7 @@ def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_ser
     drawn = ("serving.client", *words, "--png", str(path), "one two")
     assert run(*drawn, missing=[*without, "matplotlib"]) == (
         1,
-        "error: --png needs matplotlib: pip install 'keras-attention[plot]'\n",
+        "error: --png needs matplotlib: pip install -e '.[plot]' in the repository\n",
     )
     assert run(*drawn, missing=without) == (0, "")
     assert path.read_bytes().startswith(b"\x89PNG")

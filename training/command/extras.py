@@ -8,6 +8,8 @@ import importlib.util
 import os
 import sys
 
+from training.command.install import install
+
 TRAINING = ("tensorflow", "tensorflow_text", "sentencepiece", "sacrebleu", "rich")
 SERVING = (*TRAINING, "grpc", "grpc_health", "tensorflow_serving")
 
@@ -22,9 +24,7 @@ def _prepare_command() -> None:
     package = spec.name.split(".")[0].removeprefix("keras_attention_") if spec else ""
     needed = {"training": TRAINING, "serving": SERVING}.get(package, ())
     if name := missing(needed):
-        raise SystemExit(
-            f"error: {name} is not installed: pip install 'keras-attention[{package}]'"
-        )
+        raise SystemExit(f"error: {name} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if needed and backend != "tensorflow":
         print(f"note: this command runs on TensorFlow, not on {backend}", file=sys.stderr)

@@ -16,7 +16,15 @@ from training.command.files import read_json, write_json
 from training.data.batches import Statistics
 from training.runs.files import RunFiles
 
-PACKAGES = ("keras-attention", "keras", "tensorflow", "tensorflow-text", "jax", "torch", "numpy")
+PACKAGES = (
+    "keras-attention-rnn",
+    "keras",
+    "tensorflow",
+    "tensorflow-text",
+    "jax",
+    "torch",
+    "numpy",
+)
 
 
 @dataclass(frozen=True)

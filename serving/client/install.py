@@ -1,0 +1,6 @@
+"""How to install what is missing, for errors: the package is on no index yet."""
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install -e '.[{extra}]' in the repository"
