@@ -11,20 +11,18 @@ line is JSON.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import gc
 import json
 import os
-import re
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from parts.calls import Case, make_calls
+from parts.memory import peak_megabytes
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -37,14 +35,6 @@ CASES = {
     "keras Attention (dot)": "keras AdditiveAttention",
 }
 MEASURES = {"forward_ms": "forward", "step_ms": "step", "peak_mb": "peak", "first_s": "first"}
-
-
-class Case(NamedTuple):
-    """What is measured: a function of tensors, and the Keras variables that it uses."""
-
-    function: Callable
-    arrays: list[np.ndarray]
-    weights: list
 
 
 def make_case(name: str, options: argparse.Namespace) -> Case:
@@ -82,68 +72,6 @@ def make_case(name: str, options: argparse.Namespace) -> Case:
     return Case(call, [query, value], weights)
 
 
-def make_calls(case: Case) -> dict[str, Callable[[], Any]]:
-    """Return calls of the forward pass and of a training step that wait for their results."""
-    import keras
-
-    return {"tensorflow": on_tensorflow, "jax": on_jax, "torch": on_torch}[keras.backend.backend()](
-        case
-    )
-
-
-def on_tensorflow(case: Case) -> dict[str, Callable[[], Any]]:
-    """Calls of `tf.function`s."""
-    import tensorflow as tf
-
-    weights = [w.value for w in case.weights]
-
-    def step(*inputs: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(inputs)
-            loss = tf.reduce_sum(tf.square(case.function(*inputs)))
-        return tape.gradient(loss, [*inputs, *weights])
-
-    inputs = [tf.constant(x) for x in case.arrays]
-    forward, step = tf.function(case.function), tf.function(step)
-    return {"forward": lambda: forward(*inputs).numpy(), "step": lambda: step(*inputs)[0].numpy()}
-
-
-def on_jax(case: Case) -> dict[str, Callable[[], Any]]:
-    """Calls of `jax.jit`ted functions."""
-    import jax
-    import keras
-    from jax import numpy as jnp
-
-    def function(weights: list, inputs: list) -> Any:
-        with keras.StatelessScope(state_mapping=list(zip(case.weights, weights, strict=True))):
-            return case.function(*inputs)
-
-    arguments = [w.value for w in case.weights], [jnp.asarray(x) for x in case.arrays]
-    forward = jax.jit(function)
-    step = jax.jit(jax.grad(lambda *a: jnp.sum(jnp.square(function(*a))), (0, 1)))
-    return {
-        "forward": lambda: jax.block_until_ready(forward(*arguments)),
-        "step": lambda: jax.block_until_ready(step(*arguments)),
-    }
-
-
-def on_torch(case: Case) -> dict[str, Callable[[], Any]]:
-    """Eager calls."""
-    import torch
-
-    inputs = [torch.tensor(x, requires_grad=True) for x in case.arrays]
-    leaves = [*inputs, *(w.value for w in case.weights)]
-
-    def forward() -> Any:
-        with torch.no_grad():
-            return case.function(*inputs)
-
-    def step() -> Any:
-        return torch.autograd.grad(case.function(*inputs).square().sum(), leaves)
-
-    return {"forward": forward, "step": step}
-
-
 def measure_times(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Medians of all cases, taken in turns."""
     calls = {name: make_calls(make_case(name, options)) for name in options.cases}
@@ -165,25 +93,6 @@ def measure_times(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     for (name, what), times in taken.items():
         rows[name][f"{what}_ms"] = round(statistics.median(times) * 1e3, 2)
     return rows
-
-
-def peak_megabytes(call: Callable[[], Any]) -> float | None:
-    """What a call that is not the first adds to this process's memory at most (Linux)."""
-
-    def status(field: str) -> int:
-        return int(re.search(rf"{field}:\s*(\d+)", Path("/proc/self/status").read_text())[1])
-
-    call()
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-        Path("/proc/self/clear_refs").write_text("5")  # the peak counts from now
-    except (OSError, AttributeError):
-        return None
-    before = status("VmRSS")
-    for _ in range(3):
-        call()
-    return round((status("VmHWM") - before) / 1024, 1)
 
 
 def measure_peak(name: str) -> float | None:

@@ -28,7 +28,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from local_server import server
+from parts.local_server import server
 
 from serving.client import Translator
 from training import phrasebook

@@ -16,15 +16,9 @@ import socket
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from training_speed import (
-    add_sizes,
-    load_batches,
-    our_config,
-    print_table,
-    speed,
-    written_batches,
-)
-from turns import Worker, median_ratio, serve
+from parts.batches import written_batches
+from parts.training import add_sizes, load_batches, our_config, print_table, speed
+from parts.turns import Worker, median_ratio, serve
 
 CASE = "keras-attention"
 

@@ -19,10 +19,12 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from turns import PEERS, TRANSLATION_FORMS, median, median_ratio, serve, start_workers, take_turns
+from parts.batches import SPECIAL
+from parts.translation import forced_translation, untrained_run, words
+from parts.turns import median, median_ratio, serve, take_turns
+from peers.environments import PEERS, TRANSLATION_FORMS, start_workers
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -43,7 +45,7 @@ REFERENCES = [
     for form in ("", *TRANSLATION_FORMS.get(name, ()))
 ]
 CASES = [*PRECISIONS, *REFERENCES]
-START, SPECIAL = 2, 4  # the ids of this project's tokenizers
+START = 2  # the id of this project's tokenizers
 
 
 def export_ours(folder: Path, options: argparse.Namespace) -> None:
@@ -58,55 +60,6 @@ def export_ours(folder: Path, options: argparse.Namespace) -> None:
         module, translate = forced_translation(run, options.output_length, **settings)
         path = str(folder / f"{precision}-{width}")
         tf.saved_model.save(module, path, signatures={"translate": translate})
-
-
-def untrained_run(folder: Path, options: argparse.Namespace) -> Any:
-    """A run of an untrained model that never ends a translation."""
-    import keras
-
-    from training.config.schema import Config
-    from training.data.tokenizers import VocabularyTokenizer
-    from training.model.seq2seq import build_seq2seq
-    from training.runs.run import Run
-    from training.sources.text.source import TextSource
-
-    keras.utils.set_random_seed(options.seed)
-    config = Config(
-        encoder="lstm",
-        decoder="lstm",
-        encoder_units=options.units // 2,
-        decoder_units=options.units,
-        embedding_size=options.units // 2,
-        attention_units=options.units,
-        readout_units=options.units,
-    )
-    model = build_seq2seq(config, options.vocabulary, options.vocabulary)
-    bias = model.get_layer("output").bias
-    bias.assign(np.where(np.arange(options.vocabulary) < SPECIAL, -1e4, 0.0))  # never the end
-    source, target = (VocabularyTokenizer("symbols", words(options)) for _ in range(2))
-    return Run(folder, config, TextSource(source), target, model)
-
-
-def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Callable]:
-    """What is exported of a run, and its function to translations of so many tokens."""
-    import tensorflow as tf
-
-    from serving.export.texts import Exported
-
-    class Forced(Exported):
-        """Exports a search for so many tokens."""
-
-        def _search(self, ids: object, **options: object) -> object:
-            return super()._search(ids, max_length=length, **options)
-
-    module = Forced([run], **settings)
-    text = tf.TensorSpec([None], tf.string, name="text")
-    return module, tf.function(module.translate, autograph=False).get_concrete_function(text)
-
-
-def words(options: argparse.Namespace) -> list[str]:
-    """The vocabulary without special tokens."""
-    return [f"w{number}" for number in range(options.vocabulary - SPECIAL)]
 
 
 def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:

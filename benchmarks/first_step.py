@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import shutil
 import statistics
 import subprocess
@@ -27,7 +28,7 @@ FIGURES = ("s to the first step", "ms a step", "processor s to the first step")
 
 def train(arguments: list[str], started: float, steps: int) -> None:
     """Train until some steps are done; print the seconds until the first, and of the others."""
-    import training.train as script
+    script = runpy.run_module("training.train")
     from training.fit import train as texts
 
     class Stopping(texts.Bar):
@@ -47,7 +48,7 @@ def train(arguments: list[str], started: float, steps: int) -> None:
                 os._exit(0)
 
     texts.Bar = Stopping  # type: ignore[misc]
-    script.main(arguments)
+    script["main"](arguments)
 
 
 def measured(arguments: list[str], steps: int, tree: Path = ROOT) -> dict[str, float]:

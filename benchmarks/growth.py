@@ -27,8 +27,9 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
-from attention_layer import Case, on_tensorflow, peak_megabytes
-from turns import Worker, median, serve, take_turns
+from parts.calls import Case, on_tensorflow
+from parts.memory import peak_megabytes
+from parts.turns import Worker, median, serve, take_turns
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
@@ -123,7 +124,7 @@ def training_step(
 ) -> Callable[[], Any]:
     """Training steps of the encoder-decoder on one batch without padding."""
     import keras
-    from training_speed import our_model
+    from parts.training import our_model
 
     keras.utils.set_random_seed(SEED)
     sizes = SimpleNamespace(units=units, vocabulary=VOCABULARY, jit_compile=False)
@@ -140,7 +141,7 @@ def translation(
 ) -> Callable[[], Any]:
     """Translations of one batch of texts, strings to strings, by the exported graph."""
     import tensorflow as tf
-    from decoding_speed import words
+    from parts.translation import words
 
     chosen = rng.choice(words(SimpleNamespace(vocabulary=VOCABULARY)), (batch, source))
     texts = tf.constant([" ".join(row) for row in chosen])
@@ -151,7 +152,7 @@ def translation(
 @functools.lru_cache(maxsize=1)
 def exported(units: int, beam: int) -> Callable:
     """The graph that an export holds, for any lengths."""
-    from decoding_speed import forced_translation, untrained_run
+    from parts.translation import forced_translation, untrained_run
 
     sizes = SimpleNamespace(units=units, vocabulary=VOCABULARY, seed=SEED)
     run = untrained_run(Path(), sizes)
@@ -302,7 +303,7 @@ def main() -> None:
     if options.worker:
         in_variant(options.worker, serve, Rounds(), 0)
         return
-    from growth_figure import draw
+    from parts.growth_figure import draw
 
     from training.studies.shared import write_table
 

@@ -25,8 +25,8 @@ from itertools import zip_longest
 from pathlib import Path
 from queue import SimpleQueue
 
-from peers.quality import Task, read_lines
-from turns import installation, peer_environment, peer_python
+from parts.quality import Task, read_lines
+from peers.environments import installation, peer_environment, peer_python
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ["KERAS_BACKEND"] = "tensorflow"  # that of the presets' figures
@@ -89,7 +89,7 @@ def train(case: str, options: argparse.Namespace, sizes: dict[str, int]) -> None
         learning_rate=float(rate) if rate else None,
     )
     if case == OURS:
-        import quality_ours
+        from parts import quality_ours
 
         try:
             result = quality_ours.run(
@@ -111,7 +111,7 @@ def train(case: str, options: argparse.Namespace, sizes: dict[str, int]) -> None
 
 def translations(case: str, options: argparse.Namespace) -> list[str]:
     """Return the texts that a case made of dev."""
-    import quality_data
+    from parts import quality_data
 
     folder = folder_of(case, options)
     if case == OURS:
@@ -122,7 +122,7 @@ def translations(case: str, options: argparse.Namespace) -> list[str]:
 
 def compare(cases: list[str], options: argparse.Namespace, sizes: dict[str, int]) -> dict:
     """Score all cases; p-values are of their difference to the first."""
-    import quality_data
+    from parts import quality_data
     from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
 
@@ -219,7 +219,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--seed", type=int, default=1, help="of the peers; the preset has its own")
     options = parser.parse_args(arguments)
     options.output = options.output.absolute()
-    import quality_data
+    from parts import quality_data
 
     config = configuration(options)
     if config.source != "text" or not config.metric.startswith("bleu") or config.copy:

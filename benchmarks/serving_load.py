@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
 import os
 import random
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,9 +26,11 @@ from pathlib import Path
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import tensorflow as tf
-from local_server import free_port, resident_megabytes, server
+from parts.load import TIMEOUT, Load, crowd
+from parts.local_server import free_port, server
+from parts.memory import resident_megabytes
 
-from serving.client import AsyncTranslator, ServingError, Translation
+from serving.client import AsyncTranslator, Translation
 from serving.savedmodel.session import ModelSession
 from serving.server.storage import list_versions
 from training import phrasebook
@@ -41,7 +41,6 @@ batch_timeout_micros { value: %d }
 max_enqueued_batches { value: 100 }
 num_batch_threads { value: %d }
 """
-TIMEOUT = 120.0
 LONG = " ".join(["The green apple is on the table."] * 1429)  # 10,003 words
 
 
@@ -54,43 +53,6 @@ def bare(session: ModelSession, text: str) -> tuple[Translation, float]:
     took = time.perf_counter() - started
     text = found["translation"][0].decode("utf-8", "replace")
     return Translation(text, found["score"][0], bool(found["truncated"][0])), took
-
-
-class Load:
-    """What requests met: seconds of each, errors, and answers that are not the bare call's."""
-
-    def __init__(self, texts: Sequence[str], expected: Sequence[Translation]):
-        self.texts, self.expected = texts, expected
-        self.seconds: list[float] = []
-        self.errors = self.different = 0
-        self.took = 0.0
-
-    async def send(self, translator: AsyncTranslator, number: int, since: float) -> None:
-        """Send request `number`; its time counts from `since`."""
-        index = number % len(self.texts)
-        try:
-            (found,) = await translator.translate([self.texts[index]])
-        except ServingError:
-            self.errors += 1
-            return
-        self.seconds.append(time.perf_counter() - since)
-        wanted = self.expected[index]
-        # Rows of a batch are summed in another order than a row alone.
-        same_score = abs(found.score - wanted.score) < 1e-3
-        self.different += found.text != wanted.text or not same_score
-
-    def report(self, name: str) -> dict[str, float | str]:
-        """One line of the table."""
-        cuts = statistics.quantiles(self.seconds, n=100, method="inclusive")
-        milliseconds = {f"p{p}_ms": round(cuts[p - 1] * 1e3, 2) for p in (50, 95, 99)}
-        return {
-            "load": name,
-            "requests": len(self.seconds) + self.errors,
-            "errors": self.errors,
-            "different": self.different,
-            **milliseconds,
-            "per_second": round(len(self.seconds) / self.took, 1),
-        }
 
 
 def run(load: Load, target: str, work: Callable[[AsyncTranslator], Coroutine]) -> Load:
@@ -196,18 +158,6 @@ class Memory:
         """At the beginning, at most, and at the end."""
         first, last = self._seen[0], self._seen[-1]
         return {"rss_start_mb": first, "rss_most_mb": max(self._seen), "rss_end_mb": last}
-
-
-async def crowd(load: Load, translator: AsyncTranslator, clients: int, seconds: float) -> None:
-    """`clients` that send requests for so long, each the next one when it has its answer."""
-    end = time.perf_counter() + seconds
-    numbers = itertools.count()
-
-    async def client() -> None:
-        while time.perf_counter() < end:
-            await load.send(translator, next(numbers), time.perf_counter())
-
-    await asyncio.gather(*(client() for _ in range(clients)))
 
 
 def for_seconds(load: Load, target: str, clients: int, seconds: float) -> Load:

@@ -25,7 +25,8 @@ from pathlib import Path
 
 import grpc
 from google.protobuf import text_format
-from local_server import free_port, resident_megabytes
+from parts.local_server import free_port
+from parts.memory import resident_megabytes
 
 from serving.client import ServingError, Translator
 from training import phrasebook

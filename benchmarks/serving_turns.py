@@ -19,8 +19,8 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from local_server import server
-from serving_load import TIMEOUT, Load, crowd
+from parts.load import TIMEOUT, Load, crowd
+from parts.local_server import server
 
 from serving.client import AsyncTranslator
 from training import phrasebook

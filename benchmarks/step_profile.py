@@ -20,7 +20,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from training_speed import OURS, add_sizes, load_batches, make_batches, our_model
+from parts.batches import make_batches
+from parts.training import OURS, add_sizes, load_batches, our_model
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -24,11 +25,11 @@ WAYS = {"plain": "float32", "fast": "mixed_bfloat16"}
 
 def train(way: str, arguments: Sequence[str]) -> None:
     """Train in this process, as `python -m training.train` does."""
+    script = runpy.run_module("training.train")
     from keras_attention import fast_paths
-    from training import train
 
     with fast_paths(way != "plain"):
-        train.main(list(arguments))
+        script["main"](list(arguments))
 
 
 def run_json(command: list[str]) -> dict:

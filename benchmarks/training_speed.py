@@ -17,94 +17,30 @@ Prints a table; the last line is JSON.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-import numpy as np
-from peers.workload import MODELS, training_batches
-from turns import PEERS, TRAINING_FORMS, median, median_ratio, serve, start_workers, take_turns
+from parts.batches import MODELS, written_batches
+from parts.training import (
+    OURS,
+    add_sizes,
+    load_batches,
+    our_config,
+    our_model,
+    print_table,
+    speed,
+)
+from parts.turns import median_ratio, serve, take_turns
+from peers.environments import PEERS, TRAINING_FORMS, start_workers
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-OURS = ("keras-attention", "keras-attention, mixed_bfloat16")
 STOCK = "stock Keras layers (easier)"
 CASES = [
     *OURS,
     *(f"{name}{form}" for name in (STOCK, *PEERS) for form in ("", *TRAINING_FORMS.get(name, ()))),
 ]
-FIRST_WORD = 4
-
-
-def draw_lengths(
-    rng: np.random.Generator, count: int, options: argparse.Namespace
-) -> tuple[np.ndarray, np.ndarray]:
-    """Tokens of sources and of targets, END counted, which are about as long as their sources."""
-    shortest, longest = round(options.length * 0.75), round(options.length * 1.25)
-    targets = rng.integers(shortest, longest + 1, count)
-    return np.maximum(1, targets + rng.integers(-2, 3, count)), targets
-
-
-def make_batches(options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Sources and labels of all batches, ids padded with 0, in the order they are taken."""
-    rng = np.random.default_rng(options.seed)
-    sources, targets = draw_lengths(rng, options.batch * options.batches, options)
-    rows = np.lexsort((sources, targets)).reshape(options.batches, options.batch)
-
-    def ids(lengths: np.ndarray) -> np.ndarray:
-        width = -(-lengths.max() // options.length_multiple) * options.length_multiple
-        words = rng.integers(FIRST_WORD, options.vocabulary, (len(lengths), width))
-        return np.where(np.arange(width) < lengths[:, None], words, 0).astype("int32")
-
-    batches = {}
-    for number, chosen in enumerate(rng.permutation(rows)):
-        batches[f"source_{number:03d}"] = ids(sources[chosen])
-        batches[f"labels_{number:03d}"] = ids(targets[chosen])
-    return batches
-
-
-def load_batches(path: str) -> list[tuple[dict[str, np.ndarray], np.ndarray]]:
-    """Inputs and labels of each batch for Keras models."""
-    return [
-        ({"source": source, "target": target}, labels)
-        for source, target, labels in training_batches(path)
-    ]
-
-
-def our_config(case: str, options: argparse.Namespace) -> object:
-    """The configuration of a case."""
-    from training.config.schema import Config
-
-    sizes = {
-        "encoder_units": options.units // 2,
-        "decoder_units": options.units,
-        "embedding_size": options.units // 2,
-        "attention_units": options.units,
-        "readout_units": options.units,
-    }
-    cell, attention, recurrent = MODELS[options.model]
-    settings = {"encoder": cell, "decoder": cell, "attention": attention}
-    if attention == "general":
-        settings |= {"order": "luong", "input_feeding": recurrent}
-    precision = case.partition(", ")[2] or "float32"
-    return Config(dropout=0.0, precision=precision, **sizes, **settings)
-
-
-def our_model(case: str, options: argparse.Namespace) -> object:
-    """A compiled model of this project."""
-    import keras
-
-    from training.fit.crossentropy import TokenCrossentropy
-    from training.fit.optimizer import Adam
-    from training.model.seq2seq import build_seq2seq
-
-    config = our_config(case, options)
-    keras.config.set_dtype_policy(config.precision)
-    model = build_seq2seq(config, options.vocabulary, options.vocabulary)
-    model.compile(Adam(), TokenCrossentropy(), jit_compile=options.jit_compile)
-    return model
 
 
 def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
@@ -125,28 +61,6 @@ def our_round(case: str, options: argparse.Namespace) -> Callable[[], None]:
             model.train_on_batch(inputs, labels)
 
     return round_
-
-
-@contextlib.contextmanager
-def written_batches(options: argparse.Namespace) -> Iterator[tuple[str, int]]:
-    """Write all batches for workers: a file that `load_batches` reads, and its target tokens."""
-    batches = make_batches(options)
-    tokens = sum(int((x > 0).sum()) for name, x in batches.items() if name.startswith("labels"))
-    with tempfile.TemporaryDirectory() as folder:
-        data = f"{folder}/batches.npz"
-        np.savez(data, **batches)
-        yield data, tokens
-
-
-def speed(
-    taken: list[dict[str, float]], tokens: int, options: argparse.Namespace
-) -> dict[str, float]:
-    """What the rounds of a case come to; a round has that many target tokens."""
-    return {
-        "tokens_per_s": round(tokens / median(taken)),
-        "step_ms": round(median(taken) / options.batches * 1e3, 1),
-        "processor_ms": round(median(taken, "processor_s") / options.batches * 1e3, 1),
-    }
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
@@ -172,33 +86,10 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, float | None]]:
 
 def measure_end_to_end(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Measure what `training.train` reaches of the speed of its steps."""
-    import end_to_end
+    from parts import end_to_end
 
     cases = [case for case in options.cases if case in OURS]
     return {case: end_to_end.measure(our_config(case, options), options) for case in cases}
-
-
-def print_table(rows: dict[str, dict[str, float | None]]) -> None:
-    """Print the measurements."""
-    columns = {name: name.split(" (")[0] for name in next(iter(rows.values()), {})}
-    print(f"{'':48}" + "".join(f"  {title}" for title in columns.values()))
-    for case, row in rows.items():
-        print(f"{case:48}" + "".join(f"  {row[c]:>{len(t)}}" for c, t in columns.items()))
-
-
-def add_sizes(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is trained on what."""
-    add = parser.add_argument
-    add("--model", choices=MODELS, default="LSTM additive", help="what is trained")
-    add("--repeat", type=int, default=5, help="rounds over all batches")
-    add("--batch", type=int, default=64, help="sentences in a batch")
-    add("--batches", type=int, default=16, help="batches in a round")
-    add("--length", type=int, default=12, help="mean target tokens of a sentence")
-    add("--length-multiple", type=int, default=1, help="lengths are padded to a multiple of it")
-    add("--vocabulary", type=int, default=8000, help="tokens, on both sides")
-    add("--units", type=int, default=512, help="of the decoder; the others follow from it")
-    add("--jit-compile", action="store_true", help="compile this project's models by XLA")
-    add("--seed", type=int, default=7, help="of data and weights")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,6 +1,7 @@
-"""The arrows of docs/architecture.md: serving → training → keras_attention → Keras."""
+"""The arrows of docs/architecture.md: serving → training → keras_attention → Keras, no circles."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,18 @@ ABOVE = {
     "keras_attention": {"training", "serving", "benchmarks", "tests"},
     "training": {"serving", "benchmarks", "tests"},
     "serving": {"benchmarks", "tests"},
+    "benchmarks": {"tests"},
 }
+# How many rooms and files are in circles still: 0 is wanted.
+LEFT = {"keras_attention": (5, 10), "training": (6, 8)}
 
 
+@cache
 def imports(path):
-    """The modules that a file imports, with each name taken from one as a module of its own."""
+    """The modules that a file imports, with each name taken from one as a module of its own.
+
+    Imports inside functions and under TYPE_CHECKING count.
+    """
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -30,37 +38,131 @@ def is_script(path):
 
 
 def module(path):
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    """A file's name in imports; Python finds the modules of benchmarks/ beside its scripts."""
+    home = ROOT / "benchmarks" if path.is_relative_to(ROOT / "benchmarks") else ROOT
+    parts = path.relative_to(home).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FILES = [path for package in ABOVE for path in sorted((ROOT / package).rglob("*.py"))]
-SCRIPTS = {module(path) for path in FILES if is_script(path)}
+FILES = {package: sorted((ROOT / package).rglob("*.py")) for package in ABOVE}
+SCRIPTS = {module(path) for files in FILES.values() for path in files if is_script(path)}
 
 
 @pytest.mark.parametrize("package", ABOVE)
 def test_no_package_knows_those_above_it(package):
-    for path in (ROOT / package).rglob("*.py"):
+    for path in FILES[package]:
         above = {name for name in imports(path) if name.split(".")[0] in ABOVE[package]}
         assert not above, f"{path} imports {above}"
 
 
-def test_nothing_imports_a_script():
-    for path in FILES:
+@pytest.mark.parametrize("package", ABOVE)
+def test_nothing_imports_a_script(package):
+    for path in FILES[package]:
         found = imports(path) & SCRIPTS
         assert not found, f"{path} imports {found}"
+
+
+# Circles
+
+
+def circles(graph):
+    """The sets of more than one node that reach one another (Kosaraju)."""
+    left, order = set(graph), []
+
+    def visit(node, arrows, seen):
+        seen.discard(node)
+        stack, done = [(node, iter(arrows[node]))], []
+        while stack:
+            _, others = stack[-1]
+            following = next((other for other in others if other in seen), None)
+            if following is None:
+                done.append(stack.pop()[0])
+            else:
+                seen.discard(following)
+                stack.append((following, iter(arrows[following])))
+        return done
+
+    while left:
+        order += visit(min(left), graph, left)
+    back = {node: [other for other in graph if node in graph[other]] for node in graph}
+    left, found = set(graph), []
+    for node in reversed(order):
+        if node in left:
+            found.append(set(visit(node, back, left)))
+    return [circle for circle in found if len(circle) > 1]
+
+
+def files_and_arrows(package):
+    """Each file of a package, with those of the same package that it imports."""
+    names = {module(path): path for path in FILES[package]}
+    return {
+        path: {names[name] for name in imports(path) & names.keys()} - {path}
+        for path in FILES[package]
+    }
+
+
+def circles_of_files(package):
+    """Circles of files; an `__init__.py` hands on names, and is left out."""
+    graph = files_and_arrows(package)
+    graph = {path: others for path, others in graph.items() if path.name != "__init__.py"}
+    return circles({path: others & graph.keys() for path, others in graph.items()})
+
+
+def circles_of_rooms(package):
+    """Circles of rooms: a room is a file or folder at the top of its package."""
+
+    def room(path):
+        return path.relative_to(ROOT / package).parts[0]
+
+    rooms = {}
+    for path, others in files_and_arrows(package).items():
+        rooms.setdefault(room(path), set()).update(room(other) for other in others)
+    rooms.pop("__init__.py", None)
+    return circles({name: others & rooms.keys() - {name} for name, others in rooms.items()})
+
+
+def test_the_counter_finds_circles():
+    found = circles({"a": "bc", "b": "a", "c": "d", "d": "ef", "e": "c", "f": "", "g": "f"})
+    assert sorted(map(sorted, found)) == [["a", "b"], ["c", "d", "e"]]
+    assert circles({"a": "bc", "b": "c", "c": "", "d": "abc"}) == []
+    long = [str(number) for number in range(5000)]
+    assert circles(dict(zip(long, [[n] for n in [*long[1:], "0"]], strict=True))) == [set(long)]
+
+
+def test_the_counter_sees_imports_wherever_they_are(tmp_path):
+    path = tmp_path / "rooms.py"
+    path.write_text("import a.b\ndef f():\n    from c import d\nif 0:\n    from e.f import g\n")
+    assert imports(path) == {"a.b", "c", "c.d", "e.f", "e.f.g"}
+
+
+@pytest.mark.parametrize("package", ABOVE)
+def test_there_are_no_circles(package):
+    found = circles_of_rooms(package), circles_of_files(package)
+    counts = [sum(map(len, each)) for each in found]
+    assert all(n <= left for n, left in zip(counts, LEFT.get(package, (0, 0)), strict=True)), found
+
+
+# Names
 
 
 def test_every_script_is_a_command():
     from serving.commands import COMMANDS
 
-    scripts = {name for name in SCRIPTS if not name.startswith("keras_attention")}
+    scripts = {name for name in SCRIPTS if name.startswith(("training.", "serving."))}
     scripts = {name.removesuffix(".__main__") for name in scripts}
     assert {name for name, _ in COMMANDS.values()} == scripts - {"serving.commands"}
 
 
+def test_every_benchmark_is_in_their_readme():
+    readme = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
+    for path in (ROOT / "benchmarks").glob("*.py"):
+        assert f"`{path.name}`" in readme, path
+        assert is_script(path), f"{path} is no script: parts/ is for modules"
+
+
 def test_backends_are_known_in_backend_alone():
     backends = {"tensorflow", "jax", "torch"}
-    for path in (ROOT / "keras_attention").rglob("*.py"):
+    for path in FILES["keras_attention"]:
         if "backend" not in path.relative_to(ROOT).parts:
             found = {name for name in imports(path) if name.split(".")[0] in backends}
             assert not found, f"{path} imports {found}"

@@ -19,18 +19,9 @@ import torch
 from fairseq.data import Dictionary
 from fairseq.models.lstm import LSTMDecoder, LSTMEncoder, LSTMModel
 from fairseq.sequence_generator import SequenceGenerator
+from parts.batches import MODELS, PAD, SPECIAL, Model, training_batches
 from peers.torch_steps import forbid_special_tokens, precision, training_round
-from peers.workload import (
-    MODELS,
-    PAD,
-    SPECIAL,
-    Model,
-    lengths,
-    refuse,
-    serve_peer,
-    training_batches,
-    translation_rounds,
-)
+from peers.workload import lengths, refuse, serve_peer, translation_rounds
 
 ITS_PAD, END = 1, 2  # its own order of special tokens; END begins a sentence too
 

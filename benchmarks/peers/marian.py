@@ -22,16 +22,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
-from peers.workload import (
-    MODELS,
-    SPECIAL,
-    Model,
-    lengths,
-    refuse,
-    serve_peer,
-    training_batches,
-    translation_rounds,
-)
+from parts.batches import MODELS, SPECIAL, Model, training_batches
+from peers.workload import lengths, refuse, serve_peer, translation_rounds
 from pymarian import Translator
 
 THREADS = 2

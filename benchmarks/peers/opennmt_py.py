@@ -25,17 +25,9 @@ from onmt.encoders.rnn_encoder import RNNEncoder
 from onmt.models import NMTModel
 from onmt.modules import Embeddings
 from onmt.translate import GNMTGlobalScorer, Translator
+from parts.batches import MODELS, PAD, SPECIAL, Model, training_batches
 from peers.torch_steps import forbid_special_tokens, precision, training_round
-from peers.workload import (
-    MODELS,
-    PAD,
-    SPECIAL,
-    Model,
-    lengths,
-    serve_peer,
-    training_batches,
-    translation_rounds,
-)
+from peers.workload import lengths, serve_peer, translation_rounds
 
 
 def make_model(vocabulary: int, units: int, kind: Model = MODELS["LSTM additive"]) -> NMTModel:

@@ -18,7 +18,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import opennmt
 import tensorflow as tf
 import tensorflow_addons as tfa
-from peers.workload import MODELS, Model, lengths, refuse, serve_peer, training_batches
+from parts.batches import MODELS, Model, training_batches
+from peers.workload import lengths, refuse, serve_peer
 
 
 def make_model(

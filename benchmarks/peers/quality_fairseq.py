@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from fairseq import options, tasks
-from peers.quality import Task, nearest_width, read_lines, serve, timed
+from parts.quality import Task, nearest_width, read_lines, serve, timed
 
 # The recipe's warm-up of 4,000 updates would not end in this time; 400 are the preset's.
 RECIPE = (

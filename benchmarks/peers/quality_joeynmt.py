@@ -24,8 +24,8 @@ from joeynmt.model import build_model
 from joeynmt.prediction import test
 from joeynmt.training import train
 from joeynmt.vocabulary import Vocabulary
-from peers.joeynmt import SYMBOLS
-from peers.quality import Task, nearest_width, read_lines, serve, timed
+from parts.quality import Task, nearest_width, read_lines, serve, timed
+from peers.joeynmt_symbols import SYMBOLS
 
 RECIPES: dict[str, dict[str, Any]] = {
     "RNN": {

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_addons as tfa
 from opennmt.models.catalog import NMTMediumV1
 from opennmt.training import Trainer
-from peers.quality import Task, nearest_width, read_lines, serve, timed
+from parts.quality import Task, nearest_width, read_lines, serve, timed
 
 RECIPE_WARM_UP, WARM_UP = 8000, 400
 

@@ -17,7 +17,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 from keras import layers, ops
-from peers.quality import Task, nearest_width, pieces, read_lines, serve, timed, words
+from parts.quality import Task, nearest_width, pieces, read_lines, serve, timed, words
 
 PAD, START, END = 0, 2, 3
 BATCH_SIZE = 64  # TensorFlow's tutorial, as are Adam with its defaults and no dropout

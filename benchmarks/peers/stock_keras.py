@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import keras
 from keras import layers, ops
-from peers.workload import Model, training_batches
+from parts.batches import Model, training_batches
 
 
 def make_model(vocabulary: int, units: int, kind: Model, jit_compile: bool) -> keras.Model:

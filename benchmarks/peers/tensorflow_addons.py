@@ -17,15 +17,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 import numpy as np
 import tensorflow as tf
 import tensorflow_addons as tfa
-from peers.workload import (
-    MODELS,
-    SPECIAL,
-    Model,
-    refuse,
-    serve_peer,
-    training_batches,
-    translation_rounds,
-)
+from parts.batches import MODELS, SPECIAL, Model, training_batches
+from peers.workload import refuse, serve_peer, translation_rounds
 
 START, END = 2, 3
 IDS = tf.TensorSpec([None, None], tf.int32)

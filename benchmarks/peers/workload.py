@@ -1,4 +1,4 @@
-"""What workers of peers share: batches to train on, sentences to translate, how they serve."""
+"""The work of a peer's worker: its sentences to translate, and how it serves."""
 
 from __future__ import annotations
 
@@ -7,51 +7,16 @@ import json
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import numpy as np
-from turns import serve
-
-PAD, SPECIAL = 0, 4  # ids below SPECIAL are no words
-
-
-class Model(NamedTuple):
-    """What an encoder-decoder is made of.
-
-    Attributes:
-        cell: "lstm" or "gru", of encoder and decoder.
-        attention: "additive" or "general".
-        recurrent: whether what attention finds enters the decoder's recurrence: as the context, or
-            as the attentional vector, which is fed back.
-    """
-
-    cell: str
-    attention: str
-    recurrent: bool = True
-
-
-MODELS = {
-    "LSTM additive": Model("lstm", "additive"),
-    "GRU additive": Model("gru", "additive"),
-    "LSTM general, Luong, input feeding": Model("lstm", "general"),
-    "LSTM general, Luong": Model("lstm", "general", recurrent=False),
-}
+from parts.batches import MODELS, PAD, SPECIAL
+from parts.turns import serve
 
 
 def refuse(what: object) -> NoReturn:
     """End this worker, since its software has not what is asked for."""
     raise SystemExit(f"{Path(sys.argv[0]).stem} has no {what}")
-
-
-def training_batches(path: str, start: int = 1) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Sources, decoder inputs and labels of all batches, `(B, T)` int32, padded with PAD."""
-    loaded, batches = np.load(path), []
-    for number in range(len(loaded.files) // 2):
-        source, labels = loaded[f"source_{number:03d}"], loaded[f"labels_{number:03d}"]
-        inputs = np.roll(labels, 1, axis=1)
-        inputs[:, 0] = start
-        batches.append((source, inputs, labels))
-    return batches
 
 
 def lengths(ids: np.ndarray) -> np.ndarray:
@@ -94,7 +59,8 @@ def serve_peer(
     """Be the worker that the command line asks for.
 
     `train DATA VOCABULARY UNITS MODEL FORM...` or `translate DATA VOCABULARY UNITS FORM...`, with
-    what a form is called, see `turns.TRAINING_FORMS` and `turns.TRANSLATION_FORMS`.
+    what a form is called, see `TRAINING_FORMS` and `TRANSLATION_FORMS`
+    of environments.py.
 
     Args:
         train: from data, vocabulary, units, a `Model` and the form to a function that trains on

@@ -27,7 +27,7 @@ def on_path(monkeypatch):
 
 @pytest.mark.usefixtures("on_path")
 def test_pieces_survive_what_peers_do_with_white_space():
-    from peers.quality import pieces, vocabulary, words
+    from parts.quality import pieces, vocabulary, words
 
     rng = np.random.default_rng(3)
     sentences = [rng.integers(4, 997, length).tolist() for length in (0, 1, 2, 29)]
@@ -43,8 +43,8 @@ def test_pieces_survive_what_peers_do_with_white_space():
 @pytest.mark.tensorflow
 @pytest.mark.usefixtures("on_path")
 def test_texts_come_back_from_their_pieces():
-    from peers.quality import words
-    from quality_data import texts
+    from parts.quality import words
+    from parts.quality_data import texts
 
     from training.data.tokenizers import train_tokenizer
 
@@ -60,7 +60,7 @@ def test_texts_come_back_from_their_pieces():
 
 @pytest.mark.usefixtures("on_path")
 def test_the_nearest_width_is_that_of_all_widths():
-    from peers.quality import WIDTHS, nearest_width
+    from parts.quality import WIDTHS, nearest_width
 
     for wanted in (3, 4_001, 1_000_003, 10**9):
         found = nearest_width(lambda n: 3 * n * n + 101 * n, wanted)

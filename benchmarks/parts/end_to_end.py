@@ -1,4 +1,4 @@
-"""What `training.train` adds to bare steps: see training_speed.py --end-to-end."""
+"""The time that `training.train` adds to bare steps: see training_speed.py --end-to-end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from unittest import mock
 
 import numpy as np
-from training_speed import draw_lengths
+from parts.batches import draw_lengths
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 

@@ -1,8 +1,7 @@
-"""A local model server to measure, and what it takes of the machine; imports no TensorFlow."""
+"""A local model server to measure; imports no TensorFlow."""
 
 from __future__ import annotations
 
-import re
 import socket
 import subprocess
 import sys
@@ -41,9 +40,3 @@ def server(base: Path, *flags: str, tree: Path | None = None) -> Iterator[tuple[
     finally:
         process.terminate()
         process.wait()
-
-
-def resident_megabytes(process: int) -> float:
-    """Resident memory of a process."""
-    status = Path(f"/proc/{process}/status").read_text()
-    return round(int(re.search(r"VmRSS:\s*(\d+)", status)[1]) / 1024, 1)

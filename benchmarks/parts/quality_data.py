@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
-from peers.quality import pieces, vocabulary, words
+from parts.quality import pieces, vocabulary, words
 
 from training.config.schema import Config
 from training.data.batches import Sentences
@@ -27,7 +27,7 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
 
     Args:
         config: what is trained on what.
-        folder: made if it is not there; `Task` in peers/quality.py says what is in it.
+        folder: made if it is not there; `Task` in quality.py says what is in it.
         dev_limit: see `load_dev`.
 
     Raises:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from peers.quality import Task
+from parts.quality import Task
 
 from training.command.files import read_json
 from training.config.load import load_config
@@ -26,7 +26,7 @@ def run(
     is trained and thrown away to see how many fit; where none does, one is trained all the same.
     The trial takes time of its own. What the training then takes includes the start of Python, the
     reading of the corpus and the tokenizers, which peers find ready. Returns what
-    `peers.quality.serve` asks for; the translations are `texts`.
+    `parts.quality.serve` asks for; the translations are `texts`.
 
     Raises:
         RuntimeError: if a command fails, or is so much slower than its trial that no epoch ends.

@@ -1,4 +1,4 @@
-"""What the workers of quality_peers.py share: their task, pieces as text, sizes, and the clock.
+"""What all cases of quality_peers.py share: a task, pieces as text, sizes, and the clock.
 
 Uses the standard library alone. A piece of a sentence is written as its number in the preset's
 vocabulary, `w17`: whatever characters it has, it is one word to every peer. Piece 1 stands for
