@@ -19,10 +19,10 @@ from serving.client.errors import ServingError
 from serving.client.reading import Regions
 from serving.demo.stages import command, make_room, server, stage
 from training.command.errors import UserError
-from training.command.parser import count
-from training.presets.options import Parser, main_guard
+from training.command.options import main_guard
+from training.command.parser import Parser, count
 from training.sources.events import data as events
-from training.sources.events.data import Histories
+from training.sources.events.histories import Histories
 
 
 @dataclass(frozen=True)

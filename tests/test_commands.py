@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from serving.commands import COMMANDS
-from training.presets.options import main_guard
+from training.command.options import main_guard
 
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / "tests" / "fixtures" / "old_run" / "run"

@@ -12,14 +12,7 @@ from typing import Any
 
 from training.command.errors import UserError
 from training.command.files import check_writable, write_json
-from training.command.parser import count, positive_int
-from training.config.schema import Config
-from training.data import corpus
-from training.data.pair_files import Split, sample
-from training.data.splits import load_spec, load_split
-from training.decode.texts import check_precision
-from training.presets.options import (
-    Parser,
+from training.command.options import (
     add_batch_size,
     add_precision,
     add_replace_unknown,
@@ -27,6 +20,12 @@ from training.presets.options import (
     add_search,
     main_guard,
 )
+from training.command.parser import Parser, count, positive_int
+from training.config.schema import Config
+from training.data import corpus
+from training.data.pair_files import Split, sample
+from training.data.splits import load_spec, load_split
+from training.decode.texts import check_precision
 from training.runs.run import Run, load_ensemble
 from training.score import links, metrics
 from training.score.baselines import most_similar

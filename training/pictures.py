@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.parser import count, positive_int
-from training.presets.options import Parser, main_guard
+from training.command.options import main_guard
+from training.command.parser import Parser, count, positive_int
 from training.sources.image import captchas, digits
 from training.sources.image.generated import write_folder
 

@@ -16,15 +16,10 @@ from typing import Any
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UserError
-from training.command.parser import count, number_from_0, positive_int
+from training.command.options import main_guard
+from training.command.parser import Parser, count, number_from_0, positive_int
 from training.config.schema import Config, without_layers
-from training.presets.options import (
-    Parser,
-    add_configuration,
-    configuration,
-    default_output,
-    main_guard,
-)
+from training.presets.options import add_configuration, configuration, default_output
 
 # A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
 

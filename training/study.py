@@ -9,7 +9,8 @@ import contextlib
 import json
 from pathlib import Path
 
-from training.presets.options import Parser, main_guard
+from training.command.options import main_guard
+from training.command.parser import Parser
 from training.studies import (
     alignment,
     compare,

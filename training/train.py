@@ -9,15 +9,11 @@ import json
 from pathlib import Path
 
 from training.command.errors import ConfigError
+from training.command.options import main_guard
+from training.command.parser import Parser
 from training.config.load import later_keys
 from training.fit.train import train
-from training.presets.options import (
-    Parser,
-    add_configuration,
-    configuration,
-    default_output,
-    main_guard,
-)
+from training.presets.options import add_configuration, configuration, default_output
 from training.runs.begin import saved_config
 from training.runs.files import RunFiles
 from training.runs.summary import summary

@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from training.presets.options import Parser, main_guard
+from training.command.options import main_guard
+from training.command.parser import Parser
 from training.runs.files import RunFiles
 from training.runs.summary import summary
 

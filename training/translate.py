@@ -10,17 +10,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.parser import positive_int
-from training.command.progress import progress
-from training.decode.texts import Translation, make_nbest
-from training.presets.options import (
-    Parser,
+from training.command.options import (
     add_batch_size,
     add_replace_unknown,
     add_runs,
     add_search,
     main_guard,
 )
+from training.command.parser import Parser, positive_int
+from training.command.progress import progress
+from training.decode.texts import Translation, make_nbest
 from training.runs.run import load_translators
 
 

@@ -10,8 +10,8 @@ import tensorflow as tf
 from parts.quality import pieces, vocabulary, words
 
 from training.config.schema import Config
-from training.data.batches import Sentences
 from training.data.pair_files import Split, sample
+from training.data.sentences import Sentences
 from training.data.splits import load_split, load_training
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.seq2seq import build_model

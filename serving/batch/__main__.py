@@ -12,9 +12,9 @@ from serving.batch import engines, files
 from serving.batch.job import Job, begin, summary, sweep
 from serving.batch.kinds import Events, Images, Kind, Texts
 from serving.batch.model import latest_version
-from training.command.parser import positive_int
+from training.command.options import main_guard
+from training.command.parser import Parser, positive_int
 from training.command.progress import progress
-from training.presets.options import Parser, main_guard
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -18,9 +18,9 @@ from queue import Empty, SimpleQueue
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UserError
-from training.command.parser import number_from_0
+from training.command.options import main_guard
+from training.command.parser import Parser, number_from_0
 from training.command.progress import Tell, stages
-from training.presets.options import Parser, main_guard
 
 STEP_SECONDS = 120.0
 _RUN = "from serving.check.version import main; main()"

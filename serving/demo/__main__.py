@@ -16,8 +16,8 @@ from serving.client.errors import ServingError
 from serving.demo.stages import LIST, command, make_room, server, stage
 from training import phrasebook
 from training.command.errors import UserError
-from training.command.parser import count
-from training.presets.options import Parser, main_guard
+from training.command.options import main_guard
+from training.command.parser import Parser, count
 
 # Neither sentence nor its pairing of words is in the training split.
 EXPECTED = {

@@ -26,20 +26,19 @@ from serving.export.images import ExportedReader
 from serving.export.texts import WARMUP_TEXTS, Exported
 from serving.export.weights import DTYPES
 from training.command.errors import UserError
-from training.command.parser import positive_int
-from training.command.progress import Tell, stages
-from training.data.pair_files import CorpusError
-from training.data.splits import load_split
-from training.decode.texts import check_covers, check_precision
-from training.decode.unknown import check_replaces_unknown
-from training.presets.options import (
-    Parser,
+from training.command.options import (
     add_precision,
     add_replace_unknown,
     add_runs,
     add_search,
     main_guard,
 )
+from training.command.parser import Parser, positive_int
+from training.command.progress import Tell, stages
+from training.data.pair_files import CorpusError
+from training.data.splits import load_split
+from training.decode.texts import check_covers, check_precision
+from training.decode.unknown import check_replaces_unknown
 from training.runs.run import Run, load_ensemble
 
 MANIFEST = "assets.extra/manifest.json"

@@ -15,7 +15,8 @@ import pytest
 from training import train_arrays
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.batches import PairBatches, Sentences
+from training.data.batches import PairBatches
+from training.data.sentences import Sentences
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.tokens import keep_tokens, write_tokens
@@ -49,7 +50,7 @@ find = importlib.util.find_spec
 importlib.util.find_spec = lambda name: None if name == "matplotlib" else find(name)
 """
 COMMAND = f"""{SCRIPT}
-from training.presets.options import main_guard
+from training.command.options import main_guard
 from training.train_arrays import main
 """
 TRAIN = f"{COMMAND}main_guard(main)"

@@ -4,73 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import numpy as np
 
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.ids import END_ID, PAD_ID, START_ID
-
-if TYPE_CHECKING:
-    from training.data.subwords import Samplers
-    from training.sources.source import Rows
+from training.data.sentences import Rows, Sentences
+from training.data.subwords import Samplers
 
 _WINDOW = 1000  # batches that are sorted by length together
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Sentences:
-    """Token ids of many sentences, one after another.
-
-    Attributes:
-        values: whole numbers `(tokens + 1,)`; the last one is never read as a token.
-        starts: int64 `(sentences,)`, where each begins.
-        lengths: whole numbers `(sentences,)`, tokens of each.
-    """
-
-    values: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-
-    shape: ClassVar[tuple[int | None, ...]] = (None, None)
-    dtype: ClassVar[str] = "int32"
-
-    @classmethod
-    def of(cls, values: np.ndarray, lengths: np.ndarray) -> Sentences:
-        """Make them of the ids of all sentences, `(tokens,)`, and their lengths."""
-        lengths = np.asarray(lengths, np.int64)
-        padded = np.append(np.asarray(values, np.int32), np.int32(PAD_ID))
-        return cls(padded, np.cumsum(lengths) - lengths, lengths)
-
-    def joined(self, rows: np.ndarray, present: np.ndarray) -> Sentences:
-        """Make longer ones, each of those sentences of a row `(n, k)` that are `present` `(n, k)`.
-
-        Their ids follow one another as they would if the texts did, with a space between.
-        """
-        lengths = np.where(present, self.lengths[rows], 0)
-        each, total = lengths.ravel(), int(lengths.sum())
-        ends = np.cumsum(each)
-        positions = np.arange(total) + np.repeat(self.starts[rows].ravel() - (ends - each), each)
-        return Sentences.of(self.values[positions], lengths.sum(axis=1))
-
-    def taken(self, rows: np.ndarray) -> Sentences:
-        """Return those of some rows `(n,)`."""
-        return self.joined(rows[:, None], np.ones((len(rows), 1), bool))
-
-    def pad(
-        self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1, end: bool = False
-    ) -> np.ndarray:
-        """First `lengths` ids of the rows, then END if wanted, padded: `(rows, width)`."""
-        width = max(1, int(lengths.max()) + end)
-        positions = np.arange(-(-width // multiple) * multiple)
-        within = positions < lengths[:, None]
-        ids = self.values[np.where(within, self.starts[rows, None] + positions, -1)]
-        ids = np.where(within, ids.astype(np.int32, copy=False), np.int32(PAD_ID))
-        if end:
-            ids[np.arange(len(rows)), lengths] = END_ID
-        return ids
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,12 @@ with text in one column alone, are left out.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import random
 import re
 import unicodedata
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,16 @@ def merge_sources(split: Split) -> Split:
         references.setdefault(source, {}).update(dict.fromkeys(split.references[i]))
     merged = split.select(list(first.values()))
     return replace(merged, references=[list(texts) for texts in references.values()])
+
+
+def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 of sentence pairs, in their order."""
+    digest = hashlib.sha256()
+    for pairs in splits:
+        for source, target in pairs:
+            digest.update(f"{source}\t{target}\n".encode())
+        digest.update(b"\n")
+    return digest.hexdigest()
 
 
 def clean(text: str) -> str:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from training.command.files import read_json
-from training.data.batches import Sentences
 from training.data.pair_files import CorpusError, Split, merge_sources, read_tsv
+from training.data.sentences import Sentences
 from training.data.token_files import SIDES, check_sizes, read_sides
 
 FORM = "prepared"  # of a SPEC

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from training.data.batches import Sentences
 from training.data.ids import UNK_ID
 from training.data.pieces import KIND, model_of
+from training.data.sentences import Sentences
 
 
 class SubwordSampler:

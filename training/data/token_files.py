@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from training.data.batches import Sentences
 from training.data.ids import PAD_ID
 from training.data.pair_files import CorpusError
+from training.data.sentences import Sentences
 
 SIDES = ("source", "target")
 _LONGEST = 1 << 10  # tokens; longer sentences are counted as of this length

@@ -14,7 +14,7 @@ from training.fit.crossentropy import Perplexity
 from training.runs.run import Run
 from training.score import labels as label_scores
 from training.score import metrics
-from training.sources.events.data import Histories
+from training.sources.events.histories import Histories
 
 
 class LabelledDevSet:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from training.command.errors import UserError
-from training.command.parser import count
+from training.command.options import main_guard
+from training.command.parser import Parser, count
 from training.phrasebook import PAIRS, SPLITS, generate
-from training.presets.options import Parser, main_guard
 
 
 def main(arguments: list[str] | None = None) -> None:

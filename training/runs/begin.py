@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,14 +10,13 @@ import keras
 
 from training.command.errors import ConfigError, RunError
 from training.command.files import write_json
-from training.command.progress import stages
 from training.config.load import load_config
 from training.config.schema import Config
-from training.data.batches import Sentences
 from training.data.pair_files import Split
-from training.data.pieces import KIND, normalization
 from training.data.prepared import Prepared
-from training.data.tokenizers import Tokenizer, load_tokenizer, train_tokenizer
+from training.data.sentences import Sentences
+from training.data.tokenizers import Tokenizer, load_tokenizer
+from training.data.tokenizing import make_tokenizer
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
@@ -63,7 +61,7 @@ def begin(files: RunFiles, source: Source, target: Tokenizer | None, origin: Ori
     try:
         files.config.unlink(missing_ok=True)  # of a run without a finished epoch
         shutil.rmtree(files.checkpoints, ignore_errors=True)
-        source.save(files)
+        source.save(files.path)
         if target is not None:
             target.save(files.tokenizers[1])
         if source.kind == "text":
@@ -100,7 +98,8 @@ def make_sides(
     if config.target == "label":
         return source, None
     lines = [text for references in data.references for text in references]
-    return source, make_tokenizer(config, "target", lines)
+    kind, size = config.target_tokenizer, config.target_vocab_size
+    return source, make_tokenizer("target", kind, size, lines)
 
 
 def _prepared_sides(
@@ -160,28 +159,6 @@ def _ids(
 ) -> tuple[Sentences, Sentences]:
     rows = pair_rows(config, split, *sides, training)
     return cast(tuple[Sentences, Sentences], rows)  # both are texts
-
-
-def make_tokenizer(config: Config, side: str, lines: Sequence[str]) -> Tokenizer:
-    """Train the tokenizer of a side.
-
-    Raises:
-        ConfigError: if it cannot be trained with these settings.
-    """
-    kind, size = getattr(config, f"{side}_tokenizer"), getattr(config, f"{side}_vocab_size")
-    options = {"normalization": normalization(side)} if kind == KIND else {}
-    try:
-        with stages(f"training the tokenizer of the {side} side"):
-            made = train_tokenizer(kind, lines, size, **options)
-    except ValueError as error:
-        raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
-    if made.vocab_size < size:
-        print(
-            f"The {side} side has {made.vocab_size:,} tokens, not {size:,}: there are no more in "
-            "the text."
-        )
-    made.copies = side == "source" and config.copy
-    return made
 
 
 def start_from(init: Path, model: keras.Model) -> None:

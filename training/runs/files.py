@@ -17,7 +17,6 @@ class RunFiles:
         config: the configuration, `config.toml`. A directory with it is a run: it is written last.
         origin: what the run began with, `origin.json`, see `training.runs.origin`.
         tokenizers: `source.tokenizer` and `target.tokenizer`, of the sides that are text.
-        events: `source.events`, columns and statistics of histories, where they are the source.
         tokens: token ids of the texts, `tokens/`, see `training.runs.tokens`.
         checkpoints: `checkpoints/epoch-003/`: what training needs to go on, the last two; epoch 0
             is what it starts from.
@@ -37,7 +36,6 @@ class RunFiles:
         self.config = path / "config.toml"
         self.origin = path / "origin.json"
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
-        self.events = path / "source.events"
         self.tokens = path / "tokens"
         self.checkpoints = path / "checkpoints"
         self.recent = path / "recent"

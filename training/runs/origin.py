@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import sys
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -33,7 +31,7 @@ class Origin:
 
     Attributes:
         data: SPEC of the corpus.
-        corpus: SHA-256 of all training and dev sentences, see `fingerprint`.
+        corpus: SHA-256 of all training and dev sentences, see `Source.fingerprint`.
         train: sentence pairs learned from.
         dropped: pairs left out of training: too long, or empty on one side.
         unusable: lines of the files that hold no pair.
@@ -88,16 +86,6 @@ class Origin:
         )
 
 
-def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 of sentence pairs, in their order."""
-    digest = hashlib.sha256()
-    for pairs in splits:
-        for source, target in pairs:
-            digest.update(f"{source}\t{target}\n".encode())
-        digest.update(b"\n")
-    return digest.hexdigest()
-
-
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
@@ -130,7 +118,7 @@ def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
     Args:
         files: the run.
         spec: the corpus as it is named.
-        corpus: its `fingerprint` now.
+        corpus: its fingerprint now.
         force: take them from now on.
 
     Raises:

@@ -98,14 +98,10 @@ def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
         shapes = [each.model.get_layer("encoder").input.shape for each in (run, first)]
         if run.config.source != first.config.source or shapes[0] != shapes[1]:
             raise RunError(f"{run.path} and {first.path} do not read the same sources")
-        for side, *files in (
-            ("source tokenizers", run.files.tokenizers[0], first.files.tokenizers[0]),
-            ("target tokenizers", run.files.tokenizers[1], first.files.tokenizers[1]),
-            ("columns", run.files.events, first.files.events),
-        ):
-            contents = {file.read_bytes() if file.is_file() else b"" for file in files}
-            if len(contents) > 1:
-                raise RunError(f"{run.path} and {first.path} have different {side}")
+        for name in (*first.source.files, first.files.tokenizers[1].name):
+            files = run.path / name, first.path / name
+            if len({file.read_bytes() if file.is_file() else b"" for file in files}) > 1:
+                raise RunError(f"{run.path} and {first.path} have different files {name}")
     return runs
 
 
@@ -128,7 +124,7 @@ def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | Non
         RunError: if one cannot be read.
     """
     try:
-        source = source_class(config).load(config, files)
+        source = source_class(config).load(config, files.path)
         target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])
     except (OSError, ValueError, KeyError, TypeError) as error:
         what = "tokenizers" if config.source == "text" else "source"

@@ -15,9 +15,10 @@ import numpy as np
 from training.command.errors import RunError, UserError
 from training.command.files import read_json, write_json
 from training.config.schema import Config
-from training.data.batches import PairBatches, Sentences
+from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared, is_prepared
+from training.data.sentences import Sentences
 from training.data.subwords import Samplers, make_sampler
 from training.data.token_files import check_sizes, read_sides, write_sides
 from training.runs.files import RunFiles

@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
-from training.sources.events.data import Histories
+from training.sources.events.histories import Histories
 
 Fitted = Callable[[np.ndarray], np.ndarray]
 INNER_FOLDS = 3

@@ -13,7 +13,7 @@ from training.decode.labels import make_predictor
 from training.runs.run import Run
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
-from training.sources.events.data import Histories
+from training.sources.events.histories import Histories
 
 SCORES = {"auc": scores.auc, "auprc": scores.auprc}
 

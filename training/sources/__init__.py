@@ -9,9 +9,10 @@ from __future__ import annotations
 import keras
 
 from training.config.schema import Config
+from training.data.sentences import Rows
 from training.sources.events.source import EventSource
 from training.sources.image.source import ImageSource
-from training.sources.source import Rows, Source
+from training.sources.source import Source
 from training.sources.text.source import TextSource
 
 SOURCES: dict[str, type[Source]] = {

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from training.command.progress import progress
 from training.config.schema import Config
-from training.data.batches import Batch, PairBatches, Sentences
+from training.data.batches import Batch, PairBatches
 from training.data.pair_files import Split
+from training.data.sentences import Rows, Sentences
 from training.data.tokenizers import Tokenizer
+from training.data.tokenizing import tokenize
 from training.sources.events.batches import LabelBatches
-from training.sources.source import Rows, Source
+from training.sources.source import Source
 from training.sources.text.copying import hide_names, tokenize_to_copy, vocabularies
 
 Batches = PairBatches | LabelBatches
 _PREFETCH = 8  # batches
-
-
-def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
-    """Return the token ids of all texts."""
-    chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
-    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    with progress(len(texts), "texts tokenized") as advance:
-        for start in range(0, len(texts), chunk):
-            ids = tokenizer.tokenize(tf.constant(texts[start : start + chunk], tf.string))
-            values.append(ids.values.numpy())
-            lengths.append(ids.row_lengths().numpy())
-            advance(int(ids.nrows()))
-    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
 
 
 def pair_rows(

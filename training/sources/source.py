@@ -4,38 +4,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from pathlib import Path
+from typing import Any, ClassVar
 
 import keras
-import numpy as np
 from keras import ops
 
 from training.config.schema import Config
+from training.data.sentences import Rows
 from training.sources.recurrent import states_of
 
-if TYPE_CHECKING:
-    from training.runs.files import RunFiles
-
 Tensor = Any
-
-
-class Rows(Protocol):
-    """Many examples of one side, read and ready to be made batches of."""
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The length of each example, int64 `(N,)`: tokens, events, 1 for an image."""
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """The shape of a batch, None for what differs from batch to batch."""
-
-    @property
-    def dtype(self) -> str:
-        """The dtype of a batch."""
-
-    def pad(self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1) -> np.ndarray:
-        """Return the first `lengths` of these rows as a batch, padded to a multiple."""
 
 
 class Source(ABC):
@@ -48,9 +27,11 @@ class Source(ABC):
         kind: its name, the configuration's key `source`.
         size: what the encoder has to know of the data: entries of the vocabulary, columns of a
             table; 0 where there is nothing to know.
+        files: what `save` writes; runs that are used together have the same ones.
     """
 
     kind: ClassVar[str]
+    files: ClassVar[tuple[str, ...]] = ()
     size: int = 0
 
     @classmethod
@@ -82,15 +63,15 @@ class Source(ABC):
 
     @classmethod
     @abstractmethod
-    def load(cls, config: Config, files: RunFiles) -> Source:
-        """Load the source of a run.
+    def load(cls, config: Config, folder: Path) -> Source:
+        """Load the source that `save` wrote into a folder.
 
         Raises:
             OSError, ValueError, KeyError, TypeError: if its file cannot be read.
         """
 
-    def save(self, files: RunFiles) -> None:  # noqa: B027
-        """Write what reading needs beyond the configuration, if anything."""
+    def save(self, folder: Path) -> None:  # noqa: B027
+        """Write what reading needs beyond the configuration, if anything, into a folder."""
 
     @classmethod
     @abstractmethod

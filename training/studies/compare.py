@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from training.command.errors import UserError
+from training.command.options import add_beam_width
 from training.command.parser import count, positive_int
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.texts import make_translator
-from training.presets.options import add_beam_width
 from training.runs.run import Run, load_run
 from training.score import metrics
 from training.studies import shared

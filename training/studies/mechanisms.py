@@ -19,9 +19,9 @@ from pathlib import Path
 import keras_attention.mechanisms
 from training.command.errors import UserError
 from training.command.files import read_json
+from training.command.options import add_beam_width
 from training.command.parser import positive_int
 from training.data.splits import load_split
-from training.presets.options import add_beam_width
 from training.runs.history import best
 from training.runs.run import Run
 from training.studies import shared

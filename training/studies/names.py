@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from training.command.errors import UserError
+from training.command.options import add_beam_width
 from training.command.parser import count
 from training.config.schema import Config
 from training.data import corpus
@@ -23,7 +24,6 @@ from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.texts import make_translator
-from training.presets.options import add_beam_width
 from training.runs.run import Run, load_run
 from training.score import metrics
 from training.sources.text.copying import WORD, replace_words

@@ -22,18 +22,18 @@ from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
+from training.command.options import add_settings
 from training.command.parser import positive_int
 from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.fit.clipping import ClippedAdam
 from training.model.seq2seq import build_model
-from training.presets.options import add_settings
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
 from training.score.label_evaluation import SCORES, draw_calibration
 from training.sources.events import data as events
-from training.sources.events.data import Histories
+from training.sources.events.histories import Histories
 from training.sources.events.source import Events, Statistics
 from training.studies import shared
 

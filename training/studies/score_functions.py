@@ -16,10 +16,10 @@ from pathlib import Path
 
 from training.command.errors import UserError
 from training.command.files import read_json
+from training.command.options import add_beam_width
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
-from training.presets.options import add_beam_width
 from training.runs.history import best
 from training.runs.run import Run
 from training.score.evaluation import evaluate

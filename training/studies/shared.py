@@ -15,10 +15,10 @@ import keras
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
+from training.command.options import add_settings
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
 from training.fit.train import train
-from training.presets.options import add_settings
 from training.runs.files import RunFiles
 from training.runs.history import is_complete
 from training.runs.run import Run, load_run

@@ -9,13 +9,14 @@ from training.bulk.cleaning import Filters
 from training.bulk.corpora import Plan, prepare_corpus
 from training.bulk.run import prepare_run
 from training.command.errors import ConfigError, RunError
+from training.command.parser import Parser
 from training.config.load import load_config, override
 from training.data.batches import PairBatches
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
 from training.data.splits import load_split, load_training
 from training.fit import train as texts
-from training.presets.options import Parser, add_configuration, configuration
+from training.presets.options import add_configuration, configuration
 from training.runs.begin import make_sides
 from training.runs.files import RunFiles
 from training.runs.tokens import read_batches

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from training.command.parser import Parser
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError
 from training.data.splits import load_split, load_training
-from training.presets.options import Parser, add_configuration, configuration
+from training.presets.options import add_configuration, configuration
 
 LINES = [f"source {i} number\tcible {i}" for i in range(997)]
 

@@ -9,9 +9,10 @@ import sentencepiece
 
 from tests.training.conftest import tiny_config
 from training.command.errors import UserError
-from training.data.batches import PairBatches, Sentences
+from training.data.batches import PairBatches
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.pieces import model_of, model_state
+from training.data.sentences import Sentences
 from training.data.splits import load_training
 from training.data.subwords import SubwordSampler, make_sampler
 from training.fit.train import train

@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from training.config.schema import TOKENIZERS, Config
+from training.config.schema import TOKENIZERS
 from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import load_tokenizer, split_words, train_tokenizer, word_of_piece
-from training.runs.begin import make_tokenizer
+from training.data.tokenizing import make_tokenizer
 
 ENGLISH = [
     "She is eating a green apple.",
@@ -269,14 +269,12 @@ def test_a_piece_across_words_belongs_to_the_word_with_most_of_it():
 
 
 def test_a_vocabulary_that_is_smaller_than_asked_for_is_said(capsys):
-    config = Config(source_tokenizer="words", source_vocab_size=11, target_vocab_size=7)
-    made = make_tokenizer(config, "source", ["she sees it", "he sees her"])
+    made = make_tokenizer("source", "words", 11, ["she sees it", "he sees her"])
     assert made.vocab_size == 4 + 5  # she, sees, it, he, her
     assert capsys.readouterr().out == (
         "The source side has 9 tokens, not 11: there are no more in the text.\n"
     )
-    config = Config(source_tokenizer="words", source_vocab_size=9)
-    make_tokenizer(config, "source", ["she sees it", "he sees her"])
+    make_tokenizer("source", "words", 9, ["she sees it", "he sees her"])
     assert capsys.readouterr().out == ""
 
 

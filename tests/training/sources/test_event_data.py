@@ -7,7 +7,8 @@ import pytest
 from training.data.pair_files import CorpusError
 from training.sources.events import data as events
 from training.sources.events import mayo
-from training.sources.events.data import Schema, input_name, read_table
+from training.sources.events.histories import Schema, input_name
+from training.sources.events.table import read_table
 
 WIDE = """patient,day,bili,sex,died
 a,0,1.5,f,

@@ -9,7 +9,7 @@ from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.model.seq2seq import build_model
 from training.score.label_baselines import last_known
-from training.sources.events.data import Histories, Schema
+from training.sources.events.histories import Histories, Schema
 from training.sources.events.source import EventFeatures, Events, EventSource, Statistics
 
 NAN = math.nan
@@ -135,19 +135,17 @@ def test_padding_does_not_change_what_is_said(attention):
 
 
 def test_a_source_reads_back_as_it_was_saved(tmp_path):
-    from training.runs.files import RunFiles
-
     config = Config(source="events", target="label")
     source = EventSource.make(config, random_histories())
-    source.save(RunFiles(tmp_path))
-    loaded = EventSource.load(config, RunFiles(tmp_path))
+    source.save(tmp_path)
+    loaded = EventSource.load(config, tmp_path)
     assert (loaded.schema, loaded.statistics) == (source.schema, source.statistics)
     assert loaded.size == 3
-    state = json.loads(RunFiles(tmp_path).events.read_text())
+    state = json.loads((tmp_path / "source.events").read_text())
     del state["statistics"]["highest"]
-    RunFiles(tmp_path).events.write_text(json.dumps(state))
+    (tmp_path / "source.events").write_text(json.dumps(state))
     with pytest.raises(UserError, match="is of another version: train the run again"):
-        EventSource.load(config, RunFiles(tmp_path))
+        EventSource.load(config, tmp_path)
 
 
 def test_last_known_values_are_those_of_a_loop():

@@ -10,7 +10,8 @@ from PIL import Image
 
 from training.command.errors import ConfigError
 from training.config.schema import Config
-from training.data.batches import PairBatches, Sentences
+from training.data.batches import PairBatches
+from training.data.sentences import Sentences
 from training.sources.image.source import (
     GridPositions,
     ImageError,

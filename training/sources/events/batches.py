@@ -11,7 +11,7 @@ from training.config.schema import Config
 from training.data.batches import Batch, Statistics
 
 if TYPE_CHECKING:
-    from training.sources.source import Rows
+    from training.data.sentences import Rows
 
 
 class LabelBatches:

@@ -18,7 +18,7 @@ import numpy as np
 
 from training.data.corpus import find_folder
 from training.data.pair_files import CorpusError, read_text
-from training.sources.events.data import MISSING, Histories, Schema
+from training.sources.events.histories import MISSING, Histories, Schema
 
 NAMES = ("pbcseq", "nafld")
 FOLDER = "events-mayo"

@@ -6,7 +6,8 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
@@ -14,12 +15,10 @@ from keras import ops
 
 from training.command.errors import UserError
 from training.config.schema import Config
+from training.sources.events import data as events
+from training.sources.events.histories import Histories, Schema
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
-
-if TYPE_CHECKING:
-    from training.runs.files import RunFiles
-    from training.sources.events.data import Histories, Schema
 
 Tensor = Any
 SMALLEST = 1e-6  # what logarithms are taken of, at least
@@ -134,6 +133,7 @@ class EventSource(Source):
     """
 
     kind = "events"
+    files = ("source.events",)
 
     def __init__(self, schema: Schema, statistics: Statistics, most: int) -> None:
         self.schema, self.statistics, self.most = schema, statistics, most
@@ -142,16 +142,12 @@ class EventSource(Source):
     @classmethod
     def load_training(cls, config: Config) -> tuple[Histories, Histories]:
         """Read histories with outcomes: see `training.sources.events.data`."""
-        from training.sources.events import data as events
-
         return events.load_training(config.data, config.train_limit, config.seed)
 
     def load_split(
         self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
     ) -> Histories:
         """Read histories of the same columns."""
-        from training.sources.events import data as events
-
         return events.load(spec, split, schema=self.schema, limit=limit, seed=seed)
 
     @classmethod
@@ -169,23 +165,23 @@ class EventSource(Source):
         return digest.hexdigest()
 
     @classmethod
-    def load(cls, config: Config, files: RunFiles) -> EventSource:
+    def load(cls, config: Config, folder: Path) -> EventSource:
         """Load columns and statistics.
 
         Raises:
             UserError: if another version of this package wrote them.
         """
-        from training.sources.events.data import Schema
-
-        state = json.loads(files.events.read_text(encoding="utf-8"))
+        file = folder / cls.files[0]
+        state = json.loads(file.read_text(encoding="utf-8"))
         if set(state["statistics"]) != {field.name for field in fields(Statistics)}:
-            raise UserError(f"{files.events} is of another version: train the run again")
+            raise UserError(f"{file} is of another version: train the run again")
         return cls(Schema(**state["schema"]), Statistics(**state["statistics"]), config.max_events)
 
-    def save(self, files: RunFiles) -> None:
+    def save(self, folder: Path) -> None:
         """Write columns and statistics as JSON."""
         state = {"schema": vars(self.schema), "statistics": vars(self.statistics)}
-        files.events.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
+        file = folder / self.files[0]
+        file.write_text(json.dumps(state, indent=1) + "\n", encoding="utf-8")
 
     def begin(self, model: keras.Model) -> None:
         """Give the statistics to the model."""

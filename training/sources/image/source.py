@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import keras
 import numpy as np
@@ -16,11 +16,9 @@ from keras import ops
 
 from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
+from training.data.pair_files import Split
+from training.sources.image import data as images
 from training.sources.source import Source, encoded
-
-if TYPE_CHECKING:
-    from training.data.pair_files import Split
-    from training.runs.files import RunFiles
 
 Tensor = Any
 MOST_PIXELS = 1 << 24  # of an image as it comes, before it is resized: 16.8 million
@@ -87,16 +85,12 @@ class ImageSource(Source):
     @classmethod
     def load_training(cls, config: Config) -> tuple[Split, Split]:
         """Read images and their texts: see `training.sources.image.data`."""
-        from training.sources.image import data as images
-
         return images.load_training(config.data, config.train_limit, config.seed)
 
     def load_split(
         self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
     ) -> Split:
         """Read images and their texts: see `training.sources.image.data`."""
-        from training.sources.image import data as images
-
         return images.load(spec, split, limit=limit, seed=seed)
 
     @classmethod
@@ -105,7 +99,7 @@ class ImageSource(Source):
         return cls(config)
 
     @classmethod
-    def load(cls, config: Config, files: RunFiles) -> ImageSource:
+    def load(cls, config: Config, folder: Path) -> ImageSource:
         """Return the source; a run keeps nothing but its configuration."""
         return cls(config)
 

@@ -10,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from training.command.progress import progress
-from training.data.batches import Sentences
 from training.data.ids import END_ID, UNK_ID
+from training.data.sentences import Sentences
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
 from training.sources.source import Source
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
 from training.config.schema import Config
-from training.data.batches import Sentences
 from training.data.ids import PAD_ID, UNK_ID
+from training.data.sentences import Sentences
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
 
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from training.data.pair_files import Split
     from training.data.prepared import Prepared
     from training.data.tokenizers import Tokenizer
-    from training.runs.files import RunFiles
 
 # Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
 # that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
@@ -51,6 +51,7 @@ class TextSource(Source):
     """
 
     kind = "text"
+    files = ("source.tokenizer",)
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -75,35 +76,37 @@ class TextSource(Source):
     @classmethod
     def make(cls, config: Config, data: Split) -> TextSource:
         """Train the tokenizer."""
-        from training.runs.begin import make_tokenizer
+        from training.data.tokenizing import make_tokenizer
 
         print("Training the tokenizers …", flush=True)
-        return cls(make_tokenizer(config, "source", [source for source, _ in data.pairs()]))
+        lines = [source for source, _ in data.pairs()]
+        kind, size = config.source_tokenizer, config.source_vocab_size
+        return cls(make_tokenizer("source", kind, size, lines, config.copy))
 
     @classmethod
     def fingerprint(cls, train: Split | Prepared, dev: Split) -> str:
         """Hash all sentence pairs."""
+        from training.data.pair_files import fingerprint
         from training.data.prepared import Prepared
-        from training.runs.origin import fingerprint
 
         if isinstance(train, Prepared):
             return train.fingerprint(dev)
         return fingerprint(train.pairs(), dev.pairs())
 
     @classmethod
-    def load(cls, config: Config, files: RunFiles) -> TextSource:
-        """Load the run's tokenizer."""
+    def load(cls, config: Config, folder: Path) -> TextSource:
+        """Load the tokenizer."""
         from training.data.tokenizers import load_tokenizer
 
-        return cls(load_tokenizer(files.tokenizers[0]))
+        return cls(load_tokenizer(folder / cls.files[0]))
 
-    def save(self, files: RunFiles) -> None:
+    def save(self, folder: Path) -> None:
         """Write the tokenizer."""
-        self.tokenizer.save(files.tokenizers[0])
+        self.tokenizer.save(folder / self.files[0])
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sentences:
         """Return the token ids of all texts."""
-        from training.sources.pipeline import tokenize
+        from training.data.tokenizing import tokenize
 
         return tokenize(raw, self.tokenizer)
 

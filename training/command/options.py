@@ -1,0 +1,121 @@
+"""Options that look the same in every command, and one clear line for a user's mistake."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from training.command.errors import UserError
+from training.command.parser import number_from_0, positive_int
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add `--run DIR`, which may come again; they are a list, `runs`."""
+    parser.add_argument(
+        "--run",
+        dest="runs",
+        action="append",
+        required=True,
+        metavar="DIR",
+        type=Path,
+        help="a trained run; several with the same tokenizers are used as an ensemble, which "
+        "averages their probabilities",
+    )
+
+
+def add_beam_width(parser: argparse.ArgumentParser) -> None:
+    """Add `--beam-width`."""
+    parser.add_argument(
+        "--beam-width",
+        type=positive_int,
+        default=5,
+        metavar="N",
+        help="hypotheses kept for each sentence; 1 is greedy search; default: 5",
+    )
+
+
+def add_search(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the search: `--beam-width`, and the two penalties."""
+    add_beam_width(parser)
+    parser.add_argument(
+        "--length-penalty",
+        type=number_from_0,
+        default=1.0,
+        metavar="X",
+        help="scores are divided by ((5 + length) / 6) ** X; default: 1",
+    )
+    parser.add_argument(
+        "--coverage-penalty",
+        type=number_from_0,
+        default=0.0,
+        metavar="X",
+        help="X times what Wu et al. 2016 take from scores for source tokens that were not looked "
+        "at; for text sources and beams; default: 0",
+    )
+
+
+def add_replace_unknown(parser: argparse.ArgumentParser) -> None:
+    """Add `--replace-unknown`."""
+    parser.add_argument(
+        "--replace-unknown",
+        action="store_true",
+        help="say the source word that was looked at in place of a word that the vocabulary lacks; "
+        "for tokenizers of whole words, characters or symbols",
+    )
+
+
+def add_precision(parser: argparse.ArgumentParser) -> None:
+    """Add `--precision`."""
+    parser.add_argument(
+        "--precision",
+        choices=("float32", "bfloat16"),
+        default="float32",
+        help="of the products; bfloat16 is faster where the processor has it; default: float32",
+    )
+
+
+def add_batch_size(parser: argparse.ArgumentParser) -> None:
+    """Add `--batch-size`."""
+    parser.add_argument(
+        "--batch-size",
+        type=positive_int,
+        default=64,
+        metavar="N",
+        help="sentences translated together; default: 64",
+    )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Add `--set KEY=VALUE`, which may come again; they are a list, `settings`."""
+    parser.add_argument(
+        "--set",
+        dest="settings",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="change one key of the preset; may be given several times",
+    )
+
+
+def main_guard(main: Callable[[], None]) -> None:
+    """Run a script's `main`; turn its user's errors into one line and exit status 1.
+
+    Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and keeps its
+    trace.
+    """
+    try:
+        main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit("\nInterrupted.") from None
+    except OSError as error:
+        where = f": {error.filename}" if error.filename else ""
+        raise SystemExit(f"error: {error.strerror or error}{where}") from None
+    except UserError as error:
+        raise SystemExit(f"error: {error}") from None

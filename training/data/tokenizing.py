@@ -1,0 +1,57 @@
+"""Tokenizers are trained, and many texts tokenized."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from training.command.errors import ConfigError
+from training.command.progress import progress, stages
+from training.data.pieces import KIND, normalization
+from training.data.sentences import Sentences
+from training.data.tokenizers import Tokenizer, train_tokenizer
+
+
+def make_tokenizer(
+    side: str, kind: str, vocab_size: int, lines: Sequence[str], copies: bool = False
+) -> Tokenizer:
+    """Train the tokenizer of a side, "source" or "target".
+
+    Args:
+        side: which rule unifies characters, see `training.data.pieces.normalization`.
+        kind: see `train_tokenizer`.
+        vocab_size: likewise.
+        lines: the texts to learn from.
+        copies: see `Tokenizer`.
+
+    Raises:
+        ConfigError: if it cannot be trained with these settings.
+    """
+    options = {"normalization": normalization(side)} if kind == KIND else {}
+    try:
+        with stages(f"training the tokenizer of the {side} side"):
+            made = train_tokenizer(kind, lines, vocab_size, **options)
+    except ValueError as error:
+        raise ConfigError(f"{side}_vocab_size={vocab_size}: {error}") from error
+    if made.vocab_size < vocab_size:
+        print(
+            f"The {side} side has {made.vocab_size:,} tokens, not {vocab_size:,}: there are no "
+            "more in the text."
+        )
+    made.copies = copies
+    return made
+
+
+def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
+    """Return the token ids of all texts."""
+    chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
+    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
+    with progress(len(texts), "texts tokenized") as advance:
+        for start in range(0, len(texts), chunk):
+            ids = tokenizer.tokenize(tf.constant(texts[start : start + chunk], tf.string))
+            values.append(ids.values.numpy())
+            lengths.append(ids.row_lengths().numpy())
+            advance(int(ids.nrows()))
+    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
