@@ -6,7 +6,7 @@ from keras_attention.fast.switch import exporting, fast_paths
 from keras_attention.layers.normalized import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attention.layers.pointer import PointerGenerator
 from keras_attention.layers.pooling import AttentionPooling
-from keras_attention.layers.positions import LearnedPositionEncoding, SinePositionEncoding
+from keras_attention.layers.positions import SinePositionEncoding
 from keras_attention.mechanisms.additive import AdditiveAttention
 from keras_attention.mechanisms.chunkwise import MonotonicChunkwiseAttention
 from keras_attention.mechanisms.coverage import CoverageAttention
@@ -39,7 +39,6 @@ __all__ = [
     "HoistedRNN",
     "LayerNormGRUCell",
     "LayerNormLSTMCell",
-    "LearnedPositionEncoding",
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",

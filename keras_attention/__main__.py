@@ -15,8 +15,8 @@ the decoder sees the encoder's last states alone.
 {rows}
 
 `distribution=` makes weights out of scores: {distributions}. The monotonic mechanisms have none.
-Their `mode` is `parallel`, `recursive` (the same, position by position) or `hard`. A `hard` one is
-soft in training, and attends to a single position when it decodes.
+Their `mode` is `parallel` or `hard`. A `hard` one is soft in training, and attends to a single
+position when it decodes.
 
 Three settings go beyond the mechanism:
 

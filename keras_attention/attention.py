@@ -28,7 +28,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import masks
+from keras_attention import backend, masks
 from keras_attention.fast import switch
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
@@ -40,7 +40,6 @@ from keras_attention.shapes import (
     flat_length,
     flat_mask,
     flat_memory,
-    share,
 )
 from keras_attention.weighing import Memory, Weighing
 
@@ -242,7 +241,7 @@ class Attention(Weighing):
         """
         noise = {}
         if training:
-            queries = share(ops.shape(query)[0], ops.shape(memory.value)[0])
+            queries = backend.share(ops.shape(query)[0], ops.shape(memory.value)[0])
             noise = self.noise(self.weights_shape(memory, queries), training)
         return self.step_with_noise(query, memory, state, noise)
 
@@ -263,7 +262,7 @@ class Attention(Weighing):
             query = ops.expand_dims(query, 1)
         else:
             batch = ops.shape(memory.value)[0]
-            query = ops.reshape(query, (batch, share(total, batch), query.shape[-1]))
+            query = ops.reshape(query, (batch, backend.share(total, batch), query.shape[-1]))
         query = self.queries(query)
         context, weights, state = self.attend(query, memory, state, None, noise)
         # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis

@@ -13,11 +13,11 @@ from keras import backend as keras_backend
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.shapes import at_least_one, is_empty
+from keras_attention.shapes import is_empty
 
 Tensor = Any
 
-MODES = ("recursive", "parallel", "hard")
+MODES = ("parallel", "hard")
 
 
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -144,9 +144,8 @@ def monotonic(
         scores: `e`, float tensor `(..., Tv)`.
         previous: `a'`, float tensor `(..., Tv)`; before the first query 1 at position 0, else 0.
         mask: boolean tensor that broadcasts to the shape of the scores. What is masked is passed.
-        mode: `"recursive"` runs the formula position by position, `"parallel"` finds the same in
-            `log2(Tv)` steps, exact for any length, `"hard"` stops for certain where `e > 0`
-            (algorithm 1; not differentiable).
+        mode: `"parallel"` finds the weights in `log2(Tv)` steps, exact for any length; `"hard"`
+            stops for certain where `e > 0` (algorithm 1; not differentiable).
 
     Returns:
         Weights of the shape and dtype of the scores.
@@ -172,32 +171,15 @@ def monotonic(
         stop, stay = ops.where(mask, stop, 0.0), ops.where(mask, stay, 1.0)
     # The factor on the way from position j - 1 to j.
     stay = ops.concatenate([ops.zeros_like(stay[..., :1]), stay[..., :-1]], axis=-1)
-    arrive = _recurrence if mode == "recursive" else _recurrence_by_doubling
-    return ops.cast(stop * arrive(stay, previous), dtype)
+    return ops.cast(stop * _recurrence(stay, previous), dtype)
 
 
 def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
-    """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis, one after the other."""
-    terms = ops.broadcast_to(terms, ops.shape(factors))
+    """Return `q_j = factors_j q_{j-1} + terms_j` along the last axis.
 
-    def step(now: list[Tensor], q: Tensor) -> tuple[Tensor, Tensor]:
-        q = now[0] * q + now[1]
-        return q, q
-
-    steps = [ops.moveaxis(factors, -1, 0), ops.moveaxis(terms, -1, 0)]
-    length = steps[0].shape[0]
-    if length is None:
-        steps, length = [at_least_one(x) for x in steps], ops.shape(factors)[-1]
-    dtype = keras_backend.standardize_dtype(factors.dtype)
-    outputs, _ = backend.scan(step, ops.zeros_like(steps[0][0]), steps, dtype)
-    return ops.moveaxis(outputs[:length], 0, -1)
-
-
-def _recurrence_by_doubling(factors: Tensor, terms: Tensor) -> Tensor:
-    """Return the same: after step n, each position has gathered from the `2 ** n` before it."""
-    length = factors.shape[-1]
-    if keras_backend.backend() == "torch":
-        length = int(length)  # a tensor while the graph of an export to ONNX is traced
+    After step n each position has gathered from the `2 ** n` before it.
+    """
+    length = backend.known_size(factors.shape[-1])
     if isinstance(length, int):
         distance = 1
         while distance < length:

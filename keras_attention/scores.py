@@ -46,20 +46,6 @@ def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
     return dot(query * (query.shape[-1] ** -0.5), key)
 
 
-def general(query: Tensor, key: Tensor, kernel: Tensor) -> Tensor:
-    """General (bilinear) score `qᵀ W k` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
-
-    Args:
-        query: float tensor `(B, Tq, dq)`.
-        key: float tensor `(B, Tv, dk)`.
-        kernel: `W`, float tensor `(dq, dk)`.
-
-    Returns:
-        Scores `(B, Tq, Tv)`, of the dtype that `dot` returns.
-    """
-    return dot(project(query, kernel), key)
-
-
 def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """Additive score `vᵀ tanh(q + k)` on projected inputs (Bahdanau et al. 2014, arXiv 1409.0473).
 
@@ -93,24 +79,6 @@ def plain_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """The formula of `additive` as it stands; arguments and result as there."""
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
     return project(hidden, scale)
-
-
-def concat(query: Tensor, key: Tensor, kernel: Tensor, scale: Tensor) -> Tensor:
-    """Concat score `vᵀ tanh(W [q; k])` (Luong et al. 2015, arXiv 1508.04025, section 3.1).
-
-    The product with `[q; k]` is the sum of two products: this is the additive score.
-
-    Args:
-        query: float tensor `(B, Tq, dq)`.
-        key: float tensor `(B, Tv, dk)`.
-        kernel: `W`, float tensor `(dq + dk, units)`.
-        scale: `v`, float tensor `(units,)`.
-
-    Returns:
-        Scores `(B, Tq, Tv)`.
-    """
-    width = query.shape[-1]
-    return additive(ops.matmul(query, kernel[:width]), ops.matmul(key, kernel[width:]), scale)
 
 
 def location(query: Tensor, kernel: Tensor, length: int | Tensor) -> Tensor:

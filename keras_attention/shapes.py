@@ -80,15 +80,6 @@ def at_least_one(x: Tensor) -> Tensor:
     return ops.pad(x, [[0, missing]] + [[0, 0]] * (len(x.shape) - 1))
 
 
-def share(rows: Any, batch: Any) -> Any:
-    """Return how many of so many rows share each of `batch` rows, where `batch` may be 0."""
-    if isinstance(batch, int):
-        return rows // (batch or 1)
-    if keras.backend.backend() != "tensorflow":  # a symbol, of a shape that is not yet known
-        return rows // batch
-    return rows // ops.maximum(batch, 1)
-
-
 def alike(a: int | None, b: int | None) -> bool:
     """Return whether two sizes, None where unknown, can be the same."""
     return a is None or b is None or a == b

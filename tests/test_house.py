@@ -166,3 +166,17 @@ def test_backends_are_known_in_backend_alone():
         if "backend" not in path.relative_to(ROOT).parts:
             found = {name for name in imports(path) if name.split(".")[0] in backends}
             assert not found, f"{path} imports {found}"
+
+
+def test_the_backend_is_asked_in_backend_alone():
+    """By any spelling: `keras.backend.backend`, `from keras import backend`, KERAS_BACKEND."""
+    for path in (ROOT / "keras_attention").rglob("*.py"):
+        if path.relative_to(ROOT).parts[1] == "backend":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        calls = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        asked = {name for name in calls if name.split(".")[-1] == "backend"}
+        assert not asked, f"{path} asks for the backend: {asked}"
+        named = {"tensorflow", "jax", "torch", "KERAS_BACKEND"}
+        words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & named
+        assert not words, f"{path} names a backend: {words}"

@@ -14,9 +14,12 @@ from keras_attention.backend.generic import (
     gather_in_rows,
     in_loop,
     in_place_additive,
+    is_tensorflow,
+    known_size,
     project,
     pull_back,
     scan,
+    share,
     times_transposed,
     under_xla,
     unfold,
@@ -32,9 +35,11 @@ if keras.backend.backend() == "tensorflow":
         gather,
         gather_in_rows,
         in_loop,
+        is_tensorflow,
         project,
         pull_back,
         scan,
+        share,
         times_transposed,
         under_xla,
         unfold,
@@ -49,5 +54,6 @@ elif keras.backend.backend() == "jax":
 elif keras.backend.backend() == "torch":
     from keras_attention.backend.torch import (
         in_place_additive,
+        known_size,
         writes_in_place,
     )

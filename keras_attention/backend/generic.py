@@ -111,6 +111,21 @@ def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
     return ops.take_along_axis(x, index, axis=1)
 
 
+def known_size(size: Any) -> Any:
+    """Return a size of a shape as an integer where its value is known while a graph is traced."""
+    return size
+
+
+def share(rows: Any, batch: Any) -> Any:
+    """Return how many of `rows` rows share each of `batch` rows, where `batch` may be 0."""
+    return rows // (batch or 1) if isinstance(batch, int) else rows // batch
+
+
+def is_tensorflow() -> bool:
+    """Whether the backend is TensorFlow."""
+    return False
+
+
 def under_xla() -> bool:
     """Whether XLA compiles what is being computed."""
     return False

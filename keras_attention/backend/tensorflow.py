@@ -145,6 +145,16 @@ def _tracing_a_step() -> Iterator[None]:
         _in_step.reset(token)
 
 
+def share(rows: Any, batch: Any) -> Any:
+    """Return how many of `rows` rows share each of `batch` rows, where `batch` may be 0."""
+    return rows // (batch or 1) if isinstance(batch, int) else rows // tf.maximum(batch, 1)
+
+
+def is_tensorflow() -> bool:
+    """Whether the backend is TensorFlow."""
+    return True
+
+
 def in_loop() -> bool:
     """Whether a step of a loop of this library is being traced."""
     return _in_step.get()

@@ -22,6 +22,11 @@ BLOCK = 2**21
 _Block = tuple[slice, slice, slice]
 
 
+def known_size(size: Any) -> int:
+    """Return a size as an integer: it is a tensor while an export to ONNX is traced."""
+    return int(size)
+
+
 def writes_in_place(*tensors: Any) -> bool:
     """Whether operations on these may write into memory that exists: eagerly, on a CPU."""
     if torch.compiler.is_compiling():

@@ -140,7 +140,7 @@ def hoists(cell: Any, dtype: str | None = None) -> bool:
 
     It knows plain Keras cells without dropout, on TensorFlow.
     """
-    if not enabled() or keras.backend.backend() != "tensorflow":
+    if not enabled() or not backend.is_tensorflow():
         return False
     if type(cell) is keras.layers.GRUCell and not cell.reset_after:
         return False

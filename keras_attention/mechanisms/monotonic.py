@@ -27,8 +27,7 @@ class MonotonicAttention(BorrowedScore):
 
     Args:
         attention: an attention layer of this library with one head, of which the score is used.
-        mode: `"parallel"`, `"recursive"` (the same, position by position) or `"hard"`, which is
-            `"parallel"` in training.
+        mode: `"parallel"`, or `"hard"`, which is `"parallel"` in training.
         noise: standard deviation of the normal noise that is added to the scores in training.
         bias_initial: `r` at the start.
         **kwargs: `dropout`, `seed`, see `Attention`; `name`, `dtype`.

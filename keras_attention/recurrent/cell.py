@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops, tree
 
+from keras_attention import backend
 from keras_attention.attention import Attention, Tensor
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.memories import OfMemories
-from keras_attention.shapes import is_empty, share
+from keras_attention.shapes import is_empty
 from keras_attention.weighing import Memory
 
 ORDERS = ("bahdanau", "luong")
@@ -263,7 +264,7 @@ class AttentionCell(OfMemories):
         noise = None
         if training:
             batch = ops.shape(self._list(memory)[0].value)[0]
-            noise = self._noise(memory, (), share(rows, batch))
+            noise = self._noise(memory, (), backend.share(rows, batch))
         with self._dropout_masks(rows, training):
             pair, weights, state = self._advance(inputs, memory, state, noise, training)
         output = self._read_out(pair, inputs)

@@ -188,12 +188,11 @@ def test_monotonic_weights_follow_the_formula(rng, mode, masked, length):
         assert not result[~allowed].any()
 
 
-@pytest.mark.parametrize("mode", ["recursive", "parallel"])
-def test_soft_modes_are_the_hard_one_when_probabilities_are_0_or_1(rng, mode):
+def test_soft_stops_are_the_hard_ones_when_probabilities_are_0_or_1(rng):
     scores = 1e4 * rng.choice([-1.0, 1.0], size=(B, TV)).astype("float32")
     previous = np.eye(TV, dtype="float32")[[0, 4]]
     hard = array(distributions.monotonic(ops.convert_to_tensor(scores), previous, mode="hard"))
-    soft = distributions.monotonic(ops.convert_to_tensor(scores), previous, mode=mode)
+    soft = distributions.monotonic(ops.convert_to_tensor(scores), previous)
     np.testing.assert_array_equal(array(soft), hard)
     for b, start in enumerate([0, 4]):  # algorithm 1: the first stop at or after the last one
         stop = next((j for j in range(start, TV) if scores[b, j] > 0), None)
@@ -210,8 +209,7 @@ def test_parallel_mode_is_exact_where_the_product_underflows():
     assert_close(result[0], expected, 1e-6)
 
 
-@pytest.mark.parametrize("mode", ["recursive", "parallel"])
-def test_monotonic_gradients_are_finite_differences(rng, mode):
+def test_monotonic_gradients_are_finite_differences(rng):
     scores, upstream = normal(rng, TV), normal(rng, TV)
     previous = rng.dirichlet(np.ones(TV)).astype("float32")
 
@@ -219,7 +217,7 @@ def test_monotonic_gradients_are_finite_differences(rng, mode):
         return (reference.monotonic(scores, previous) * upstream).sum()
 
     def loss(scores):
-        return weighted_sum(distributions.monotonic(scores, previous, mode=mode), upstream)
+        return weighted_sum(distributions.monotonic(scores, previous), upstream)
 
     assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
 
@@ -227,7 +225,7 @@ def test_monotonic_gradients_are_finite_differences(rng, mode):
         return (reference.monotonic(scores, previous) * upstream).sum()
 
     def loss_previous(previous):
-        return weighted_sum(distributions.monotonic(scores, previous, mode=mode), upstream)
+        return weighted_sum(distributions.monotonic(scores, previous), upstream)
 
     slope = reference.differences(exact_previous, previous)
     assert_close(gradient(loss_previous, previous), slope, 1e-4)

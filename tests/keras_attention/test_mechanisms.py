@@ -156,7 +156,6 @@ CASES = {
     ),
     "coverage": (lambda: CoverageAttention(UNITS), coverage, nothing),
     "monotonic parallel": (monotonic_layer("parallel"), monotonic, first),
-    "monotonic recursive": (monotonic_layer("recursive"), monotonic, first),
     "monotonic hard": (monotonic_layer("hard"), monotonic, first),
     "chunks of 1": (chunk_layer(1, "parallel"), mocha, first),
     "chunks of 3": (chunk_layer(3, "parallel"), mocha, first),

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import LearnedPositionEncoding, SinePositionEncoding, as_grid
-from tests.keras_attention.helpers import array, assert_close, normal, randomize, saved_and_loaded
+from keras_attention import SinePositionEncoding, as_grid
+from tests.keras_attention.helpers import array, assert_close, normal, saved_and_loaded
 
 B, T, H, W, DIM = 2, 5, 3, 7, 12
 
@@ -34,35 +34,17 @@ def test_sines_of_a_grid_have_rows_in_one_half_and_columns_in_the_other(rng):
     assert_close(SinePositionEncoding()(grid), expected)
 
 
-def test_learned_vectors_are_those_of_the_place(rng):
-    value, grid = normal(rng, B, T, DIM), normal(rng, B, H, W, DIM)
-    layer = LearnedPositionEncoding(11)
-    layer.build(value.shape)
-    randomize(layer, rng)
-    assert_close(layer(value), value + array(layer.position_kernel.value)[:T])
-    layer = LearnedPositionEncoding((5, 11))
-    layer.build(grid.shape)
-    randomize(layer, rng)
-    rows, columns = array(layer.row_kernel.value), array(layer.column_kernel.value)
-    assert_close(layer(grid), grid + rows[:H, None] + columns[None, :W])
-
-
-MAKERS = {"sine": SinePositionEncoding, "learned": lambda: LearnedPositionEncoding(11)}
-
-
-@pytest.mark.parametrize("name", MAKERS)
-def test_padding_on_the_left_moves_no_place(rng, name):
-    layer, value = MAKERS[name](), normal(rng, B, T, DIM)
+def test_padding_on_the_left_moves_no_place(rng):
+    layer, value = SinePositionEncoding(), normal(rng, B, T, DIM)
     expected = array(layer(value))
     padded = np.concatenate([normal(rng, B, 3, DIM), value], 1)
     valid = np.stack([np.arange(T + 3) >= 3] * B)
     assert_close(layer(padded, mask=valid)[:, 3:], expected)
 
 
-@pytest.mark.parametrize("name", MAKERS)
-def test_layers_save_load_and_pass_the_mask_on(rng, tmp_path, name):
+def test_layers_save_load_and_pass_the_mask_on(rng, tmp_path):
     words = keras.Input((None,), dtype="int32")
-    placed = MAKERS[name]()(keras.layers.Embedding(9, DIM, mask_zero=True)(words))
+    placed = SinePositionEncoding()(keras.layers.Embedding(9, DIM, mask_zero=True)(words))
     model = keras.Model(words, keras.layers.GlobalAveragePooling1D()(placed))
     saved_and_loaded(model, np.array([[3, 1, 0], [2, 5, 4]]), rng, tmp_path)
     found = array(model(np.array([[3, 1, 0]])))
@@ -82,12 +64,6 @@ BAD = {
     "odd": (lambda: SinePositionEncoding()(np.ones((2, 4, 7), "float32")), "multiple of 2"),
     "grid": (lambda: SinePositionEncoding()(np.ones((2, 4, 3, 6), "float32")), "multiple of 4"),
     "wavelength": (lambda: SinePositionEncoding(0.5), "max_wavelength >= 1"),
-    "length": (lambda: LearnedPositionEncoding(0), "max_length >= 1"),
-    "long": (lambda: LearnedPositionEncoding(3)(np.ones((2, 4, 6), "float32")), "at most"),
-    "no grid": (
-        lambda: LearnedPositionEncoding((3, 3))(np.ones((2, 3, 6), "float32")),
-        "a grid for two lengths",
-    ),
 }
 
 

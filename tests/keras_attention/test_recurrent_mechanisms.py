@@ -343,9 +343,8 @@ def test_in_half_precision_a_state_keeps_what_adds_up_slowly(rng, cell):
 
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
-@pytest.mark.parametrize("mode", ["recursive", "parallel"])
-def test_a_monotonic_decoder_trains_alike_when_xla_compiles_it(rng, mode, order):
-    attention = MonotonicAttention(MultiplicativeAttention("general"), mode=mode)
+def test_a_monotonic_decoder_trains_alike_when_xla_compiles_it(rng, order):
+    attention = MonotonicAttention(MultiplicativeAttention("general"))
     layer = AttentionRNN(keras.layers.GRUCell(13), attention, order=order)
     inputs, memory = keras.Input((3, 7)), keras.Input((5, 11))
     model = keras.Model([inputs, memory], layer(inputs, memory))

@@ -21,12 +21,6 @@ def test_scaled_dot_divides_by_the_root_of_the_width(rng):
     assert_close(scores.scaled_dot(query, key), expected)
 
 
-def test_general_joins_query_and_key_of_different_widths(rng):
-    query, key, kernel = normal(rng, B, TQ, DQ), normal(rng, B, TV, DK), normal(rng, DQ, DK)
-    expected = reference.score_all(lambda q, k: reference.general(q, k, kernel), query, key)
-    assert_close(scores.general(query, key, kernel), expected)
-
-
 def test_additive_is_the_scaled_tanh_of_the_sum(rng):
     query, key, scale = normal(rng, B, TQ, UNITS), normal(rng, B, TV, UNITS), normal(rng, UNITS)
     identity = np.eye(UNITS)
@@ -34,17 +28,6 @@ def test_additive_is_the_scaled_tanh_of_the_sum(rng):
         lambda q, k: reference.additive(q, k, identity, identity, scale), query, key
     )
     assert_close(scores.additive(query, key, scale), expected)
-
-
-def test_concat_is_the_additive_score_with_its_kernel_in_two_parts(rng):
-    query, key = normal(rng, B, TQ, DQ), normal(rng, B, TV, DK)
-    kernel, scale = normal(rng, DQ + DK, UNITS), normal(rng, UNITS)
-    expected = reference.score_all(
-        lambda q, k: float(scale @ np.tanh(np.concatenate([q, k]) @ kernel)), query, key
-    )
-    assert_close(scores.concat(query, key, kernel, scale), expected)
-    parts = query @ kernel[:DQ], key @ kernel[DQ:]
-    assert_close(scores.additive(*parts, scale), expected)
 
 
 def test_location_looks_at_the_query_alone(rng):
@@ -63,7 +46,6 @@ def test_products_past_the_range_of_float16_stay_finite(score):
 
 
 def test_gradients_are_finite_differences(rng):
-    query, key, kernel = normal(rng, 1, TQ, DQ), normal(rng, 1, TV, DK), normal(rng, DQ, DK)
     scale = normal(rng, UNITS)
     queries, keys, upstream = (
         normal(rng, 1, TQ, UNITS),
@@ -72,7 +54,6 @@ def test_gradients_are_finite_differences(rng):
     )
     identity = np.eye(UNITS)
     cases = [
-        (scores.general, [query, key, kernel], reference.general),
         (
             scores.additive,
             [queries, keys, scale],

@@ -59,7 +59,6 @@ MECHANISMS = {
         for name, options in ((name, OWN.get(name, {})) for name in mechanisms.BY_NAME)
     },
     "general entmax": lambda **k: general(distribution="entmax15", num_heads=2, **k),
-    "monotonic recursive": lambda **k: MonotonicAttention(general(), mode="recursive", **k),
     "monotonic hard": lambda **k: MonotonicAttention(general(), mode="hard", **k),
 }
 POOLING = {"pooling": lambda **k: AttentionPooling(UNITS, **k)}
