@@ -12,6 +12,7 @@ from keras import KerasTensor, backend, ops
 
 from keras_attention.backend import project
 from keras_attention.fast import exponential, switch
+from keras_attention.shapes import alike
 
 Tensor = Any
 
@@ -57,13 +58,22 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     `fast_paths(False)`.
 
     Args:
-        query: projected queries, float tensor `(B, Tq, units)`.
-        key: projected keys, float tensor `(B, Tv, units)`.
+        query: projected queries, float tensor `(B, Tq, units)`; B may be 1.
+        key: projected keys, float tensor `(B, Tv, units)`; B may be 1.
         scale: `v`, float tensor `(units,)`.
 
     Returns:
         Scores `(B, Tq, Tv)` in the dtype of the query.
+
+    Raises:
+        ValueError: if the batch sizes differ and neither is 1.
     """
+    batches = query.shape[0], key.shape[0]
+    if not alike(*batches) and 1 not in batches:
+        raise ValueError(
+            "scores.additive expected queries and keys of one batch size, or of 1. "
+            f"Received: query {tuple(query.shape)}, key {tuple(key.shape)}"
+        )
     if any(isinstance(x, KerasTensor) for x in (query, key, scale)):
         return plain_additive(query, key, scale)
     dtype = backend.standardize_dtype(query.dtype)

@@ -38,6 +38,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         scale: see `scores.additive`.
         path: any but `"formula"`, see `switch.additive`.
     """
+    query, key = _of_one_batch(query, key)
     if path == "in_place":
         found = backend.in_place_additive(query, key, scale)
         if found is not None:
@@ -60,6 +61,16 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         return scores, gradients
 
     return custom(query, key, scale)
+
+
+def _of_one_batch(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
+    """Repeat queries, or keys, of a single sentence for each sentence of the others."""
+    if query.shape[0] is not None and query.shape[0] == key.shape[0]:
+        return query, key
+    of_query, of_key = _size(query, 0), _size(key, 0)
+    known = isinstance(of_query, int) and isinstance(of_key, int)
+    batch = max(of_query, of_key) if known else ops.where(of_query == 1, of_key, of_query)
+    return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in (query, key))
 
 
 @functools.cache

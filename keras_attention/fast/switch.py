@@ -108,9 +108,11 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
     - `"blocks"`, by `tanh` for one block of queries after the other, elsewhere.
     """
     lengths = query.shape[1], key.shape[1]
-    sizes = [query.shape[0] or key.shape[0], *lengths, *scale.shape]
-    if any(n is not None and not isinstance(n, int) for n in sizes):
+    batches = {query.shape[0], key.shape[0]}
+    if any(n is not None and not isinstance(n, int) for n in (*batches, *lengths, *scale.shape)):
         return "formula"  # symbols on JAX: only the shape of the result is asked for
+    batch = None if batches == {None, 1} else max(batches - {None}, default=None)
+    sizes = [batch, *lengths, *scale.shape]
     if enabled() and backend.writes_in_place(query, key, scale):
         return "in_place" if math.prod(sizes) > IN_PLACE else "formula"
     small = None not in sizes and math.prod(sizes) <= BLOCK
