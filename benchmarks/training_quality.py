@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> None:
     if sys.argv[1:2] == ["--train"]:
         train(sys.argv[2], sys.argv[3:])
         return
-    from training.presets.options import add_settings
+    from training.command.options import add_settings
 
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter

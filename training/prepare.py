@@ -18,7 +18,7 @@ import training.command.extras  # noqa: F401
 from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, count, number_from_0, positive_int
-from training.config.schema import Config, without_layers
+from training.config.schema import Config
 from training.presets.options import add_configuration, configuration, default_output
 
 # A corpus is prepared without TensorFlow, whose 600 MB worker processes would have, too.
@@ -92,8 +92,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.corpus:
         if options.output:
             raise UserError("--corpus makes no run: no --output fits")
-        with without_layers():
-            print(json.dumps(_prepare_corpus(options)))
+        print(json.dumps(_prepare_corpus(options)))
         return
     import training.command.startup  # noqa: F401
 

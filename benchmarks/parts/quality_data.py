@@ -14,7 +14,7 @@ from training.data.pair_files import Split, sample
 from training.data.sentences import Sentences
 from training.data.splits import load_split, load_training
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.model.seq2seq import build_model
+from training.model.build import build_model
 from training.runs.begin import make_sides
 from training.runs.files import SIDES
 from training.sources.pipeline import pair_rows

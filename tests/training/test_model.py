@@ -4,13 +4,14 @@ import pytest
 import tensorflow as tf
 from numpy.testing import assert_allclose
 
-from training.config.schema import Config, attentions
+from keras_attention.mechanisms import BY_NAME
+from training.command.errors import ConfigError
+from training.config.load import override
+from training.config.schema import Config
 from training.data.ids import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.fit.crossentropy import token_losses
-from training.model import sampling
-from training.model.seq2seq import build_seq2seq
-from training.sources.text.source import drop_embeddings
+from training.model.seq2seq import build_attention, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
 
@@ -37,7 +38,7 @@ def ids(rng, batch, length, vocabulary):
 
 
 VARIANTS = [
-    *({"attention": attention} for attention in attentions()),
+    *({"attention": attention} for attention in ("none", *BY_NAME)),
     {"encoder": "lstm", "decoder": "lstm", "encoder_layers": 2, "decoder_layers": 2},
     {"encoder": "simple_rnn", "decoder": "simple_rnn", "bidirectional": False},
     {"attention": "general", "order": "luong", "input_feeding": True, "tie_embeddings": True},
@@ -46,7 +47,7 @@ VARIANTS = [
     {"readout": "deep", "order": "luong", "input_feeding": True},
     {"attention": "general", "attention_heads": 2, "distribution": "sparsemax"},
     {"attention": "coverage", "coverage_loss": 0.5},
-    {"encoder": "layer_norm_lstm", "decoder": "layer_norm_gru", "variational_dropout": 0.3},
+    {"encoder": "layer_norm_lstm", "decoder": "layer_norm_gru"},
 ]
 
 
@@ -140,68 +141,6 @@ def test_dropout_is_active_in_training_alone():
     assert abs(still - np.array(model(batch, training=True))).max() > 1e-3
 
 
-@pytest.mark.parametrize("cell", ["gru", "layer_norm_lstm"])
-def test_variational_dropout_is_active_in_training_alone_and_adds_no_weight(cell, tmp_path):
-    cells = {"encoder": cell, "decoder": cell, "dropout": 0.0}
-    model, plain = build(variational_dropout=0.5, **cells), build(seed=1, **cells)
-    rng = np.random.default_rng(7)
-    batch = {"source": ids(rng, 2, 5, SOURCE_VOCAB), "target": ids(rng, 2, 3, TARGET_VOCAB)}
-    still = np.array(model(batch, training=False))
-    assert abs(still - np.array(model(batch, training=True))).max() > 1e-3
-    model.save_weights(tmp_path / "a.weights.h5")
-    plain.load_weights(tmp_path / "a.weights.h5")
-    assert_allclose(plain(batch, training=True), still, atol=1e-5)
-
-
-def test_scheduled_sampling_reads_what_the_model_says_in_training_alone(tmp_path):
-    settings = {"order": "luong", "dropout": 0.0}
-    model, plain = build(scheduled_sampling=0.9, **settings), build(seed=1, **settings)
-    rng = np.random.default_rng(9)
-    batch = {"source": ids(rng, 3, 5, SOURCE_VOCAB), "target": ids(rng, 3, 6, TARGET_VOCAB)}
-    batch["target"][:, 0], batch["target"][1, 4:] = START_ID, 0
-    still = np.array(model(batch, training=False))
-    assert_allclose(model(batch, training=True), still, atol=1e-5)  # the rate is 0 at first
-    sampling.set_rate(model, Config(scheduled_sampling=0.9, epochs=3), 1)
-    layer = model.get_layer("scheduled_sampling")
-    assert_allclose(layer.rate, 0.6)
-    logits = np.full((3, 6, TARGET_VOCAB), -1e9, "float32")
-    said = ids(rng, 3, 6, TARGET_VOCAB)
-    np.put_along_axis(logits, said[..., None], 0, -1)
-    replaced = 0
-    for _ in range(40):
-        read = np.array(layer(batch["target"], logits, training=True))
-        own = np.concatenate([batch["target"][:, :1], said[:, :-1]], 1)
-        assert ((read == own) | (read == batch["target"])).all()
-        assert (read[batch["target"] == 0] == 0).all()
-        replaced += (read != batch["target"]).mean() / 40
-    possible = ((own != batch["target"]) & (batch["target"] != 0)).mean()
-    assert abs(replaced / possible - 0.6) < 0.1
-    layer.rate.assign(1.0)
-    assert abs(np.array(model(batch, training=True)) - still).max() > 0.1
-    assert_allclose(model(batch, training=False), still)
-    model.save_weights(tmp_path / "a.weights.h5")  # a run is used without it
-    plain.load_weights(tmp_path / "a.weights.h5")
-    assert_allclose(plain(batch, training=False), still, atol=1e-5)
-
-
-def test_word_dropout_takes_whole_embeddings_of_both_sides(tmp_path):
-    model, plain = build(word_dropout=0.5, dropout=0.0), build(seed=1, dropout=0.0)
-    model.save_weights(tmp_path / "a.weights.h5")
-    plain.load_weights(tmp_path / "a.weights.h5")  # a run is used without it
-    rng = np.random.default_rng(13)
-    batch = {"source": ids(rng, 2, 5, SOURCE_VOCAB), "target": ids(rng, 2, 3, TARGET_VOCAB)}
-    still = np.array(plain(batch, training=False))
-    assert_allclose(model(batch, training=False), still, atol=1e-5)
-    assert abs(np.array(model(batch, training=True)) - still).max() > 1e-2
-    embedded = keras.Input((None, 7))
-    config = Config(word_dropout=0.5, dropout=0.0)
-    drop = keras.Model(embedded, drop_embeddings(config, embedded))
-    found = np.array(drop(np.ones((31, 37, 7), "float32"), training=True))
-    assert set(np.unique(found)) == {0.0, 2.0}
-    assert (found == found[:, :, :1]).all()
-    assert abs((found == 0).mean() - 0.5) < 0.1
-
-
 def test_with_consistency_a_model_answers_twice_in_training_alone(tmp_path):
     settings = {"order": "luong", "input_feeding": True}
     model, plain = build(consistency=1.0, dropout=0.5, **settings), build(seed=1, **settings)
@@ -249,3 +188,22 @@ def test_its_gradients_compile_by_xla_where_lengths_are_not_known_beforehand(var
     for found, expected in zip(gradients(True), gradients(False), strict=True):
         assert np.abs(expected).max() > 1e-3
         assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
+        (
+            "attention_heads=3",
+            "attention = additive: AdditiveAttention expected units that num_heads",
+        ),
+        ("attention_options=half_width=3", "half_width"),
+        ("distribution=hardmax", "attention = additive: "),
+    ],
+)
+def test_a_mechanism_that_there_is_not_is_refused_where_it_is_built(setting, said):
+    with pytest.raises(ConfigError) as caught:
+        build_attention(override(Config(), [setting]))
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -55,25 +55,6 @@ def test_stopped_between_epochs_it_goes_on(prepared, tmp_path, monkeypatch):
     assert arrays.train_arrays(path) == last  # all is done
 
 
-def test_the_rate_of_a_plateau_is_cut(prepared, tmp_path):
-    path = shutil.copytree(prepared, tmp_path / "run")
-    # At such a rate the weights stay as they are: no epoch is better than the first.
-    changes = {
-        **{"schedule": '"plateau"', "plateau_patience": "1", "epochs": "4"},
-        **{"learning_rate": "1e-30", "warmup_steps": "0"},
-    }
-    lines = (path / "config.toml").read_text().splitlines()
-    keys = [line.partition(" = ")[0] for line in lines]
-    lines = [
-        f"{key} = {changes[key]}" if key in changes else line
-        for key, line in zip(keys, lines, strict=True)
-    ]
-    (path / "config.toml").write_text("\n".join(lines))
-    arrays.train_arrays(path)
-    rates = [r["learning_rate"] for r in json.loads((path / "history.json").read_text())]
-    assert rates == pytest.approx([1e-30, 1e-30, 5e-31, 2.5e-31], rel=1e-5)
-
-
 def test_a_directory_that_is_not_prepared_is_one_clear_line(tmp_path):
     with pytest.raises(UserError, match="is not prepared: tokens"):
         train_arrays.main([str(tmp_path)])

@@ -20,7 +20,7 @@ from training.decode.texts import make_nbest, make_translator
 from training.decode.unknown import check_replaces_unknown, replace_unknown
 from training.fit.train import train
 from training.runs.run import load_run
-from training.sources import TextSource
+from training.sources.text.source import TextSource
 
 
 @pytest.fixture(scope="module")

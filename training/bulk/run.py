@@ -7,13 +7,13 @@ from pathlib import Path
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.splits import load_training
-from training.model.seq2seq import build_seq2seq
+from training.model.seq2seq import build_attention, build_seq2seq
 from training.runs.begin import begin, check_free, make_sides, tokenize_pairs
 from training.runs.files import RunFiles
 from training.runs.lock import locked
 from training.runs.origin import Origin
 from training.runs.tokens import read_batches
-from training.sources import TextSource
+from training.sources.text.source import TextSource
 
 
 def prepare_run(config: Config, output: Path) -> dict:
@@ -32,6 +32,7 @@ def prepare_run(config: Config, output: Path) -> dict:
     files = RunFiles(output)
     with locked(files):
         check_free(files)
+        build_attention(config)  # refuses what there is not, before the data are read
         data, dev = load_training(config)
         source, target = make_sides(config, data)
         assert target is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
@@ -14,7 +14,7 @@ def key(
     default: str | bool | float,
     meaning: str,
     *,
-    choices: Iterable[object] | Callable[[], tuple[str, ...]] = (),
+    choices: Iterable[object] = (),
     least: float | None = None,
     above: float | None = None,
     below: float | None = None,
@@ -25,7 +25,7 @@ def key(
     Args:
         default: its value where nothing else is said; its type is the key's.
         meaning: what it is, in a few words, for `--help`.
-        choices: the values it can have, or a function that returns them.
+        choices: the values it can have.
         least: the smallest value; 1 for whole numbers unless said.
         above: what the value must be more than.
         below: what the value must be less than.
@@ -33,21 +33,13 @@ def key(
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
-    if not callable(choices):
-        choices = tuple(choices)
-    limits = {"choices": choices, "least": least, "above": above, "below": below}
+    limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
     return field(default=default, metadata={"meaning": meaning, "later": later, **limits})
-
-
-def choices_of(metadata: Mapping[str, Any]) -> tuple[object, ...]:
-    """Return the values that a key can have, none where they are not listed."""
-    choices = metadata.get("choices", ())
-    return choices() if callable(choices) else choices
 
 
 def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     """Raise a ConfigError, in one line that names the key, for a value that it cannot have."""
-    choices = choices_of(metadata)
+    choices = metadata.get("choices", ())
     if choices and value not in choices:
         allowed = ", ".join(map(str, choices))
         raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")

@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from training.command.errors import ConfigError
-from training.config.keys import choices_of
 from training.config.schema import Config
 
+RETIRED = {  # keys that runs of older versions have
+    *("join_most", "plateau_factor", "plateau_patience", "scheduled_sampling"),
+    *("variational_dropout", "word_dropout"),
+}
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
@@ -67,6 +70,9 @@ def load_config(path: str | Path) -> Config:
     """
     values = _read_toml(path)
     values.pop("about", None)
+    for name in RETIRED & values.keys():
+        if values.pop(name) and not name.startswith(("plateau", "join")):
+            raise ConfigError(f"{path}: {name} is no key any more; this version cannot train so")
     return _with_values(Config(), values)
 
 
@@ -109,7 +115,7 @@ def keys_help() -> str:
     """List all keys with their defaults and meanings, for `--help`."""
     lines = []
     for declared in dataclasses.fields(Config):
-        choices = choices_of(declared.metadata)
+        choices = declared.metadata.get("choices", ())
         says = declared.metadata.get("meaning", "")
         says += f" ({', '.join(map(str, choices))})" if choices else ""
         start = f"  {declared.name} = {json.dumps(declared.default)}"

@@ -14,6 +14,7 @@ from training.data.ids import END_ID, PAD_ID, START_ID
 from training.data.sentences import Rows, Sentences
 from training.data.subwords import Samplers
 
+_JOIN_MOST = 8  # pairs in a joined one; fewer where it would be too long
 _WINDOW = 1000  # batches that are sorted by length together
 Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
@@ -81,7 +82,6 @@ class PairBatches:
         seed: seed of the order.
         length_multiple: S and T are padded to a multiple of it.
         join: share of the batches in training that hold joined pairs, 0 to 1.
-        join_most: most pairs in one of them; fewer where the lengths would be exceeded.
         batch_tokens: most tokens in a batch for training, padding and START counted, of the side
             that has more; a single pair may have more. 0 for batches of `batch_size`.
         samplers: what draws the subwords of sources and of targets, see `training.data.subwords`;
@@ -109,7 +109,6 @@ class PairBatches:
         seed: int = 0,
         length_multiple: int = 1,
         join: float = 0.0,
-        join_most: int = 2,
         batch_tokens: int = 0,
         samplers: Samplers = (None, None),
     ) -> None:
@@ -136,7 +135,7 @@ class PairBatches:
         self._batch_size, self._multiple = batch_size, length_multiple
         self.training, self._seed = training, seed
         self._longest = np.array([max_source_length, max_target_length])
-        self._join, self._join_most = join, min(join_most, batch_size)
+        self._join, self._join_most = join, min(_JOIN_MOST, batch_size)
         self._batch_tokens, self._samplers = batch_tokens, samplers
         steps = max(1, rows.size // batch_size) if training else -(-rows.size // batch_size)
         if training and batch_tokens:
@@ -170,7 +169,6 @@ class PairBatches:
             seed=config.seed,
             length_multiple=config.length_multiple,
             join=config.join,
-            join_most=config.join_most,
             batch_tokens=config.batch_tokens,
             samplers=samplers,
         )

@@ -19,7 +19,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from training.command.native_log import without_native_log
-from training.config.schema import TOKENIZERS
+from training.config.text import TOKENIZERS
 from training.data.ids import END_ID, UNK_ID
 from training.data.pieces import KIND, model_of, model_state, train_sentencepiece, write_state
 

@@ -36,7 +36,7 @@ def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tens
     """Return the mean of the models' probabilities `(B,)` and of their attention weights `(B, T)`.
 
     Args:
-        models: of `training.model.seq2seq.build_classifier`.
+        models: of `training.model.classifier.build_classifier`.
         source: a batch of the source.
     """
     probabilities, weights = [], []

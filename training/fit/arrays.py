@@ -16,8 +16,7 @@ from training.fit.callbacks import Bar
 from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
 from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
-from training.fit.schedule import Plateau, make_schedule
-from training.model.sampling import set_rate
+from training.fit.schedule import make_schedule
 from training.model.seq2seq import build_seq2seq
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
@@ -104,9 +103,6 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     )
     while not is_complete(history, config.epochs, config.patience, config.keep_by):
         epoch = len(history)
-        if isinstance(rate, Plateau) and rate.follow(history):
-            model.make_train_function(force=True)  # on JAX, the rate is a constant of the old one
-        set_rate(model, config, epoch)
         started = time.perf_counter()
         with Bar() as bar:
             fitted = model.fit(

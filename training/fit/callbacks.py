@@ -5,14 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
 
 import keras
 
 from training.command.progress import progress
 from training.fit.recorder import Recorder
-from training.fit.schedule import Plateau
-from training.model.sampling import set_rate
 
 
 class EpochEnd(keras.callbacks.Callback):
@@ -20,19 +17,15 @@ class EpochEnd(keras.callbacks.Callback):
 
     Args:
         recorder: what is told.
-        rate: the optimizer's learning rate; a `Plateau` is told the history before each epoch.
         gradient_norm: a metric that the optimizer updates at each step.
     """
 
-    def __init__(self, recorder: Recorder, rate: Any, gradient_norm: keras.metrics.Metric) -> None:
+    def __init__(self, recorder: Recorder, gradient_norm: keras.metrics.Metric) -> None:
         super().__init__()
-        self.recorder, self.rate, self.gradient_norm = recorder, rate, gradient_norm
+        self.recorder, self.gradient_norm = recorder, gradient_norm
 
     def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
-        """Set learning rate and sampling, start the clock and the mean of the gradient's norm."""
-        if isinstance(self.rate, Plateau):
-            self.rate.follow(self.recorder.history)
-        set_rate(self.model, self.recorder.config, epoch)
+        """Start the clock and the mean of the gradient's norm."""
         self.gradient_norm.reset_state()
         self.started = time.perf_counter()
 

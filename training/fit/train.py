@@ -23,7 +23,8 @@ from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
 from training.fit.recorder import Recorder
 from training.fit.schedule import make_schedule
-from training.model.seq2seq import build_model
+from training.model.build import build_model
+from training.model.seq2seq import build_attention
 from training.runs.begin import (
     begin,
     check_free,
@@ -39,8 +40,9 @@ from training.runs.lock import locked
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import Run, load_sides
 from training.runs.tokens import has_tokens, keep_tokens, read_batches
-from training.sources import Source, source_class
+from training.sources.kinds import source_class
 from training.sources.pipeline import Batches, make_batches, make_dataset
+from training.sources.source import Source
 from training.sources.text.copying import begin_copying
 from training.sources.text.source import TextSource
 
@@ -88,6 +90,7 @@ def train(
 def _train(config: Config, files: RunFiles, resume: bool, init: Path | None, force: bool) -> Record:
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
+    build_attention(config)  # refuses what there is not, before the data are read
     kind = source_class(config)
     data, dev = kind.load_training(config)
     corpus_hash = kind.fingerprint(data, dev)
@@ -152,7 +155,7 @@ def _train(config: Config, files: RunFiles, resume: bool, init: Path | None, for
                 steps_per_epoch=pairs.statistics.steps_per_epoch,
                 callbacks=[
                     bar,
-                    EpochEnd(recorder, rate, gradient_norm),
+                    EpochEnd(recorder, gradient_norm),
                     keras.callbacks.TerminateOnNaN(),
                     keras.callbacks.TensorBoard(files.tensorboard, write_graph=False),
                     *drawn,

@@ -1,4 +1,4 @@
-"""Encoder-decoder and classifier as Functional-API models of Keras layers alone, on any backend."""
+"""The encoder-decoder as a Functional-API model of Keras layers alone, on any backend."""
 
 from __future__ import annotations
 
@@ -8,66 +8,16 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import (
-    Attention,
-    AttentionPooling,
-    AttentionRNN,
-    PointerGenerator,
-    losses,
-    mechanisms,
-)
-from keras_attention.layers.pointer import copied_ids
+from keras_attention import Attention, AttentionRNN, PointerGenerator, mechanisms
+from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.ids import PAD_ID
-from training.model.sampling import LAYER, ScheduledSampling
-from training.sources import build_encoder
+from training.model.layers import FixedContext, LossOfWeights, SourceWords, Twice
+from training.sources.kinds import build_encoder
 from training.sources.recurrent import build_cell
-from training.sources.text.source import EMBEDDING_STDDEV, drop_embeddings, known_tokens
+from training.sources.text.source import EMBEDDING_STDDEV, known_tokens
 
 Tensor = Any
-
-
-def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
-    """Build the model of a configuration.
-
-    Args:
-        config: sizes and mechanisms.
-        source_size: the source's `size`.
-        target_size: number of target token ids, padding included; for a label nothing.
-
-    Returns:
-        What `build_seq2seq` returns for a text, `build_classifier` for a label.
-    """
-    if config.target == "label":
-        return build_classifier(config, source_size)
-    return build_seq2seq(config, source_size, target_size)
-
-
-def build_classifier(config: Config, source_size: int) -> keras.Model:
-    """Build a model that says how probable an outcome is.
-
-    The memory is pooled by attention whose query is learned (Yang et al. 2016). With
-    `attention = "none"` the source's summary, of a history the encoder's last state, stands in for
-    it.
-
-    Args:
-        config: sizes and mechanisms.
-        source_size: the source's `size`.
-
-    Returns:
-        A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`
-        (see `training.sources`), `"pooling"` where it attends, and `"output"`.
-    """
-    encoder = build_encoder(config, source_size)
-    source = keras.Input(encoder.input.shape[1:], dtype=encoder.input.dtype, name="source")
-    memory, mask, pooled = encoder(source)
-    if config.attention != "none":
-        units, distribution = config.attention_units, config.distribution
-        pooling = AttentionPooling(units, distribution=distribution, name="pooling")
-        pooled = pooling(memory, mask=mask)
-    x = keras.layers.Dropout(config.dropout)(pooled)
-    logits = keras.layers.Dense(1, dtype="float32", name="output")(x)
-    return keras.Model({"source": source}, logits[:, 0], name="classifier")
 
 
 def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> keras.Model:
@@ -91,7 +41,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         With `copy` the ids of both sides may be those that `training.data.tokenizers` gives to
         words that can be copied; in place of logits there are log-probabilities of the vocabulary
         extended by the source's places, `(B, T, target_vocab_size + S)`; and there are the layers
-        `"source_words"` and `"copy"`. With `scheduled_sampling` there is a `ScheduledSampling`.
+        `"source_words"` and `"copy"`.
         With `consistency` it answers twice in training, `(2 B, T, target_vocab_size)`.
     """
     encoder = build_encoder(config, source_size)
@@ -125,33 +75,23 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         name="decoder",
     )
 
-    def read(tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Return the decoder's outputs for tokens `(B, T)`, and its weights where needed."""
-        x = known_tokens(tokens, target_vocab_size) if config.copy else tokens
-        x, weights = drop_embeddings(config, embedding(x)), None
-        x = decoder(x, memory, memory_mask=mask, initial_state=state)
-        if decoder.return_attention_scores:
-            x, weights = x[0], mean_of_heads(x[1], 3)
-        return keras.layers.Dropout(config.dropout)(x), weights
-
-    def say(x: Tensor, weights: Tensor | None) -> Tensor:
-        """Return the logits after each of the tokens that were read."""
-        logits = embedding(x, reverse=True) if config.tie_embeddings else output(x)
-        return copy(x, logits, weights, words) if config.copy else logits
-
-    x, weights = read(target)
-    if not config.tie_embeddings:
-        output = keras.layers.Dense(target_vocab_size, name="output")
-    if config.copy:
-        copy = PointerGenerator(name="copy")
-        words = SourceWords(source_size, target_vocab_size, name="source_words")(source)
-    if config.scheduled_sampling:
-        x, weights = read(ScheduledSampling(config.seed, name=LAYER)(target, say(x, weights)))
+    x = embedding(known_tokens(target, target_vocab_size) if config.copy else target)
+    x = keras.layers.Dropout(config.dropout)(x)
+    x, weights = decoder(x, memory, memory_mask=mask, initial_state=state), None
+    if decoder.return_attention_scores:
+        x, weights = x[0], mean_of_heads(x[1], 3)
+    x = keras.layers.Dropout(config.dropout)(x)
     said, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
     for loss, weight in losses_of_weights.items():
         if weight:
             x = LossOfWeights(loss, weight)(x, weights, said, there)
-    logits = say(x, weights)
+    if config.tie_embeddings:
+        logits = embedding(x, reverse=True)
+    else:
+        logits = keras.layers.Dense(target_vocab_size, name="output")(x)
+    if config.copy:
+        words = SourceWords(source_size, target_vocab_size, name="source_words")(source)
+        logits = PointerGenerator(name="copy")(x, logits, weights, words)
     return keras.Model(inputs, logits, name="seq2seq")
 
 
@@ -166,18 +106,26 @@ def encoder_cells(model: keras.Model) -> Iterator[keras.layers.Layer]:
 
 def build_decoder_cell(config: Config) -> keras.layers.Layer:
     """Build the decoder's recurrent cell."""
-    cells = [
-        build_cell(config, config.decoder, config.decoder_units)
-        for _ in range(config.decoder_layers)
-    ]
+    cells = [build_cell(config.decoder, config.decoder_units) for _ in range(config.decoder_layers)]
     return cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
 
 
 def build_attention(config: Config) -> Attention:
-    """Build the attention layer."""
+    """Build the attention layer.
+
+    Raises:
+        ConfigError: for a mechanism, a distribution or an argument that there is not.
+    """
     if config.attention == "none":
         return FixedContext()
-    return mechanisms.make(config.attention, **config.attention_arguments())
+    if config.attention not in mechanisms.BY_NAME:
+        known = ", ".join(("none", *mechanisms.BY_NAME))
+        raise ConfigError(f"attention expected one of {known}. Received: {config.attention}")
+    try:
+        return mechanisms.make(config.attention, **config.attention_arguments())
+    except (TypeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"attention = {config.attention}: {reason}") from None
 
 
 def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tensor]:
@@ -197,108 +145,6 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
     return lambda outputs: ops.matmul(outputs, kernel)
 
 
-@keras.saving.register_keras_serializable("training")
-class Twice(keras.layers.Layer):
-    """A batch and, in training, the same again: dropout differs, see `TokenCrossentropy`."""
-
-    def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
-        """Return `(2 B, …)` for `(B, …)`."""
-        return ops.concatenate([rows, rows]) if training else rows
-
-
-@keras.saving.register_keras_serializable("training")
-class LossOfWeights(keras.layers.Layer):
-    """Adds a loss of the decoder's attention weights, and passes the decoder's outputs on.
-
-    What is not on the way to a model's outputs would not be part of it.
-
-    Args:
-        loss: see `keras_attention.losses.AttentionLoss`.
-        weight: factor for it.
-    """
-
-    def __init__(self, loss: str, weight: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.loss = losses.AttentionLoss(loss, weight)
-        self.built = True
-
-    def call(
-        self,
-        outputs: Tensor,
-        attention_weights: Tensor,
-        target_mask: Tensor,
-        source_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Add the loss."""
-        self.loss(attention_weights, target_mask=target_mask, source_mask=source_mask)
-        return outputs
-
-    def compute_output_spec(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the symbolic outputs."""
-        return keras.KerasTensor(outputs.shape, outputs.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        own = {"loss": self.loss.loss_name, "weight": self.loss.weight}
-        return {**super().get_config(), **own}
-
-
 def mean_of_heads(weights: Tensor, rank: int) -> Tensor:
     """Return attention weights of this rank: those of several heads are averaged."""
     return weights if len(weights.shape) == rank else ops.mean(weights, axis=1)
-
-
-@keras.saving.register_keras_serializable("training")
-class SourceWords(keras.layers.Layer):
-    """The words of a source in the target's vocabulary, extended for what it lacks.
-
-    Args:
-        source_size: ids of the source's vocabulary.
-        target_size: ids of the target's vocabulary.
-
-    Call arguments:
-        source: int32 `(B, S)`, as tokenizers give them that copy.
-
-    Output:
-        int32 `(B, S)`, see `keras_attention.layers.pointer.copied_ids`.
-
-    Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary the same in
-    the target's, or -1 as at the start.
-    """
-
-    def __init__(self, source_size: int, target_size: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.source_size, self.target_size = source_size, target_size
-
-    def build(self, source_shape: tuple) -> None:
-        """Make the table."""
-        self.words = self.add_weight(
-            (self.source_size,),
-            keras.initializers.Constant(-1),
-            dtype="int32",
-            trainable=False,
-            name="words",
-        )
-
-    def call(self, source: Tensor) -> Tensor:
-        """Look the words up."""
-        known = ops.take(self.words, known_tokens(source, self.source_size), axis=0)
-        return copied_ids(source, known, self.target_size)
-
-    def compute_output_spec(self, source: Any) -> keras.KerasTensor:
-        """Return the symbolic ids."""
-        return keras.KerasTensor(source.shape, "int32")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        sizes = {"source_size": self.source_size, "target_size": self.target_size}
-        return {**super().get_config(), **sizes}
-
-
-@keras.saving.register_keras_serializable("training")
-class FixedContext(Attention):
-    """No attention: the memory is one vector `(B, 1, dim)`, which gets all the weight."""
-
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return scores of 0, `(B, Tq, 1)`."""
-        return query[:, :, :1] * 0 + key[:, 0, 0][:, None, None] * 0

@@ -21,9 +21,11 @@ from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
 from training.runs.tokens import keep_tokens, write_tokens
-from training.sources import Source, TextSource, source_class
+from training.sources.kinds import source_class
 from training.sources.pipeline import pair_rows
+from training.sources.source import Source
 from training.sources.text.copying import shared_words, vocabularies
+from training.sources.text.source import TextSource
 
 
 def check_free(files: RunFiles) -> None:

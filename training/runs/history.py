@@ -49,19 +49,3 @@ def out_of_patience(history: Sequence[Record], patience: int, by: str = "auto") 
 def is_complete(history: Sequence[Record], epochs: int, patience: int, by: str = "auto") -> bool:
     """Whether all epochs are done, or patience is at its end."""
     return len(history) >= epochs or out_of_patience(history, patience, by)
-
-
-def rate_cuts(history: Sequence[Record], patience: int, by: str = "auto") -> int:
-    """How often the learning rate has been cut: each time `patience` epochs bring no better score.
-
-    After a cut as many epochs are waited for again.
-    """
-    highest, waited, cuts = float("-inf"), 0, 0
-    for record in history:
-        waited += 1
-        score = dev_score(record, by)
-        if score > highest:
-            highest, waited = score, 0
-        elif waited == patience:
-            waited, cuts = 0, cuts + 1
-    return cuts

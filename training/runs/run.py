@@ -13,9 +13,11 @@ from training.command.errors import RunError
 from training.config.load import load_config
 from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.model.seq2seq import build_model
+from training.model.build import build_model
 from training.runs.files import RunFiles
-from training.sources import Source, TextSource, source_class
+from training.sources.kinds import source_class
+from training.sources.source import Source
+from training.sources.text.source import TextSource
 
 __all__ = ["Run", "RunError", "load_ensemble", "load_run", "load_sides", "load_translators"]
 
@@ -64,10 +66,7 @@ def load_run(path: str | Path) -> Run:
         raise RunError(f"{files.path} has no trained weights yet: {files.best.name} is missing")
     config = load_config(files.config)
     source, target = load_sides(config, files)
-    # Cells without dropout run faster, and draw nothing at random in an export.
-    to_use = dataclasses.replace(
-        config, variational_dropout=0.0, word_dropout=0.0, scheduled_sampling=0.0, consistency=0.0
-    )
+    to_use = dataclasses.replace(config, consistency=0.0)  # which is of training alone
     model = build_model(to_use, source.size, target.vocab_size if target else 0)
     load_best(files, model)
     return Run(files.path, config, source, target, model)

@@ -1,32 +1,5 @@
 """What can be attended to: a text, an image, a history of events.
 
-A source is one file here: how raw input is read, by the same TensorFlow operations in tf.data and
+A source is one folder here: how raw input is read, by the same TensorFlow operations in tf.data and
 in a SavedModel, and how it is encoded into a memory to attend to. `source.py` says what it gives.
 """
-
-from __future__ import annotations
-
-import keras
-
-from training.config.schema import Config
-from training.data.sentences import Rows
-from training.sources.events.source import EventSource
-from training.sources.image.source import ImageSource
-from training.sources.source import Source
-from training.sources.text.source import TextSource
-
-SOURCES: dict[str, type[Source]] = {
-    source.kind: source for source in (TextSource, ImageSource, EventSource)
-}
-
-__all__ = ["SOURCES", "Rows", "Source", "TextSource", "build_encoder", "source_class"]
-
-
-def source_class(config: Config) -> type[Source]:
-    """Return the kind of source that a configuration attends to."""
-    return SOURCES[config.source]
-
-
-def build_encoder(config: Config, size: int) -> keras.Model:
-    """Build the encoder of a configuration's source: see `Source.build_encoder`."""
-    return source_class(config).build_encoder(config, size)

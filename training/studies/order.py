@@ -28,7 +28,7 @@ from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.fit.clipping import ClippedAdam
-from training.model.seq2seq import build_model
+from training.model.build import build_model
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
 from training.score.label_evaluation import SCORES, draw_calibration

@@ -33,8 +33,9 @@ from training.runs.run import Run
 from training.score import metrics
 from training.score.evaluation import evaluate
 from training.score.pointing import region_weights
-from training.sources import Source, source_class
+from training.sources.kinds import source_class
 from training.sources.pipeline import make_batches
+from training.sources.source import Source
 from training.studies import ctc, shared
 
 SHOWN = 3  # images in the figure

@@ -2,7 +2,7 @@ import pytest
 
 from training.config.schema import Config
 from training.fit.schedule import make_schedule
-from training.runs.history import best, out_of_patience, rate_cuts
+from training.runs.history import best, out_of_patience
 
 
 def records(*scores, key="bleu"):
@@ -27,8 +27,6 @@ def test_perplexity_decides_where_it_is_asked_for():
     assert [best(history, by)["epoch"] for by in ("auto", "score", "perplexity")] == [1, 1, 2]
     assert out_of_patience(history, 2, "score")
     assert not out_of_patience(history, 2, "perplexity")
-    assert rate_cuts(history, 1, "score") == 2
-    assert rate_cuts(history, 1, "perplexity") == 1
 
 
 @pytest.mark.parametrize(
@@ -40,44 +38,7 @@ def test_patience_is_out_when_the_best_epoch_lies_too_far_back(scores, patience,
     assert out_of_patience(records(*scores), patience) is out
 
 
-@pytest.mark.parametrize(
-    ("scores", "patience", "cuts"),
-    [
-        ((), 1, 0),
-        ((1.0,), 1, 0),
-        ((5.0, 5.0), 1, 1),  # as good is not better
-        ((1.0, 2.0, 3.0, 4.0), 1, 0),
-        ((5.0, 4.0, 4.0), 2, 1),
-        ((5.0, 4.0, 4.5, 4.9), 2, 1),  # waits anew after a cut
-        ((5.0, 4.0, 4.5, 4.9, 4.9), 2, 2),
-        ((5.0, 4.0, 6.0, 4.0, 4.0), 2, 1),  # a better score ends the wait
-    ],
-)
-def test_the_rate_is_cut_each_time_the_score_stands_still(scores, patience, cuts):
-    assert rate_cuts(records(*scores), patience) == cuts
-    worse = records(*(-score for score in scores), key="wer")
-    assert rate_cuts(worse, patience) == cuts
-
-
-def test_on_a_plateau_the_rate_follows_from_the_history_alone():
-    config = Config(
-        schedule="plateau",
-        learning_rate=0.8,
-        warmup_steps=4,
-        epochs=10,
-        plateau_patience=1,
-        plateau_factor=0.25,
-    )
-    rate = make_schedule(config, steps_per_epoch=5)
-    rate.follow([])
-    assert [float(rate(step)) for step in range(6)] == pytest.approx([0.2, 0.4, 0.6, 0.8, 0.8, 0.8])
-    rate.follow(records(3.0, 2.0, 1.0))
-    assert float(rate(40)) == pytest.approx(0.8 / 16)
-    rate.follow(records(3.0, 2.0))
-    assert float(rate(40)) == pytest.approx(0.8 / 4)
-
-
-def test_the_other_schedules_fall_to_a_hundredth_or_stay():
+def test_a_schedule_falls_to_a_hundredth_or_stay():
     cosine = make_schedule(Config(learning_rate=0.8, warmup_steps=5, epochs=10), 5)
     rates = [float(cosine(step)) for step in (0, 5, 28, 50)]
     assert rates == pytest.approx([0.0, 0.8, 0.4, 0.008], abs=0.02)

@@ -7,7 +7,7 @@ import pytest
 from training.command.errors import ConfigError, UserError
 from training.config.load import load_preset, override
 from training.config.schema import Config
-from training.model.seq2seq import build_model
+from training.model.build import build_model
 from training.score.label_baselines import last_known
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.source import EventFeatures, Events, EventSource, Statistics

@@ -214,7 +214,7 @@ class EventSource(Source):
         x = EventFeatures(dtype="float32", name="features")(source)
         x = keras.layers.Dropout(config.dropout)(x)
         x = keras.layers.Dense(config.encoder_units, activation="tanh", name="event")(x)
-        x, summary = read_sequence(config, x, mask)
+        x, summary = read_sequence(config, x, mask, config.dropout)
         return keras.Model(source, encoded(config, x, mask, summary), name="encoder")
 
 

@@ -32,17 +32,6 @@ def known_tokens(ids: Tensor, vocab_size: int) -> Tensor:
     return ops.where(ids < vocab_size, ids, UNK_ID)
 
 
-def drop_embeddings(config: Config, x: Tensor) -> Tensor:
-    """Drop numbers of embeddings `(B, T, dim)` and, with `word_dropout`, whole ones, in training.
-
-    A model that cannot rely on a word learns from those around it (Gal and Ghahramani 2016, arXiv
-    1512.05287, section 4.3; for small corpora Sennrich and Zhang 2019, arXiv 1905.11901).
-    """
-    if config.word_dropout:
-        x = keras.layers.Dropout(config.word_dropout, noise_shape=(None, None, 1))(x)
-    return keras.layers.Dropout(config.dropout)(x)
-
-
 class TextSource(Source):
     """Texts, read by a tokenizer.
 
@@ -124,6 +113,6 @@ class TextSource(Source):
             embeddings_initializer=keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV),
             name="source_embedding",
         )(known_tokens(source, size) if config.copy else source)
-        x = drop_embeddings(config, x)
-        x, summary = read_sequence(config, x, mask)
+        x = keras.layers.Dropout(config.dropout)(x)
+        x, summary = read_sequence(config, x, mask, config.dropout)
         return keras.Model(source, encoded(config, x, mask, summary), name="encoder")

@@ -1,0 +1,25 @@
+"""Keys of recurrent encoders, which texts and histories have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from training.config.keys import key
+
+CELLS = {  # module and class of each
+    "simple_rnn": ("keras.layers", "SimpleRNNCell"),
+    "gru": ("keras.layers", "GRUCell"),
+    "lstm": ("keras.layers", "LSTMCell"),
+    "layer_norm_gru": ("keras_attention", "LayerNormGRUCell"),
+    "layer_norm_lstm": ("keras_attention", "LayerNormLSTMCell"),
+}
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """How a sequence is read, see `training.sources.recurrent`."""
+
+    encoder: str = key("gru", "the encoder's cell", choices=CELLS)
+    bidirectional: bool = key(True, "whether the encoder reads both ways")
+    encoder_layers: int = key(1, "recurrent layers of the encoder")
+    encoder_units: int = key(256, "of the encoder's cell, in each direction")
