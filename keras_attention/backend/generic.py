@@ -54,7 +54,6 @@ def unfold(
     state: Any,
     done: Callable[[Any], Tensor],
     max_length: int | Tensor,
-    output_dtypes: Any,
     pause: Callable[[Any], Tensor] | None = None,
     resume: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any, Tensor]:
@@ -65,7 +64,6 @@ def unfold(
         state: structure of tensors.
         done: `state -> ()` boolean tensor.
         max_length: greatest number of steps; a Python integer on JAX and for XLA.
-        output_dtypes: structure of dtype names, alike to the outputs of `step`.
         pause: `state -> ()` boolean tensor: whether the state goes through `resume` now.
         resume: `state -> state`, which may change the size of first axes. Both only where
             XLA does not compile.

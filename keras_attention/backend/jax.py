@@ -27,7 +27,6 @@ def unfold(
     state: Any,
     done: Callable[[Any], Tensor],
     max_length: int | Tensor,
-    output_dtypes: Any,
     pause: Callable[[Any], Tensor] | None = None,
     resume: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any, Tensor]:

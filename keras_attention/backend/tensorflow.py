@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any
 
@@ -14,6 +15,7 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
+from keras_attention.backend import generic
 from keras_attention.backend.generic import nothing
 
 # TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
@@ -74,23 +76,18 @@ def unfold(
     state: Any,
     done: Callable[[Any], Tensor],
     max_length: int | Tensor,
-    output_dtypes: Any,
     pause: Callable[[Any], Tensor] | None = None,
     resume: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, Any, Tensor]:
     """Call `step` until the state is done: see `generic.unfold`."""
+    if tf.executing_eagerly():
+        return generic.unfold(step, state, done, max_length, pause, resume)
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
     # Batches may change size between steps, where XLA does not forbid it; the rest may not.
     free = 0 if under_xla() else 1
     known = [tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state]
-    flat_outputs = [
-        tf.TensorArray(dtype, max_length, infer_shape=False)
-        for dtype in tree.flatten(output_dtypes)
-    ]
-    invariants = (tf.TensorShape([]), known, [tf.TensorShape(None) for _ in flat_outputs])
-    shapes: list[Any] = []  # of the outputs, known once the body is traced
 
-    def pack(flat: list[Tensor]) -> Any:
+    def pack(flat: Sequence[Tensor]) -> Any:
         return tree.pack_sequence_as(state, flat)
 
     def flatten(new: Any) -> list[Tensor]:
@@ -99,12 +96,25 @@ def unfold(
             x.set_shape(shape)
         return flat
 
-    def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
+    # The step is traced once, before the loop, which has to know what it puts out.
+    @functools.partial(tf.function, autograph=False)
+    def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
         with _tracing_a_step():
             output, new = step(t, pack(flat_state))
-        output = tree.flatten(output)
-        shapes[:] = [x.shape for x in output]
-        written = [a.write(t, x) for a, x in zip(flat_outputs, output, strict=True)]
+        return output, flatten(new)
+
+    specs = [tf.TensorSpec(s, x.dtype) for s, x in zip(known, flat_state, strict=True)]
+    traced = traced.get_concrete_function(tf.TensorSpec([], tf.int32), *specs)
+    output_specs = traced.structured_outputs[0]
+    shapes = [x.shape for x in tree.flatten(output_specs)]
+    flat_outputs = [
+        tf.TensorArray(x.dtype, max_length, infer_shape=False) for x in tree.flatten(output_specs)
+    ]
+    invariants = (tf.TensorShape([]), known, [tf.TensorShape(None) for _ in flat_outputs])
+
+    def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
+        output, new = traced(t, *flat_state)
+        written = [a.write(t, x) for a, x in zip(flat_outputs, tree.flatten(output), strict=True)]
         return t + 1, flatten(new), written
 
     def until_pause(*carry: Any) -> tuple[Any, ...]:
@@ -133,7 +143,7 @@ def unfold(
         stacked = [a.gather(tf.range(steps)) for a in outputs]
     for x, shape in zip(stacked, shapes, strict=True):
         x.set_shape([None, *shape])
-    return tree.pack_sequence_as(output_dtypes, stacked), pack(last), steps
+    return tree.pack_sequence_as(output_specs, stacked), pack(last), steps
 
 
 @contextlib.contextmanager

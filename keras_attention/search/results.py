@@ -32,14 +32,6 @@ class SearchResult(NamedTuple):
     attention_weights: Any
 
 
-def check_length_penalty(name: str, length_penalty: float | Tensor) -> None:
-    """Raise a ValueError for a penalty below 0."""
-    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
-        raise ValueError(
-            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
-        )
-
-
 def length_norm(length: Tensor, penalty: float | Tensor) -> Tensor:
     """Return what a sum of log-probabilities is divided by."""
     return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)

@@ -9,9 +9,9 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search import results, running, tokens
+from keras_attention.search import loop, results, tokens
+from keras_attention.search.loop import Progress, Running, Search
 from keras_attention.search.results import SearchResult
-from keras_attention.search.running import Progress, Running
 from keras_attention.search.tokens import Shortlist, Step
 
 Tensor = Any
@@ -73,26 +73,28 @@ def greedy_search(
         ```
     """
 
-    def best(log_probs: Any, time: Tensor, draws: Any) -> tuple[Tensor, Tensor]:
-        return tokens.most_probable(log_probs, 1)
-
-    rules, longest = tokens.rules("greedy_search", batch_size, max_length, prefix, forbidden)
-    zeros = ops.zeros((batch_size,), "int32")
-    return _one_by_one(
+    search = loop.ask(
         "greedy_search",
         step,
         state,
-        best,
-        batch_size=batch_size,
-        first=tokens.first_tokens(start_id, zeros),
-        end_id=end_id,
-        rules=rules,
-        longest=longest,
-        length_penalty=length_penalty,
-        pad_id=pad_id,
-        return_attention_weights=return_attention_weights,
-        memory=memory,
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        length_penalty,
+        pad_id,
+        return_attention_weights,
+        memory,
+        prefix,
+        forbidden,
     )
+    found = _one_by_one(search, lambda log_probs, *_: tokens.most_probable(log_probs, 1), 1)
+    return SearchResult(*(_without_results(x) for x in found))
+
+
+def _without_results(x: Any) -> Any:
+    """Return tensors `(B, 1, ...)` as `(B, ...)`; None as None."""
+    return None if x is None else tree.map_structure(lambda y: ops.squeeze(y, 1), x)
 
 
 def sample_search(
@@ -168,31 +170,29 @@ def sample_search(
     for name, number in (("temperature", temperature), ("top_p", top_p)):
         if isinstance(number, (int, float)) and not number > 0:
             raise ValueError(f"sample_search expected {name} > 0. Received: {name}={number}")
-    rules, longest = tokens.rules("sample_search", batch_size, max_length, prefix, forbidden)
-    zeros = ops.zeros((batch_size, num_results), "int32")
+    search = loop.ask(
+        "sample_search",
+        step,
+        state,
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        length_penalty,
+        pad_id,
+        return_attention_weights,
+        memory,
+        prefix,
+        forbidden,
+    )
     # Drawn before the loop, or the seed's state would leak out of it.
-    draws = keras.random.uniform((batch_size, num_results, longest), seed=seed)
+    draws = keras.random.uniform((batch_size, num_results, search.longest), seed=seed)
 
     def draw(log_probs: Any, time: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         now = ops.reshape(ops.take(draws, time, axis=2), (-1, 1))
         return _drawn(log_probs, now, temperature, top_k, top_p)
 
-    return _one_by_one(
-        "sample_search",
-        step,
-        state,
-        draw,
-        batch_size=batch_size,
-        first=tokens.first_tokens(start_id, zeros),
-        end_id=end_id,
-        rules=rules,
-        longest=longest,
-        length_penalty=length_penalty,
-        pad_id=pad_id,
-        return_attention_weights=return_attention_weights,
-        memory=memory,
-        draws=draws,
-    )
+    return _one_by_one(search, draw, num_results, draws)
 
 
 def _drawn(
@@ -237,64 +237,43 @@ def _drawn(
 
 
 def _one_by_one(
-    name: str,
-    step: Step,
-    state: Any,
+    search: Search,
     choose: Callable[[Any, Tensor, Any], tuple[Tensor, Tensor]],
-    *,
-    batch_size: int | Tensor,
-    first: Tensor,
-    end_id: int | Sequence[int],
-    rules: tokens.Rules,
-    longest: int | Tensor,
-    length_penalty: float,
-    pad_id: int,
-    return_attention_weights: bool,
-    memory: Any,
+    count: int,
     draws: Any = (),
 ) -> SearchResult:
-    """Let `choose` pick a token, `(rows, 1)` and its log-probability, of each row at each step."""
-    results.check_length_penalty(name, length_penalty)
-    running.check_state(name, state, batch_size)
-    ids = tokens.ends(name, end_id)
-    rows = 1 if len(first.shape) == 1 else first.shape[1]
-    decode = running.decoder(step, memory)
+    """Search for `count` results of each sentence, one token at a time.
 
-    def per_row(x: Tensor) -> Tensor:
-        """Give a tensor of each sentence the axis of its results, if there is one."""
-        return x if len(first.shape) == 1 else ops.expand_dims(x, 1)
+    Args:
+        search: what was asked for.
+        choose: `(log-probabilities, step number, draws)` to the log-probability and the id of one
+            token of each row, `(rows, 1)`.
+        count: number of results of a sentence.
+        draws: see `Progress`.
+    """
 
     def advance(time: Tensor, now: Running) -> tuple[dict[str, Any], Running]:
         _, last, finished, total, length, rules, draws, _ = now.progress
-        log_probs, weights, state = decode(ops.reshape(last, (-1,)), now)
-        log_probs = tokens.allowed(log_probs, time, rules, rows)
+        log_probs, weights, state = loop.decode(search, time, now)
         gain, best = (ops.reshape(x, ops.shape(last)) for x in choose(log_probs, time, draws))
         total = total + ops.where(finished, 0.0, gain)
         length = length + ops.cast(ops.logical_not(finished), "int32")
         outputs = {"tokens": best}
-        if return_attention_weights:
-            outputs["weights"] = results.kept(weights, ops.shape(best)[0], rows)
-        finished = ops.logical_or(finished, tokens.is_one_of(best, ids))
-        finished = ops.logical_or(finished, length >= per_row(rules.limits))
+        if search.keeps_weights:
+            outputs["weights"] = results.kept(weights, ops.shape(best)[0], count)
+        finished = ops.logical_or(finished, tokens.is_one_of(best, search.end_ids))
+        finished = ops.logical_or(finished, length >= ops.expand_dims(rules.limits, 1))
         # A finished sentence goes on with an end token, which any embedding knows.
-        last = ops.where(finished, ids[0], best)
-        settled = finished if len(finished.shape) == 1 else ops.all(finished, axis=1)
-        progress = Progress(settled, last, finished, total, length, rules, draws)
-        return running.spread(outputs, now), now._replace(progress=progress, state=state)
+        last = ops.where(finished, search.end_ids[0], best)
+        progress = Progress(ops.all(finished, 1), last, finished, total, length, rules, draws)
+        return loop.spread(outputs, now), now._replace(progress=progress, state=state)
 
+    first, limits = search.first_tokens(count), search.rules.limits
     zeros = ops.zeros_like(first)
-    if rows > 1:
-        state = tree.map_structure(lambda x: ops.repeat(x, rows, axis=0), state)
-    finished = zeros >= per_row(rules.limits)
-    settled = rules.limits <= 0
+    finished = zeros >= ops.expand_dims(limits, 1)
     total = ops.cast(zeros, "float32")
-    progress = Progress(settled, first, finished, total, zeros, rules, draws)
-    names = ["tokens", "weights"] if return_attention_weights else ["tokens"]
-    outputs, progress, _ = running.unfold(
-        advance, running.start(progress, state, memory), longest, names
-    )
-    found = tree.map_structure(lambda x: ops.moveaxis(x, 0, len(first.shape)), outputs)
-    if return_attention_weights and len(first.shape) == 1:
-        found["weights"] = tree.map_structure(lambda x: ops.squeeze(x, 2), found["weights"])
-    scores = progress.total / results.length_norm(progress.length, length_penalty)
-    return results.finish(found, progress.length, scores, pad_id)
+    progress = Progress(limits <= 0, first, finished, total, zeros, search.rules, draws)
+    outputs, progress, _ = loop.run(search, advance, progress)
+    found = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
+    scores = progress.total / results.length_norm(progress.length, search.length_penalty)
+    return search.finish(found, progress.length, scores)

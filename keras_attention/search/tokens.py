@@ -88,14 +88,6 @@ def is_one_of(tokens: Tensor, ids: Sequence[int]) -> Tensor:
     return found
 
 
-def first_tokens(start_id: Any, like: Tensor) -> Tensor:
-    """Return the tokens that are read first, of the shape `(B,)` or `(B, n)` of `like`."""
-    start = ops.convert_to_tensor(start_id, "int32")
-    if len(start.shape) and len(like.shape) == 2:
-        start = ops.expand_dims(start, 1)
-    return ops.zeros_like(like) + start
-
-
 def allowed(log_probs: Tensor | Shortlist, time: Tensor, rules: Rules, rows: int) -> Any:
     """Return the log-probabilities, -inf where the rules of a sentence say so.
 

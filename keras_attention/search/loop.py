@@ -1,0 +1,236 @@
+"""The loop of a search: what it was asked for, what it carries, and how sentences leave it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from keras import ops, tree
+
+from keras_attention import backend
+from keras_attention.fast import switch
+from keras_attention.search import results, tokens
+from keras_attention.search.tokens import Rules, Step
+
+Tensor = Any
+
+
+class Search(NamedTuple):
+    """What every search is asked for, checked; see `beam_search` for the arguments.
+
+    Attributes:
+        step: the decoder.
+        state: its state before the first step.
+        memory: structure of tensors for it, or None.
+        batch_size: number of sentences.
+        start_id: the token that is read first, or one for each sentence.
+        end_ids: the tokens that end a sentence.
+        rules: what each sentence is bound to.
+        longest: the greatest number of steps.
+        length_penalty: of the scores.
+        pad_id: what fills `ids` after the end.
+        keeps_weights: whether the attention weights are kept.
+    """
+
+    step: Step
+    state: Any
+    memory: Any
+    batch_size: int | Tensor
+    start_id: int | Tensor
+    end_ids: Sequence[int]
+    rules: Rules
+    longest: int | Tensor
+    length_penalty: float | Tensor
+    pad_id: int
+    keeps_weights: bool
+
+    def first_tokens(self, count: int) -> Tensor:
+        """Return the tokens that are read first, `(B, count)`."""
+        start = ops.convert_to_tensor(self.start_id, "int32")
+        start = ops.expand_dims(start, 1) if len(start.shape) else start
+        return ops.zeros((self.batch_size, count), "int32") + start
+
+    def finish(self, found: dict[str, Any], length: Tensor, scores: Tensor) -> results.SearchResult:
+        """Return the result: see `results.finish`."""
+        return results.finish(found, length, scores, self.pad_id)
+
+
+def ask(
+    name: str,
+    step: Step,
+    state: Any,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    end_id: int | Sequence[int],
+    max_length: int | Tensor,
+    length_penalty: float | Tensor,
+    pad_id: int,
+    return_attention_weights: bool,
+    memory: Any,
+    prefix: Any,
+    forbidden: Any,
+) -> Search:
+    """Check the arguments that all searches share.
+
+    Raises:
+        ValueError: as `beam_search` says, with the name of the search.
+    """
+    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
+        raise ValueError(
+            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
+        )
+    for x in tree.flatten(state):
+        rows = x.shape[0] if len(x.shape) else None
+        if isinstance(batch_size, int) and rows is not None and rows != batch_size:
+            raise ValueError(
+                f"{name} expected a state with one row for each of batch_size={batch_size} "
+                "sentences: the search repeats it for its hypotheses, and nothing is tiled. "
+                f"Received: {tuple(x.shape)}"
+            )
+    rules, longest = tokens.rules(name, batch_size, max_length, prefix, forbidden)
+    return Search(
+        step=step,
+        state=state,
+        memory=memory,
+        batch_size=batch_size,
+        start_id=start_id,
+        end_ids=tokens.ends(name, end_id),
+        rules=rules,
+        longest=longest,
+        length_penalty=length_penalty,
+        pad_id=pad_id,
+        keeps_weights=return_attention_weights,
+    )
+
+
+class Progress(NamedTuple):
+    """How far each sentence is; `n` is the number of its hypotheses.
+
+    Attributes:
+        settled: boolean `(B,)`, whether nothing more can come of the sentence.
+        tokens: int32 `(B, n)`, the last token of each hypothesis.
+        finished: boolean `(B, n)`, whether the hypothesis has ended.
+        total: float32 `(B, n)`, its sum of log-probabilities; -inf if there is no such hypothesis.
+        length: int32 `(B, n)`, its number of tokens.
+        rules: what the sentence is bound to.
+        draws: float32 `(B, n, T)`, the uniform random numbers of each step; `()` without sampling.
+        coverage: float32 `(B, n, S)`, the sum of the attention weights so far; `()` if nothing is
+            lost for it.
+    """
+
+    settled: Tensor
+    tokens: Tensor
+    finished: Tensor
+    total: Tensor
+    length: Tensor
+    rules: Rules
+    draws: Any = ()
+    coverage: Any = ()
+
+
+class Running(NamedTuple):
+    """What the loop of a search carries.
+
+    Where sentences may leave the batch, all but `whole` has the rows of those that are in it.
+
+    Attributes:
+        progress: how far the sentences are.
+        state: of the step function, `(B·n, ...)`.
+        rows: int32, which sentences these are; `()` where none leaves, as the rest.
+        memory: for the step function, as a list of its tensors.
+        whole: the progress of all sentences, as it was when they left.
+    """
+
+    progress: Progress
+    state: Any
+    rows: Any = ()
+    memory: Any = ()
+    whole: Any = ()
+
+
+def run(
+    search: Search,
+    advance: Callable[[Tensor, Running], tuple[dict[str, Any], Running]],
+    progress: Progress,
+) -> tuple[dict[str, Any], Progress, Tensor]:
+    """Advance until all sentences are settled; where there is a memory, the settled ones leave.
+
+    Args:
+        search: what was asked for.
+        advance: `(step number, running) -> (outputs, running)`.
+        progress: before the first step.
+
+    Returns:
+        The outputs `(T, B, ...)`, the progress of all sentences, and the number of steps.
+    """
+    count = progress.tokens.shape[1]
+    state = search.state
+    if count > 1:
+        state = tree.map_structure(lambda x: ops.repeat(x, count, axis=0), state)
+    running, leaving = Running(progress, state), {}
+    if switch.lets_leave(search.memory):
+        rows = ops.arange(ops.shape(progress.settled)[0], dtype="int32")
+        tensors = [x for x in tree.flatten(search.memory) if x is not None]
+        running = Running(progress, state, rows, tensors, progress)
+        leaving = {"pause": _any_settled, "resume": _leave}
+    outputs, running, steps = backend.unfold(
+        advance, running, lambda now: ops.all(now.progress.settled), search.longest, **leaving
+    )
+    return outputs, running.whole or running.progress, steps
+
+
+def decode(search: Search, time: Tensor, now: Running) -> tuple[Any, Any, Any]:
+    """Take the decoder's step: log-probabilities that the rules allow, weights, next state."""
+    last = ops.reshape(now.progress.tokens, (-1,))
+    if search.memory is None:
+        log_probs, weights, state = search.step(last, now.state)
+    elif not now.whole:
+        log_probs, weights, state = search.step(last, now.state, search.memory)
+    else:
+        tensors = iter(now.memory)
+        flat = [None if x is None else next(tensors) for x in tree.flatten(search.memory)]
+        memory = tree.pack_sequence_as(search.memory, flat)
+        log_probs, weights, state = search.step(last, now.state, memory)
+    count = now.progress.tokens.shape[1]
+    return tokens.allowed(log_probs, time, now.progress.rules, count), weights, state
+
+
+def spread(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
+    """Return a step's outputs for all `B` sentences: nothing changes for those that have left."""
+    if not running.whole:
+        return outputs
+    batch_size = ops.shape(running.whole.settled)[0]
+    index = ops.expand_dims(running.rows, 1)
+
+    def scatter(x: Tensor) -> Tensor:
+        return ops.scatter(index, x, (batch_size, *ops.shape(x)[1:]))
+
+    whole = {name: tree.map_structure(scatter, x) for name, x in outputs.items()}
+    if "parents" in outputs:  # those that have left are their own
+        x = outputs["parents"]
+        shape = (batch_size, *ops.shape(x)[1:])
+        own = ops.broadcast_to(ops.arange(x.shape[1], dtype=x.dtype), shape)
+        whole["parents"] = ops.scatter_update(own, index, x)
+    return whole
+
+
+def _any_settled(running: Running) -> Tensor:
+    settled = running.progress.settled
+    return ops.logical_or(ops.any(settled), ops.all(settled))  # all of none, too
+
+
+def _leave(running: Running) -> Running:
+    """Let the settled sentences leave, once their progress is put back among all."""
+    progress, state, rows, memory, whole = running
+    index = ops.expand_dims(rows, 1)
+    whole = tree.map_structure(lambda x, new: ops.scatter_update(x, index, new), whole, progress)
+    keep = ops.cast(ops.nonzero(ops.logical_not(progress.settled))[0], "int32")
+    beams = progress.tokens.shape[1]
+    places = ops.expand_dims(keep * beams, 1) + ops.arange(beams, dtype="int32")
+    places = ops.reshape(places, (-1,))
+
+    def rows_of(x: Any, index: Tensor) -> Any:
+        return tree.map_structure(lambda x: backend.gather(x, index), x)
+
+    progress, rows, memory = rows_of((progress, rows, memory), keep)
+    return Running(progress, rows_of(state, places), rows, memory, whole)
