@@ -39,6 +39,7 @@ from training.data.pair_files import CorpusError
 from training.data.splits import load_split
 from training.decode.texts import check_covers, check_precision
 from training.decode.unknown import check_replaces_unknown
+from training.runs.history import read_history
 from training.runs.run import Run, load_ensemble
 
 MANIFEST = "assets.extra/manifest.json"
@@ -76,6 +77,7 @@ def export(
         check_replaces_unknown(runs)
     with _aside(output) as aside:
         module, settings = _module(runs, settings)
+        manifest = _manifest(runs, settings)
         scale = _COMPARING if isinstance(module, Exported) and is_rounded(settings) else 1.0
         tell("tracing the model", _TRACING * scale)
         with exporting():
@@ -83,7 +85,6 @@ def export(
         tell("writing the SavedModel", _WRITING * scale)
         try:
             tf.saved_model.save(module, str(aside), signatures=signatures)
-            manifest = _manifest(runs, settings)
             if isinstance(module, Exported) and is_rounded(settings):
                 manifest["agreement"] = agreement(runs, module, settings, tell)
             extra = aside / "assets.extra"
@@ -196,7 +197,7 @@ def _manifest(runs: Sequence[Run], settings: dict) -> dict:
             {
                 "name": run.path.resolve().name,
                 "config": run.config.values(),
-                "history": json.loads(run.files.history.read_text()),
+                "history": read_history(run.files.history),
                 "parameters": run.model.count_params(),
             }
             for run in runs

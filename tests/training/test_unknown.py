@@ -19,6 +19,7 @@ from training.decode.search import force_decode, search
 from training.decode.texts import make_nbest, make_translator
 from training.decode.unknown import check_replaces_unknown, replace_unknown
 from training.fit.train import train
+from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 from training.sources.text.source import TextSource
 
@@ -37,7 +38,7 @@ def run(tmp_path_factory):
         weight.assign(rng.normal(size=weight.shape))
     bias = run.model.get_layer("output").bias
     bias.assign(bias + 3.0 * (np.arange(run.target_tokenizer.vocab_size) == UNK_ID))
-    run.model.save_weights(run.files.best)
+    save_best(run.files, run.model)
     return load_run(folder / "run")
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.splits import load_training
-from training.model.seq2seq import build_attention, build_seq2seq
+from training.model.build import build_model
+from training.model.seq2seq import build_attention
 from training.runs.begin import begin, check_free, make_sides, tokenize_pairs
 from training.runs.files import RunFiles
 from training.runs.lock import locked
@@ -37,7 +38,7 @@ def prepare_run(config: Config, output: Path) -> dict:
         source, target = make_sides(config, data)
         assert target is not None
         sizes = source.size, target.vocab_size
-        build_seq2seq(config, *sizes)  # finds out now what would fail elsewhere
+        build_model(config, *sizes)  # finds out now what would fail elsewhere
         corpus_hash = TextSource.fingerprint(data, dev)
         folder = tokenize_pairs(files, config, data, dev, (source, target), corpus_hash)
         pairs, dev_pairs = (batches.statistics for batches in read_batches(config, folder))

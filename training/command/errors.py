@@ -1,8 +1,20 @@
 """Errors that a user can cause; scripts print them as one line."""
 
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_MEMORY = re.compile("OOM when allocating|RESOURCE_EXHAUSTED|can.t allocate memory|out of memory")
+
 
 class UserError(ValueError):
     """Something asked for that cannot be done; the message says what was expected and received."""
+
+
+class MemoryFull(UserError):
+    """A model or a batch that does not fit into memory."""
 
 
 class RunError(UserError):
@@ -11,3 +23,20 @@ class RunError(UserError):
 
 class ConfigError(UserError):
     """A preset, key or value that does not exist or does not fit."""
+
+
+@contextmanager
+def enough_memory(what: str) -> Iterator[None]:
+    """Within this, a backend that has no memory for a tensor raises MemoryFull.
+
+    Args:
+        what: needs it, for the message.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
+            shape = re.search(r"shape ?\[[\d,]+\]", str(error))
+            asked = f": a tensor of {shape[0]}" if shape else ""
+            raise MemoryFull(f"{what} does not fit into memory{asked}") from None
+        raise

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from training.command.errors import UserError
+from training.command.errors import UserError, enough_memory
 from training.command.parser import number_from_0, positive_int
 
 
@@ -107,7 +107,8 @@ def main_guard(main: Callable[[], None]) -> None:
     trace.
     """
     try:
-        main()
+        with enough_memory("a batch of these sizes"):
+            main()
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -69,6 +69,8 @@ def load_config(path: str | Path) -> Config:
         ConfigError: if the file cannot be read or holds a key or value that does not fit.
     """
     values = _read_toml(path)
+    if not values:
+        raise ConfigError(f"the configuration {path} is empty")
     values.pop("about", None)
     for name in RETIRED & values.keys():
         if values.pop(name) and not name.startswith(("plateau", "join")):

@@ -17,7 +17,7 @@ from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
 from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
 from training.fit.schedule import make_schedule
-from training.model.seq2seq import build_seq2seq
+from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record, is_complete, was_translated
@@ -56,7 +56,7 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
-    model = build_seq2seq(config, *origin.vocabulary)
+    model = build_model(config, *origin.vocabulary)
     if config.copy:
         model.get_layer("source_words").words.assign(read_source_words(files.tokens))
     kind = keras.Model

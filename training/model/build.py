@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import keras
 
+from training.command.errors import enough_memory
 from training.config.schema import Config
 from training.model.classifier import build_classifier
 from training.model.seq2seq import build_seq2seq
+
+_SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units", "readout_units")
 
 
 def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
@@ -19,7 +22,12 @@ def build_model(config: Config, source_size: int, target_size: int = 0) -> keras
 
     Returns:
         What `build_seq2seq` returns for a text, `build_classifier` for a label.
+
+    Raises:
+        MemoryFull: if there is not enough memory for it.
     """
-    if config.target == "label":
-        return build_classifier(config, source_size)
-    return build_seq2seq(config, source_size, target_size)
+    units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
+    with enough_memory(f"a model with {units} = {getattr(config, units)}"):
+        if config.target == "label":
+            return build_classifier(config, source_size)
+        return build_seq2seq(config, source_size, target_size)

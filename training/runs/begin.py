@@ -17,6 +17,7 @@ from training.data.prepared import Prepared
 from training.data.sentences import Sentences
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer
+from training.runs.digests import keep_digests
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.run import load_best, load_sides
@@ -66,6 +67,7 @@ def begin(files: RunFiles, source: Source, target: Tokenizer | None, origin: Ori
         source.save(files.path)
         if target is not None:
             target.save(files.tokenizers[1])
+        keep_digests(files)
         if source.kind == "text":
             keep_tokens(files)
         write_origin(files, origin)

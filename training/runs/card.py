@@ -9,10 +9,10 @@ from pathlib import Path
 
 import keras
 
-from training.command.files import read_json, write_text
+from training.command.files import write_text
 from training.config.schema import Config
 from training.runs.files import RunFiles
-from training.runs.history import Record, best
+from training.runs.history import Record, best, read_history
 from training.runs.origin import Origin, read_origin, versions
 from training.runs.summary import kept
 
@@ -44,7 +44,7 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
 
     The curves need Matplotlib; where it is not installed there are none.
     """
-    history = read_json(files.history)
+    history = read_history(files.history)
     write_text(files.card, card(files, config, model.count_params(), history))
     if importlib.util.find_spec("matplotlib"):
         aside = files.aside(files.curves)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from keras import ops
 
 from training.command.errors import RunError
 from training.command.files import read_json, write_json
+from training.runs.digests import check, replace, sha256
 from training.runs.files import RunFiles
 from training.runs.history import Record
 
@@ -38,7 +38,7 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
     aside.mkdir(parents=True)
     model.save_weights(aside / _WEIGHTS)
     np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in random_states(model)))
-    digests = {name: _digest(aside / name) for name in (_WEIGHTS, _SEEDS)}
+    digests = {name: sha256(aside / name) for name in (_WEIGHTS, _SEEDS)}
     progress = {"epoch": len(history), "history": history, "sha256": digests}
     write_json(aside / _PROGRESS, progress)
     shutil.rmtree(final, ignore_errors=True)
@@ -95,10 +95,15 @@ def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> 
 
 
 def load_average(files: RunFiles, model: keras.Model) -> list[int]:
-    """Load the mean of the weights that `save_recent` has kept; return their epochs."""
+    """Load the mean of the weights that `save_recent` has kept; return their epochs.
+
+    Raises:
+        RunError: if they are damaged.
+    """
     recent, bare = files.all_recent_weights(), _bare(model)
     mean: list[Any] = [0.0 for _ in model.weights]
     for file in recent.values():
+        check(files, file)
         bare.load_weights(file)
         mean = [
             m + ops.convert_to_numpy(w) / len(recent)
@@ -113,7 +118,7 @@ def load_average(files: RunFiles, model: keras.Model) -> list[int]:
 def _restore(folder: Path, model: keras.Model) -> list[Record]:
     progress = read_json(folder / _PROGRESS)
     for name, digest in progress.get("sha256", {}).items():
-        if _digest(folder / name) != digest:
+        if sha256(folder / name) != digest:
             raise ValueError(f"{name} is not what was written")
     model.load_weights(folder / _WEIGHTS)
     if (folder / _SEEDS).is_file():  # checkpoints of older versions have none
@@ -129,17 +134,12 @@ def random_states(model: keras.Model) -> list[keras.Variable]:
     return [variable for variable in model.variables if id(variable) not in others]
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
-
-
 def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     """Write the model's weights, without the optimizer's, whole or not at all."""
     check_finite(model)
     aside = files.aside(file)
     _bare(model).save_weights(aside)
-    aside.replace(file)
+    replace(files, aside, file)
 
 
 def _bare(model: keras.Model) -> keras.Model:

@@ -25,6 +25,7 @@ class RunFiles:
             average.
         history: `history.json`, one record an epoch.
         average: `average.json`, the score of the average.
+        digests: `digests.json`, SHA-256 of the weights and of what reads both sides.
         card: `README.md`, what the run is, for people.
         curves: `curves.png`, the history as a picture.
         tensorboard: what TensorBoard reads.
@@ -42,10 +43,15 @@ class RunFiles:
         self.best = path / "best.weights.h5"
         self.history = path / "history.json"
         self.average = path / "average.json"
+        self.digests = path / "digests.json"
         self.card = path / "README.md"
         self.curves = path / "curves.png"
         self.tensorboard = path / "tensorboard"
         self.lock = path / ".lock"
+
+    def all_sides(self) -> list[Path]:
+        """Return the files of tokenizers and of other sources."""
+        return sorted(file for side in SIDES for file in self.path.glob(f"{side}.*"))
 
     def checkpoint(self, epoch: int) -> Path:
         """Return the folder of the checkpoint after `epoch`."""

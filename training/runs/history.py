@@ -1,4 +1,4 @@
-"""What a run's history says: pure functions of its records, one an epoch.
+"""A run's history, and what it says: pure functions of its records, one an epoch.
 
 A run that was stopped and resumed has the same history, and so decides the same. `by` is `keep_by`
 of the configuration.
@@ -7,8 +7,25 @@ of the configuration.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+
+from training.command.errors import RunError
+from training.command.files import read_json
 
 Record = dict[str, float]
+
+
+def read_history(file: Path) -> list[Record]:
+    """Read the history of a run.
+
+    Raises:
+        RunError: if it is damaged.
+    """
+    history = read_json(file)
+    records = isinstance(history, list) and all(isinstance(record, dict) for record in history)
+    if not records or any("epoch" not in record for record in history):
+        raise RunError(f"cannot read {file}: expected a list of records with an epoch each")
+    return history
 
 
 def dev_score(record: Record, by: str = "auto") -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from training.config.load import load_config
 from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
+from training.runs import digests
 from training.runs.files import RunFiles
 from training.sources.kinds import source_class
 from training.sources.source import Source
@@ -76,13 +78,18 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
     """Load a run's best weights into a model.
 
     Raises:
-        RunError: if they cannot be read, or are those of another model.
+        RunError: if they are damaged, or are those of another model.
     """
+    digests.check(files, files.best)
     try:
-        model.load_weights(files.best)
+        with warnings.catch_warnings():  # that some are not there, which is an error in the end
+            warnings.simplefilter("ignore")
+            model.load_weights(files.best)
     except (OSError, ValueError, KeyError) as error:
         reason = (str(error).strip().splitlines() or ["it is damaged"])[0]
-        raise RunError(f"cannot read {files.best}: {reason}") from error
+        raise RunError(
+            f"cannot read {files.best} as the weights of this model: {reason}"
+        ) from error
 
 
 def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
@@ -120,8 +127,10 @@ def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | Non
     """Load what reads the source of a run, and the tokenizer of its target if that is text.
 
     Raises:
-        RunError: if one cannot be read.
+        RunError: if one cannot be read, or is damaged.
     """
+    for file in files.all_sides():
+        digests.check(files, file)
     try:
         source = source_class(config).load(config, files.path)
         target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.load import load_config
 from training.runs.files import RunFiles
-from training.runs.history import best
+from training.runs.history import best, read_history
 
 
 def kept(files: RunFiles) -> dict[str, Any]:
@@ -19,9 +20,12 @@ def kept(files: RunFiles) -> dict[str, Any]:
         average = read_json(files.average)
         if average.pop("kept"):
             return average
-    return dict(best(read_json(files.history), load_config(files.config).keep_by))
+    history = read_history(files.history)
+    if not history:
+        raise RunError(f"{files.history} has no epoch")
+    return dict(best(history, load_config(files.config).keep_by))
 
 
 def summary(files: RunFiles) -> dict[str, Any]:
     """Return what is printed when training is done: the run, its epochs, and what is kept."""
-    return {"run": str(files.path), "epochs_done": len(read_json(files.history)), **kept(files)}
+    return {"run": str(files.path), "epochs_done": len(read_history(files.history)), **kept(files)}

@@ -18,11 +18,10 @@ from pathlib import Path
 
 import keras_attention.mechanisms
 from training.command.errors import UserError
-from training.command.files import read_json
 from training.command.options import add_beam_width
 from training.command.parser import positive_int
 from training.data.splits import load_split
-from training.runs.history import best
+from training.runs.history import best, read_history
 from training.runs.run import Run
 from training.studies import shared
 from training.studies.score_functions import score
@@ -64,7 +63,7 @@ def run(options: argparse.Namespace) -> dict:
     split, read = load_split(next(iter(runs.values())).config, options.split, limit=options.limit)
     rows = []
     for name, found in runs.items():
-        history = read_json(found.files.history)
+        history = read_history(found.files.history)
         rows.append(table_row(name, found, history, score(options, name, found, split)))
     shared.write_table(options.output / "mechanisms.csv", rows)
     draw(rows, options.output / "mechanisms.png")

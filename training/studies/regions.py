@@ -28,7 +28,7 @@ from training.data.tokenizers import Tokenizer
 from training.fit.clipping import ClippedAdam
 from training.fit.schedule import make_schedule
 from training.runs.begin import make_sides
-from training.runs.history import best
+from training.runs.history import best, read_history
 from training.runs.run import Run
 from training.score import metrics
 from training.score.evaluation import evaluate
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             [options.limit],
             partial(evaluate, [found], split, beam_width=1),
         )
-        history = read_json(found.files.history)
+        history = read_history(found.files.history)
         rows.append(
             {
                 "model": name.rpartition("-")[0],

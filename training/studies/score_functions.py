@@ -15,12 +15,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from training.command.errors import UserError
-from training.command.files import read_json
 from training.command.options import add_beam_width
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
-from training.runs.history import best
+from training.runs.history import best, read_history
 from training.runs.run import Run
 from training.score.evaluation import evaluate
 from training.studies import shared
@@ -52,7 +51,7 @@ def run(options: argparse.Namespace) -> dict:
     histories, rows = {}, []
     for name, found in runs.items():
         result = score(options, name, found, split)
-        histories[name] = read_json(found.files.history)
+        histories[name] = read_history(found.files.history)
         rows.append(table_row(name, found, histories[name], result))
     shared.write_table(options.output / "scores.csv", rows)
     draw(rows, histories, options.output / "scores.png")

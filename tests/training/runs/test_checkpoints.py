@@ -1,14 +1,23 @@
 """What a run directory keeps of training."""
 
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
 from training.command.errors import RunError
-from training.runs.checkpoints import restore_checkpoint, save_best, save_checkpoint
+from training.runs.checkpoints import (
+    load_average,
+    restore_checkpoint,
+    save_best,
+    save_checkpoint,
+    save_recent,
+)
+from training.runs.digests import check
 from training.runs.files import RunFiles
+from training.runs.run import load_best
 
 
 def make_model():
@@ -90,6 +99,49 @@ def test_where_all_are_damaged_nothing_is_made_up(files, capsys):
         (folder / "training.weights.h5").write_bytes(b"")
     with pytest.raises(RunError, match=r"no checkpoint in .* can be read"):
         restore_checkpoint(files, make_model())
+
+
+def test_damaged_weights_are_not_averaged(tmp_path):
+    files, model = RunFiles(tmp_path), make_model()
+    for epoch in (1, 2):
+        save_recent(files, epoch, filled(model, epoch), 2)
+    assert load_average(files, model) == [1, 2]
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model.weights[1]), [1.5, 1.5])
+    content = bytearray(files.recent_weights(1).read_bytes())
+    content[-1] ^= 1
+    files.recent_weights(1).write_bytes(content)
+    with pytest.raises(RunError, match=r"recent/epoch-001.weights.h5 is damaged"):
+        load_average(files, model)
+
+
+@pytest.mark.parametrize("has_digests", [True, False])
+def test_a_stop_between_digest_and_weights_leaves_a_run_that_can_be_read(
+    tmp_path, has_digests, monkeypatch
+):
+    files, model = RunFiles(tmp_path), make_model()
+    for value in (1, 2, 3):
+        save_best(files, filled(model, value))
+        check(files, files.best)
+    if not has_digests:
+        files.digests.unlink()  # a run of an older version
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", stopped_at("best.weights.h5"))
+        with pytest.raises(KeyboardInterrupt):
+            save_best(files, filled(model, 4))
+    load_best(files, model)
+    np.testing.assert_array_equal(keras.ops.convert_to_numpy(model.weights[1]), [3, 3])
+
+
+def stopped_at(name):
+    """`Path.replace`, which is interrupted where a file is to get this name."""
+    replace = Path.replace
+
+    def stop(path, target):
+        if Path(target).name == name:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    return stop
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -41,6 +41,7 @@ def test_it_goes_on_as_it_would_have_then_and_from_then_on_knows_its_corpus(fold
     for record, expected in zip(history, EXPECTED["resumed"], strict=True):
         for key, value in expected.items():
             assert record[key] == pytest.approx(value, rel=1e-4), key
+    assert "best.weights.h5" in json.loads((folder / "run" / "digests.json").read_text())
     with (folder / "pairs.tsv").open("a") as file:
         file.write("one more\tun de plus\n")
     with pytest.raises(UserError, match=r"no longer has the sentences .*: --force"):

@@ -1,0 +1,96 @@
+"""A damaged run: one line that names the file, and no figures of other weights."""
+
+import shutil
+import warnings
+
+import pytest
+import tensorflow as tf
+
+from serving.export.__main__ import main as export
+from training import evaluate, train, translate
+from training.command.errors import UserError, enough_memory
+
+KEPT = ("best.weights.h5", "source.tokenizer", "target.tokenizer")
+
+
+@pytest.fixture
+def folder(tiny_run, tmp_path, monkeypatch):
+    shutil.copytree(tiny_run.path, tmp_path / "new")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in.txt").write_text("one\n")
+    return tmp_path
+
+
+def flip(file):
+    """Change the lowest bit of a byte, three quarters down: a weight, or a letter."""
+    content = bytearray(file.read_bytes())
+    content[len(content) * 3 // 4] ^= 1
+    file.write_bytes(content)
+
+
+COMMANDS = {
+    "evaluate": lambda run: evaluate.main(["--run", run, "--limit", "5"]),
+    "translate": lambda run: translate.main(["--run", run, "in.txt"]),
+    "export": lambda run: export(["--run", run, "--output", "models/tiny"]),
+    "init": lambda run: train.main(
+        ["--preset", "new/config.toml", "--init", run, "--output", "other"]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_flipped_bit_is_found_before_the_run_is_used(folder, command, name):
+    flip(folder / "new" / name)
+    with pytest.raises(UserError, match=rf"new/{name} is damaged") as error:
+        COMMANDS[command]("new")
+    assert "\n" not in str(error.value)
+    assert not (folder / "models").exists()
+
+
+def test_a_run_without_digests_is_used(folder):
+    (folder / "new" / "digests.json").unlink()
+    COMMANDS["translate"]("new")
+
+
+@pytest.mark.parametrize("content", ["", "[", "{}", "[1]", '[{"loss": 1}]', "[{}]", "\0\0"])
+def test_a_damaged_history_is_a_line_before_anything_is_exported(folder, content):
+    (folder / "new" / "history.json").write_text(content)
+    with pytest.raises(UserError, match=r"cannot read new/history.json: ") as error:
+        COMMANDS["export"]("new")
+    assert "\n" not in str(error.value)
+    assert not (folder / "models").exists()
+
+
+@pytest.mark.parametrize("content", ["", "\n# nothing\n"])
+@pytest.mark.parametrize("command", ["evaluate", "export"])
+def test_an_empty_configuration_is_named(folder, command, content):
+    (folder / "new" / "config.toml").write_text(content)
+    with pytest.raises(UserError, match=r"^the configuration new/config.toml is empty$"):
+        COMMANDS[command]("new")
+
+
+def test_weights_of_another_model_are_one_line_without_warnings(folder):
+    config = folder / "new" / "config.toml"
+    text = config.read_text()
+    config.write_text("\n".join(line for line in text.splitlines() if "encoder_units" not in line))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(UserError, match=r"cannot read new/best.weights.h5 as the weights of"):
+            COMMANDS["evaluate"]("new")
+
+
+def test_a_model_too_large_for_the_memory_is_one_line(folder, monkeypatch):
+    message = "OOM when allocating tensor with shape[5,3000000000] and type float on\nCPU:0"
+
+    def full(*args, **kwargs):
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+
+    monkeypatch.setattr("training.model.build.build_seq2seq", full)
+    with pytest.raises(UserError, match=r"[a-z]+_units = \d+ does not fit.*shape\[5,3000000000\]$"):
+        COMMANDS["evaluate"]("new")
+
+
+def test_other_errors_stay_what_they_are():
+    with pytest.raises(KeyError), enough_memory("a model"):
+        raise KeyError("memory")
