@@ -14,7 +14,7 @@ ABOVE = {
     "benchmarks": {"tests"},
 }
 # How many rooms and files are in circles still: 0 is wanted.
-LEFT = {"keras_attention": (5, 10), "training": (6, 8)}
+LEFT = {"keras_attention": (5, 10)}
 
 
 @cache
