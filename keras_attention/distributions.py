@@ -240,7 +240,8 @@ def _shifted(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 def _clipped(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Return the scores as `_shifted`, at least -2: below -1 the weight is 0 anyway."""
-    return ops.maximum(_shifted(scores, mask), -2.0)
+    # A maximum with a number would round float64 on PyTorch.
+    return ops.clip(_shifted(scores, mask), -2.0, 1.0)
 
 
 def _visible(weights: Tensor, mask: Tensor | None) -> Tensor:

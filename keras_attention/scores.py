@@ -10,7 +10,7 @@ from typing import Any
 
 from keras import KerasTensor, backend, ops
 
-from keras_attention.backend import project
+from keras_attention.backend import matmul, project
 from keras_attention.fast import exponential, switch
 from keras_attention.shapes import alike
 
@@ -30,7 +30,7 @@ def dot(query: Tensor, key: Tensor) -> Tensor:
     """
     if backend.standardize_dtype(query.dtype) == "float16":
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
-    return ops.matmul(query, ops.swapaxes(key, -1, -2))
+    return matmul(query, ops.swapaxes(key, -1, -2))
 
 
 def scaled_dot(query: Tensor, key: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from keras_attention.backend.generic import (
     in_place_additive,
     is_tensorflow,
     known_size,
+    matmul,
     project,
     pull_back,
     scan,
@@ -53,7 +54,10 @@ elif keras.backend.backend() == "jax":
     )
 elif keras.backend.backend() == "torch":
     from keras_attention.backend.torch import (
+        average,
         in_place_additive,
         known_size,
+        matmul,
+        project,
         writes_in_place,
     )

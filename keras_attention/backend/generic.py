@@ -83,6 +83,11 @@ def unfold(
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state, t
 
 
+def matmul(x: Tensor, y: Tensor) -> Tensor:
+    """Return the product of `(..., n, k)` and `(..., k, m)`, in float64 where both are."""
+    return ops.matmul(x, y)
+
+
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`."""
     return ops.matmul(x, kernel)

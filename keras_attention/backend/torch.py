@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import keras
 import torch
+from keras import ops
 from torch import Tensor
 
 # Where exponentials of numbers below it are finite in float32, and so is 0 times any of them.
@@ -25,6 +27,25 @@ _Block = tuple[slice, slice, slice]
 def known_size(size: Any) -> int:
     """Return a size as an integer: it is a tensor while an export to ONNX is traced."""
     return int(size)
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """Return the product of `(..., n, k)` and `(..., k, m)`: that of `keras.ops` rounds float64."""
+    if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
+        return ops.matmul(x, y)
+    x, y = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
+    exact = x.dtype == y.dtype == torch.float64
+    return torch.matmul(x, y) if exact else ops.matmul(x, y)
+
+
+def project(x: Any, kernel: Any) -> Any:
+    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`."""
+    return matmul(x, kernel)
+
+
+def average(weights: Any, value: Any) -> Any:
+    """Return the product of weights `(..., n, S)` and values `(..., S, dv)`."""
+    return matmul(weights, value)
 
 
 def writes_in_place(*tensors: Any) -> bool:

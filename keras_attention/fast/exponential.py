@@ -197,7 +197,7 @@ def _weighted(
     def stored(rows: Tensor, weights: Tensor, others: Tensor) -> Tensor:
         rows = ops.expand_dims(ops.exp(2 * rows), 2)
         r = 1 / (1 + rows * ops.expand_dims(ops.exp(2 * others), 1))  # (b, n, T others, units)
-        return ops.matmul(ops.expand_dims(weights, 2), term(r))[:, :, 0]
+        return backend.matmul(ops.expand_dims(weights, 2), term(r))[:, :, 0]
 
     if backend.fuses_sums():
         return _map_blocks(fused, [rows, weights], [others], width * units)
@@ -280,10 +280,10 @@ def blockwise_gradients(
         key_gradient, scale_gradient = sums
         g = ops.expand_dims(weights, 2)  # (B, n, 1, Tv)
         hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
-        scale_gradient += ops.sum(ops.matmul(g, hidden), [0, 1, 2])
+        scale_gradient += ops.sum(backend.matmul(g, hidden), [0, 1, 2])
         slope = 1 - hidden * hidden  # (B, n, Tv, units)
         key_gradient += ops.sum(ops.expand_dims(weights, -1) * slope, 1)
-        return ops.matmul(g, slope)[:, :, 0], (key_gradient, scale_gradient)
+        return backend.matmul(g, slope)[:, :, 0], (key_gradient, scale_gradient)
 
     query_gradient, (key_gradient, scale_gradient) = backend.scan(
         block,

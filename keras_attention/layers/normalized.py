@@ -7,6 +7,8 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention.backend import matmul
+
 Tensor = Any
 
 
@@ -70,9 +72,9 @@ class LayerNormGRUCell(keras.layers.GRUCell):
         """Take one step."""
         (h,) = states
         x, fed_back = _dropped_out(self, inputs, h, training)
-        sums = ops.matmul(x, self.kernel)
+        sums = matmul(x, self.kernel)
         gates, candidate = self._normalize(sums, self.kernel_gain, self.bias[0])
-        sums = ops.matmul(fed_back, self.recurrent_kernel)
+        sums = matmul(fed_back, self.recurrent_kernel)
         recurrent_gates, recurrent_candidate = self._normalize(
             sums, self.recurrent_gain, self.bias[1]
         )
@@ -151,8 +153,8 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
         """Take one step."""
         h, c = states
         x, fed_back = _dropped_out(self, inputs, h, training)
-        gates = _layer_norm(ops.matmul(x, self.kernel), self.kernel_gain, self.bias, self.epsilon)
-        sums = ops.matmul(fed_back, self.recurrent_kernel)
+        gates = _layer_norm(matmul(x, self.kernel), self.kernel_gain, self.bias, self.epsilon)
+        sums = matmul(fed_back, self.recurrent_kernel)
         gates = gates + _layer_norm(sums, self.recurrent_gain, None, self.epsilon)
         add, keep, candidate, show = ops.split(gates, 4, axis=-1)
         c = self.recurrent_activation(keep) * c
@@ -170,11 +172,16 @@ def _layer_norm(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -
     """Return `LN(x; gain, shift)` over the last axis; in half precision it is made in float32."""
     # That of `keras.ops` asks for sizes, which an export from PyTorch to ONNX does not have.
     dtype = keras.backend.standardize_dtype(x.dtype)
-    wide = keras.backend.result_type(dtype, "float32")
+    wide = "float64" if dtype == "float64" else "float32"
     x = ops.cast(x, wide)
-    x = x - ops.mean(x, axis=-1, keepdims=True)
-    x = x * ops.rsqrt(ops.mean(x * x, axis=-1, keepdims=True) + epsilon) * ops.cast(gain, wide)
+    x = x - _mean(x)
+    x = x * ops.rsqrt(_mean(x * x) + epsilon) * ops.cast(gain, wide)
     return ops.cast(x if shift is None else x + ops.cast(shift, wide), dtype)
+
+
+def _mean(x: Tensor) -> Tensor:
+    """Return the mean over the last axis: that of `keras.ops` rounds float64 on PyTorch."""
+    return ops.sum(x, axis=-1, keepdims=True) / x.shape[-1]
 
 
 def _dropped_out(cell: Any, inputs: Tensor, state: Tensor, training: bool) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
+from keras_attention.backend import matmul
 from keras_attention.layer import BaseLayer
 from keras_attention.shapes import (
     both,
@@ -124,7 +125,7 @@ class AttentionPooling(BaseLayer):
         mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
         value = flat_memory(value)
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
-        hidden = ops.tanh(ops.matmul(value, kernel) + bias)
+        hidden = ops.tanh(matmul(value, kernel) + bias)
         terms = hidden * ops.cast(self.scale, value.dtype)
         terms = self._split(terms)  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
@@ -133,7 +134,7 @@ class AttentionPooling(BaseLayer):
         dropped = weights
         if training and self.dropout:
             dropped = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
-        pooled = ops.matmul(dropped, self._split(value))
+        pooled = matmul(dropped, self._split(value))
         pooled = pooled if self.num_heads == 1 else join_heads(pooled)
         if not self.causal:
             pooled, weights = ops.squeeze(pooled, 1), ops.squeeze(weights, -2)

@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.backend import project
+from keras_attention.backend import matmul, project
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -79,7 +79,7 @@ class AdditiveAttention(Attention):
 
     def project_key(self, key: Tensor) -> Tensor:
         """Return `U k`, with the bias where there is one."""
-        key = ops.matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
+        key = matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
         return key if self.bias is None else key + ops.cast(self.bias, self.compute_dtype)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:

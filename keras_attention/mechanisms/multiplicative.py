@@ -9,6 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
+from keras_attention.backend import matmul
 
 SCORES = ("dot", "scaled_dot", "general")
 
@@ -73,7 +74,7 @@ class MultiplicativeAttention(Attention):
         if self.score_name != "general":
             return key
         kernel = ops.cast(self.kernel, self.compute_dtype)
-        return ops.matmul(key, ops.transpose(kernel))
+        return matmul(key, ops.transpose(kernel))
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the products of queries and projected keys."""

@@ -26,7 +26,9 @@ from tests.keras_attention import reference, test_attention, test_mechanisms, zo
 from tests.keras_attention.helpers import array, assert_close, mask, randomize, weights_of
 
 EXACT = 1e-12
-pytestmark = pytest.mark.tensorflow
+pytestmark = pytest.mark.skipif(
+    keras.backend.backend() == "jax", reason="JAX has no float64 unless it is told to"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -127,14 +129,17 @@ def test_recurrent_layers(rng, cell, order, feeding):
         array(layer.output_kernel.value),
         feeding,
     )
-    assert_close(layer(inputs, memory), (outputs, *states, weights), EXACT)
+    # Keras rounds the products of its own cells on PyTorch.
+    rounded = keras.backend.backend() == "torch" and "normalised" not in cell
+    tolerance = 1e-6 if rounded else EXACT
+    assert_close(layer(inputs, memory), (outputs, *states, weights), tolerance)
     runner = HoistedRNN(CELLS[cell](13))
     runner.build(inputs.shape)
     randomize(runner, rng, 0.3)
     state = [np.zeros((2, 13))] * len(states)
     for t in range(5):
         output, state = step(inputs[:, t], state, weights_of(runner.cell))
-    assert_close(runner(inputs), output, EXACT)
+    assert_close(runner(inputs), output, tolerance)
 
 
 def test_large_additive_scores(rng):
