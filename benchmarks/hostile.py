@@ -3,8 +3,9 @@
     python benchmarks/hostile.py --target HOST:PORT --rest HOST:PORT --model NAME --seconds 300
 
 Attacks the local server as tests/attack does: bombs of tensors and of gzip, requests that are
-abandoned, names of 8 MB, streams without a message, connections that trickle. `serving_load.py
---hostile` starts it beside good clients. To be pointed at one's own server alone.
+abandoned, names of 8 MB, streams without a message or that are reset at once, answers that nobody
+reads, connections that trickle, bodies in chunks of a byte. `serving_load.py --hostile` starts it
+beside good clients. To be pointed at one's own server alone.
 """
 
 from __future__ import annotations
@@ -26,6 +27,33 @@ from serving.client import protobuf as messages
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ZEROS = gzip.compress(b"\0" * 2**24) * 128  # 2 GiB in 2 MB
+CHUNKS = b"1\r\n \r\n" * 2**17  # of a byte each
+HEADERS, RST_STREAM, SETTINGS = 1, 3, 4
+END_STREAM, END_HEADERS = 1, 4
+CANCEL = (8).to_bytes(4, "big")
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+    """A frame of HTTP/2 (RFC 9113 4.1)."""
+    head = len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big")
+    return head + payload
+
+
+def call_head() -> bytes:
+    """The headers of a Predict call, without compression (RFC 7541 6.2.2)."""
+    fields = {
+        b":method": b"POST",
+        b":scheme": b"http",
+        b":path": PREDICT.encode(),
+        b":authority": b"x",
+        b"content-type": b"application/grpc",
+        b"te": b"trailers",
+        b"x-request-id": b"7",
+    }
+    return b"".join(
+        b"\0" + bytes([len(name)]) + name + bytes([len(value)]) + value
+        for name, value in fields.items()
+    )
 
 
 class Stranger:
@@ -84,6 +112,55 @@ class Stranger:
                     sockets.remove(one)
             time.sleep(1)
 
+    def chunks(self, megabytes: float = 8) -> None:
+        """Four bodies in chunks of a byte."""
+
+        def send() -> None:
+            with socket.create_connection((self.host, self.rest_port), timeout=30) as connection:
+                path = f"/v1/models/{self.model}:predict"
+                head = f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+                connection.sendall(head.encode())
+                try:
+                    for _ in range(int(megabytes * 1e6) // len(CHUNKS)):
+                        connection.sendall(CHUNKS)
+                    connection.recv(1)
+                except OSError:
+                    self.answers["chunks ended"] += 1
+
+        self._at_once(send)
+
+    def streams(self, count: int, *, reset: bool) -> None:
+        """`count` calls on each of four connections, reset at once or with answers left unread."""
+        host, _, port = self.target.rpartition(":")
+        head = call_head()
+
+        def send() -> None:
+            with socket.create_connection((host, int(port)), timeout=5) as connection:
+                connection.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(SETTINGS, 0, 0))
+                for first in range(1, 2 * count, 200):
+                    frames = b""
+                    for stream in range(first, first + 200, 2):
+                        flags = END_HEADERS if reset else END_HEADERS | END_STREAM
+                        frames += frame(HEADERS, flags, stream, head)
+                        frames += frame(RST_STREAM, 0, stream, CANCEL) if reset else b""
+                    try:
+                        connection.sendall(frames)
+                    except OSError:
+                        self.answers["streams ended"] += 1
+                        return
+                if not reset:
+                    time.sleep(2)
+
+        self._at_once(send)
+
+    @staticmethod
+    def _at_once(send: Callable[[], None], times: int = 4) -> None:
+        threads = [threading.Thread(target=send, daemon=True) for _ in range(times)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
     def idle_streams(self) -> None:
         """Fifty calls that never send their message."""
         stop = threading.Event()
@@ -124,6 +201,9 @@ class Stranger:
             ("lone surrogate", 0.5, lambda: self.post(b'{"instances": ["\\ud800"]}')),
             ("trickle", 1, self.trickle),
             ("streams without a message", 1, self.idle_streams),
+            ("chunks of a byte", 5, self.chunks),
+            ("10,000 resets", 5, lambda: self.streams(10_000, reset=True)),
+            ("9,000 unread answers", 5, lambda: self.streams(9_000, reset=False)),
         ]
 
     def attack(self, seconds: float) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import grpc
 
+_CLOSED = "Channel closed"  # gRPC's words where the client itself was closed during a call
 # Of gRPC's libraries and of TensorFlow out of memory: fewer rows are taken.
 _TOO_LARGE = re.compile(r"larger than max|exceeds maximum size|too large|OOM when allocating", re.I)
 _PUSHBACK = "grpc-retry-pushback-ms"
@@ -19,7 +20,10 @@ class ServingError(Exception):
 
 
 class ServerUnavailableError(ServingError):
-    """No connection, a server that is overloaded, or one that is stopping."""
+    """No connection, a server that is overloaded, or one that is stopping.
+
+    `code` may be CANCELLED: gRPC servers drop calls so before they take them.
+    """
 
 
 class DeadlineExceededError(ServingError):
@@ -73,6 +77,11 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
         )
         return ServerUnavailableError(
             f"no answer from the server at {target}: {hint} ({detail})", code
+        )
+    if code == grpc.StatusCode.CANCELLED and _CLOSED not in detail:
+        return ServerUnavailableError(
+            f"the server at {target} gave the request up: it has too many, or stops ({detail})",
+            code,
         )
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceededError(

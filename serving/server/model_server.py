@@ -35,6 +35,10 @@ from serving.server.workers import Pools
 # Requests that run at once, and those of long texts or many rows, which would crowd out the others.
 _HEAVY_WAITING = 16
 _LOOK_AGAIN_SECONDS = 1
+# Of gRPC. Streams that were reset count until they are taken from gRPC's line, which is bounded:
+# without a limit for each connection, one fills the line and others' calls are cancelled.
+_MOST_CONNECTIONS = 1024
+_MOST_STREAMS = 200
 
 log = logging.getLogger(__name__)
 
@@ -217,18 +221,19 @@ class ModelServer:
         self,
         api: Api,
         port: int,
-        options: list[tuple[str, int | str]],
+        options: dict[str, int | str],
         credentials: grpc.ServerCredentials | None,
     ) -> None:
         arguments = self._arguments
-        self._grpc = grpc.aio.server(
-            options=[
-                ("grpc.max_receive_message_length", arguments.max_request_bytes or -1),
-                ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
-                *options,
-            ],
-        )
+        usual = {
+            "grpc.max_receive_message_length": arguments.max_request_bytes or -1,
+            "grpc.max_send_message_length": -1,
+            "grpc.so_reuseport": 0,
+            "grpc.max_allowed_incoming_connections": _MOST_CONNECTIONS,
+            "grpc.max_concurrent_streams": _MOST_STREAMS,
+        }
+        # Where gRPC is given an argument twice, the first counts.
+        self._grpc = grpc.aio.server(options=tuple((usual | options).items()))
         services = Services(api, self._pools, arguments.enable_reload_config)
         self._grpc.add_generic_rpc_handlers(services.handlers())
         if arguments.enable_grpc_healthcheck_service:
@@ -275,8 +280,8 @@ def _model_list(path: Path) -> model_server_config_pb2.ModelConfigList:
     return config.model_config_list
 
 
-def _channel_arguments(text: str) -> list[tuple[str, int | str]]:
-    found: list[tuple[str, int | str]] = []
+def _channel_arguments(text: str) -> dict[str, int | str]:
+    found: dict[str, int | str] = {}
     for argument in filter(None, text.split(",")):
         key, equals, value = argument.partition("=")
         if not equals:
@@ -284,5 +289,5 @@ def _channel_arguments(text: str) -> list[tuple[str, int | str]]:
                 Code.INVALID_ARGUMENT,
                 f"--grpc_channel_arguments: expected key=value, received {argument!r}",
             )
-        found.append((key, int(value) if value.lstrip("-").isdecimal() else value))
+        found[key] = int(value) if value.lstrip("-").isdecimal() else value
     return found

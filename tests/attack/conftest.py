@@ -2,6 +2,7 @@
 
 import contextlib
 import http.client
+import importlib.util
 import json
 import os
 import signal
@@ -9,6 +10,7 @@ import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -29,6 +31,12 @@ from tests.serving.conftest import (  # noqa: F401  (fixtures)
 from tests.serving.test_rest import free_port
 
 FLOAT, STRING = 1, 7
+
+_spec = importlib.util.spec_from_file_location(
+    "hostile", Path(__file__).parents[2] / "benchmarks" / "hostile.py"
+)
+hostile = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(hostile)
 
 
 def tensor_request(model="upper", dtype=STRING, dims=(), signature="", **fields):

@@ -157,7 +157,8 @@ class Client:
     """The official stubs of a server."""
 
     def __init__(self, target, credentials=None):
-        options = [("grpc.max_receive_message_length", -1)]
+        # Without a pool of its own, it would share a connection with others of the same target.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
         self.channel = (
             grpc.secure_channel(target, credentials, options)
             if credentials

@@ -15,11 +15,15 @@ import kubernetes_validate
 import pytest
 import yaml
 from envoy.config.bootstrap.v3 import bootstrap_pb2
+from envoy.extensions.filters.network.http_connection_manager.v3 import (
+    http_connection_manager_pb2 as manager_pb2,
+)
+from envoy.extensions.upstreams.http.v3.http_protocol_options_pb2 import HttpProtocolOptions
 from google.protobuf import json_format
 
 from serving.client import Translator
 from serving.server.flags import build_parser
-from serving.server.model_server import _channel_arguments
+from serving.server.model_server import _MOST_STREAMS, _channel_arguments
 from tests.serving.conftest import add_version, serving
 from tests.serving.test_rest import free_port
 from tests.serving.test_server import process  # noqa: F401  (fixture)
@@ -179,6 +183,33 @@ def test_envoys_limits_are_valid():
     manager["request_time_out"] = "1s"
     with pytest.raises(json_format.ParseError):
         envoy(document)
+
+
+def test_envoy_bounds_streams_and_ends_connections_that_reset_them():
+    (document,) = documents("envoy.yaml")
+    made = envoy(document)
+    (layer,) = made.layered_runtime.layers
+    limits = {name: int(value.number_value) for name, value in layer.static_layer.fields.items()}
+    assert limits == {
+        "overload.premature_reset_total_stream_count": 100,
+        "overload.premature_reset_min_stream_lifetime_seconds": 1,
+        "http.max_requests_per_io_cycle": 1,
+    }
+    (manager,) = (
+        chain.filters[0].typed_config
+        for listener in made.static_resources.listeners
+        for chain in listener.filter_chains
+        if listener.name == "grpc"
+    )
+    downstream = manager_pb2.HttpConnectionManager()
+    assert manager.Unpack(downstream)
+    assert downstream.http2_protocol_options.max_concurrent_streams.value <= 100
+    (cluster,) = (c for c in made.static_resources.clusters if c.name == "grpc")
+    upstream = HttpProtocolOptions()
+    (options,) = cluster.typed_extension_protocol_options.values()
+    assert options.Unpack(upstream)
+    streams = upstream.explicit_http_config.http2_protocol_options.max_concurrent_streams.value
+    assert 0 < streams <= _MOST_STREAMS / 2
 
 
 # Several servers behind one name

@@ -2,6 +2,8 @@
 
 import asyncio
 import concurrent.futures
+import threading
+import time
 
 import grpc
 import pytest
@@ -69,10 +71,25 @@ UNAVAILABLE = (Status.UNAVAILABLE, "busy")
 
 
 @pytest.mark.parametrize("ask", [ask_blocking, ask_async])
-def test_unavailable_is_tried_again(ask):
-    with FakeServer([UNAVAILABLE, UNAVAILABLE]) as server:
+@pytest.mark.parametrize("failure", [UNAVAILABLE, (Status.CANCELLED, "CANCELLED")])
+def test_what_the_server_did_not_take_is_tried_again(ask, failure):
+    with FakeServer([failure, failure]) as server:
         assert ask(server.target, ["a"])[0].text == "A"
     assert server.batches == [1, 1, 1]
+
+
+def test_a_client_that_is_closed_during_a_call_does_not_try_again():
+    class Closing(FakeServer):
+        def Predict(self, request, context):
+            self.batches.append(1)
+            threading.Thread(target=translator.close).start()
+            time.sleep(1)
+
+    with Closing() as server:
+        translator = Translator(server.target, "upper")
+        with pytest.raises(ServingError, match="CANCELLED"):
+            translator.translate(["a"])
+    assert server.batches == [1]
 
 
 @pytest.mark.parametrize("ask", [ask_blocking, ask_async])
