@@ -7,15 +7,22 @@ drawn.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
-from serving.client.errors import ServingError
-from serving.client.histories import TIME, read_table
-from serving.client.options import add_connection, connection_options
-from serving.client.readers import Predictor
-from training.command.parser import Parser, file_to_write
+from serving.client.options import (
+    Parser,
+    add_connection,
+    connection_options,
+    ended,
+    file_to_write,
+)
+from serving.client.printing import print_json, printable
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Predict; returns the exit status."""
+    return ended(_ask, _parser().parse_args(argv))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -33,42 +40,34 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Predict; returns the exit status."""
-    arguments = _parser().parse_args(argv)
-    try:
-        found = read_table(arguments.table, arguments.id, arguments.time)
-        if arguments.only:
-            if unknown := [person for person in arguments.only if person not in found]:
-                raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
-            found = {person: found[person] for person in arguments.only}
-        with Predictor(**connection_options(arguments)) as predictor:
-            if arguments.wait_ready is not None:
-                predictor.wait_ready(arguments.wait_ready)
-            answers = predictor.outcome(list(found.values()), ignore=True)
-        for person, answer in zip(found, answers, strict=True):
-            if arguments.json:
-                print(
-                    json.dumps(
-                        {
-                            "id": person,
-                            "probability": answer.probability,
-                            "time": [float(time) for time in found[person][TIME]],
-                            "attention_weights": answer.attention_weights,
-                        }
-                    )
-                )
-            else:
-                print(f"{answer.probability:.4f}\t{person}")
-        if arguments.png:
-            from serving.client.overlays import draw_timeline
+def _ask(arguments: argparse.Namespace) -> int:
+    from serving.client.drawing import draw_timeline
+    from serving.client.events import TIME, Predictor, read_table
 
-            first = next(iter(found))
-            times = [float(time) for time in found[first][TIME]]
-            draw_timeline(times, answers[0], arguments.png, f"{arguments.id} {first}")
-    except (ServingError, OSError, ValueError, ImportError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
+    found = read_table(arguments.table, arguments.id, arguments.time)
+    if arguments.only:
+        if unknown := [person for person in arguments.only if person not in found]:
+            raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
+        found = {person: found[person] for person in arguments.only}
+    with Predictor(**connection_options(arguments)) as predictor:
+        if arguments.wait_ready is not None:
+            predictor.wait_ready(arguments.wait_ready)
+        answers = predictor.outcome(list(found.values()), ignore=True)
+    times = {person: [float(time) for time in found[person][TIME]] for person in found}
+    for person, answer in zip(found, answers, strict=True):
+        if arguments.json:
+            print_json(
+                id=person,
+                probability=answer.probability,
+                time=times[person],
+                attention_weights=answer.attention_weights,
+            )
+        else:
+            print(f"{answer.probability:.4f}\t{printable(person)}")
+    if arguments.png:
+        first = next(iter(found))
+        title = printable(f"{arguments.id} {first}")
+        draw_timeline(times[first], answers[0], arguments.png, title)
     return 0
 
 

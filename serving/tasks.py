@@ -16,7 +16,7 @@ from typing import cast
 
 from serving.client import Predictor, Reader, Translator, draw_alignment
 from serving.client.errors import ServingError
-from serving.client.reading import Regions
+from serving.client.images import Regions
 from serving.demo.stages import command, make_room, server, stage
 from training.command.errors import UserError
 from training.command.options import main_guard
@@ -61,7 +61,7 @@ def read_images(task: str, target: str, output: Path, seed: int) -> None:
     for (name, text), answer in zip(wanted.items(), found, strict=True):
         mark = "" if answer.text == text else f"   expected: {text}"
         print(f"      {name}  {answer.text}   ({answer.score:.2f}){mark}")
-    from serving.client.overlays import draw_regions
+    from serving.client.drawing import draw_regions
 
     draw_regions(paths[0].read_bytes(), found[0], output / "picture.png")
 
@@ -90,7 +90,7 @@ def predict_outcomes(target: str, output: Path, seed: int) -> None:
         visits = len(histories[row]["time"])
         died = "yes" if chosen.labels[row] else "no"
         print(f"      {chosen.people[row]:>8}  {visits:6}  {answer.probability:11.3f}  {died}")
-    from serving.client.overlays import draw_timeline
+    from serving.client.drawing import draw_timeline
 
     draw_timeline(
         histories[0]["time"], found[0], output / "picture.png", f"patient {chosen.people[0]}"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from serving.batch import files
-from serving.client.histories import TIME, read_table
+from serving.client.events import TIME, read_table
 
 
 @dataclass(frozen=True)

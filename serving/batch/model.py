@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from serving.batch.kinds import Kind
-from serving.client.histories import TIME, history_columns
+from serving.client.events import TIME, history_columns
 from training.command.errors import UserError
 
 

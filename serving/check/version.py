@@ -21,6 +21,7 @@ from serving.check.answers import check_answers
 from serving.check.files import check_files
 from serving.check.graph import check_ops, check_outputs, check_xla
 from serving.check.stored_weights import check_weights
+from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
 from serving.server.monitoring import Metrics
 from serving.server.servable import Servable, Slots
@@ -96,11 +97,6 @@ def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """What the graph alone shows; nothing of it is run."""
     checks = (check_ops, check_files, check_xla, check_outputs)
     return [printable(finding) for check in checks for finding in check(meta_graph)]
-
-
-def printable(text: str) -> str:
-    """A text in one line that steers no terminal, whatever names a model gives to its parts."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def check_warmup(servable: Servable, version_dir: Path, tell: Tell) -> list[str]:

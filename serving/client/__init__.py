@@ -29,12 +29,17 @@ if TYPE_CHECKING:
         SignatureNotFoundError,
         UnexpectedResponseError,
     )
-    from serving.client.histories import Prediction
+    from serving.client.events import AsyncPredictor, Prediction, Predictor
+    from serving.client.images import AsyncReader, Reader, Reading, Regions
     from serving.client.protocol import Metadata
-    from serving.client.readers import AsyncPredictor, AsyncReader, Predictor, Reader
-    from serving.client.reading import Reading, Regions
-    from serving.client.translation import Alignment, Hypothesis, Score, Translation
-    from serving.client.translator import AsyncTranslator, Translator
+    from serving.client.texts import (
+        Alignment,
+        AsyncTranslator,
+        Hypothesis,
+        Score,
+        Translation,
+        Translator,
+    )
 
 __all__ = [
     "Alignment",
@@ -64,8 +69,7 @@ __all__ = [
     "draw_alignment",
 ]
 
-_FILES = ["translator", "translation", "readers", "reading", "histories"]
-_FILES += ["errors", "protocol", "channel", "drawing"]
+_FILES = ("texts", "images", "events", "errors", "protocol", "channel", "drawing")
 
 
 def __getattr__(name: str) -> Any:

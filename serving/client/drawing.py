@@ -1,8 +1,18 @@
-"""Attention weights as text for a terminal."""
+"""Attention weights: as text for a terminal, and as pictures, which need matplotlib."""
 
+from __future__ import annotations
+
+import io
 import unicodedata
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from serving.client.translation import Alignment
+from serving.client.printing import printable
+
+if TYPE_CHECKING:
+    from serving.client.events import Prediction
+    from serving.client.images import Regions
+    from serving.client.texts import Alignment
 
 _SHADES = " ░▒▓█"
 
@@ -21,12 +31,49 @@ def _pad(text: str, width: int) -> str:
 
 def draw_alignment(alignment: Alignment) -> str:
     """A line for each target token, a column for each source token; darker is more weight."""
-    widths = [max(2, _width(token)) for token in alignment.source_tokens]
-    margin = max((_width(token) for token in alignment.target_tokens), default=0)
-    header = (_pad(t, w) for t, w in zip(alignment.source_tokens, widths, strict=True))
+    sources = [printable(token) for token in alignment.source_tokens]
+    targets = [printable(token) for token in alignment.target_tokens]
+    widths = [max(2, _width(token)) for token in sources]
+    margin = max(map(_width, targets), default=0)
+    header = (_pad(token, width) for token, width in zip(sources, widths, strict=True))
     lines = [" " * (margin + 1) + " ".join(header)]
-    for token, weights in zip(alignment.target_tokens, alignment.attention_weights, strict=True):
+    for token, weights in zip(targets, alignment.attention_weights, strict=True):
         shades = (_SHADES[min(4, max(0, round(weight * 4)))] for weight in weights)
         cells = (shade * width for shade, width in zip(shades, widths, strict=True))
         lines.append(_pad(token, margin) + " " + " ".join(cells))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def draw_regions(image: bytes, regions: Regions, path: str | Path) -> None:
+    """Draw the image once for each token, with the weights of the regions over it, into a PNG."""
+    import numpy as np
+    from PIL import Image
+
+    from serving.client.heat_map import plot_attention
+
+    with Image.open(io.BytesIO(image)) as opened:
+        pixels = np.asarray(opened.convert("RGB"))
+    tokens = [printable(token) for token in regions.tokens]
+    weights = regions.attention_weights
+    if not tokens:
+        tokens, weights = ["nothing"], (((0.0,),),)
+    plot_attention(pixels, tokens, weights, path=path, title=printable(regions.text))
+
+
+def draw_timeline(
+    times: list[float], prediction: Prediction, path: str | Path, title: str = ""
+) -> None:
+    """Draw a history as a line of events with their weights, into a PNG."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 2.4), layout="constrained")
+    axes = figure.add_subplot()
+    axes.axhline(0, color="0.7", linewidth=1)
+    weights = prediction.attention_weights
+    axes.vlines(times, 0, weights, color="tab:red", linewidth=2)
+    axes.scatter(times, weights, color="tab:red", s=20)
+    axes.set_xlabel("time")
+    axes.set_ylabel("attention weight")
+    axes.set_ylim(0, 1.05 * max(1e-9, *weights, 0.0))
+    axes.set_title(f"{title}  probability {prediction.probability:.3f}".strip())
+    figure.savefig(path, dpi=120)

@@ -1,9 +1,12 @@
 """What a client may meet, by type; each message says what to do."""
 
-import re
-from typing import Any
+from __future__ import annotations
 
-import grpc
+import re
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import grpc
 
 _CLOSED = "Channel closed"  # gRPC's words where the client itself was closed during a call
 # Of gRPC's libraries and of TensorFlow out of memory: fewer rows are taken.
@@ -68,49 +71,38 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
     """The typed error for a failed call."""
     code = error.code()
     detail = ((error.details() or "").splitlines() or [""])[0]
-    if code == grpc.StatusCode.UNAVAILABLE:
-        certificate = any(word in detail.lower() for word in ("ssl", "handshake", "certificate"))
-        hint = (
-            "check the certificates, and that both sides use TLS"
-            if certificate
-            else "check that it runs, the address, and whether it expects TLS"
-        )
-        return ServerUnavailableError(
-            f"no answer from the server at {target}: {hint} ({detail})", code
-        )
-    if code == grpc.StatusCode.CANCELLED and _CLOSED not in detail:
-        return ServerUnavailableError(
-            f"the server at {target} gave the request up: it has too many, or stops ({detail})",
-            code,
-        )
-    if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineExceededError(
-            f"no answer from {target} within {timeout:g} s: allow more time, or send less",
-            code,
-        )
-    if code == grpc.StatusCode.NOT_FOUND or "servable version label" in detail:
+    match code.name:
+        case "UNAVAILABLE":
+            hint = "check that it runs, the address, and whether it expects TLS"
+            if any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
+                hint = "check the certificates, and that both sides use TLS"
+            said = f"no answer from the server at {target}: {hint} ({detail})"
+            return ServerUnavailableError(said, code)
+        case "CANCELLED" if _CLOSED not in detail:
+            said = (
+                f"the server at {target} gave the request up: it has too many, or stops ({detail})"
+            )
+            return ServerUnavailableError(said, code)
+        case "DEADLINE_EXCEEDED":
+            said = f"no answer from {target} within {timeout:g} s: allow more time, or send less"
+            return DeadlineExceededError(said, code)
+        case "RESOURCE_EXHAUSTED" if _TOO_LARGE.search(detail):
+            said = f"a message is too large for {target}: send fewer texts at once ({detail})"
+            return MessageTooLargeError(said, code)
+        case "RESOURCE_EXHAUSTED":
+            said = f"the server at {target} takes no more requests now"
+            said += f": ask again later, or less often ({detail})"
+            return RateLimitedError(said, code, _pushback(error))
+        case "FAILED_PRECONDITION" if "ignature" in detail:
+            said = f"model {model!r} cannot do this: see its signatures with metadata ({detail})"
+            return SignatureNotFoundError(said, code)
+    if code.name == "NOT_FOUND" or "servable version label" in detail:
         return ModelNotFoundError(
             f"the server at {target} does not serve model {model!r} as asked: check the name, "
             f"version and label ({detail})",
             code,
         )
-    if code == grpc.StatusCode.FAILED_PRECONDITION and "ignature" in detail:
-        return SignatureNotFoundError(
-            f"model {model!r} cannot do this: see its signatures with metadata ({detail})", code
-        )
-    if code == grpc.StatusCode.RESOURCE_EXHAUSTED and _TOO_LARGE.search(detail):
-        return MessageTooLargeError(
-            f"a message is too large for {target}: send fewer texts at once ({detail})",
-            code,
-        )
-    if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return RateLimitedError(
-            f"the server at {target} takes no more requests now: ask again later, or less often "
-            f"({detail})",
-            code,
-            _pushback(error),
-        )
-    if code in (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION):
+    if code.name in ("INVALID_ARGUMENT", "FAILED_PRECONDITION"):
         return InvalidRequestError(f"model {model!r} did not take the request ({detail})", code)
     return ServingError(f"the server at {target} failed with {code.name} ({detail})", code)
 

@@ -1,13 +1,40 @@
-"""The options by which every client's command finds its server."""
+"""The command lines of clients: how they find their server, and how they end."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from serving.client.channel import Tls
+from serving.client.errors import ServingError
+from serving.client.install import install
+from serving.client.printing import print_error
 from serving.client.retries import RETRIES
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are one line, as the errors of all commands are."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with status 2."""
+        self.exit(2, f"error: {message}; {self.prog} --help says more\n")
+
+
+def file_to_write(text: str) -> Path:
+    """Read the place of a picture, which is drawn last: find out now whether it can be written."""
+    path = Path(text)
+    if path.is_dir():
+        reason = "it is a directory"
+    elif not path.parent.is_dir():
+        reason = f"there is no directory {path.parent}"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        reason = "permission denied"
+    else:
+        return path
+    raise argparse.ArgumentTypeError(f"cannot write {path}: {reason}")
 
 
 def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
@@ -16,13 +43,18 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     add("--target", default="localhost:8500", help="host:port of the server, or unix:PATH")
     add("--model", required=True, help="name of the model on the server")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="version of the model; default is the latest")
+    which.add_argument("--version", type=int, help="version of the model; default: the latest")
     which.add_argument("--label", help="label of the version")
     add("--timeout", type=float, default=30.0, help="seconds for each request, retries included")
     add("--call-timeout", type=float, metavar="SECONDS", help="for all requests together")
     add("--retries", type=int, default=RETRIES, help="further attempts at a busy or absent server")
     add("--batch-size", type=int, default=32, help=f"most {rows} in a request")
-    add("--wait-ready", type=float, metavar="SECONDS", help="wait so long for the model first")
+    add(
+        "--wait-ready",
+        type=float,
+        metavar="SECONDS",
+        help="wait so long for a server that is starting",
+    )
     tls = parser.add_argument_group("encrypted connections (PEM files)")
     tls.add_argument("--tls", action="store_true", help="with the system's root certificates")
     tls.add_argument("--tls-roots", type=Path, help="root certificates of the server")
@@ -33,6 +65,8 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
 
 def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of a `serving.client.protocol.Endpoint`."""
+    from serving.client.channel import Tls
+
     names = ("target", "model", "version", "label", "timeout", "batch_size", "retries")
     files = (arguments.tls_roots, arguments.tls_cert, arguments.tls_key)
     encrypted = arguments.tls or arguments.tls_server_name or any(files)
@@ -41,3 +75,19 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "call_timeout": arguments.call_timeout,
         "tls": Tls(*files, server_name=arguments.tls_server_name) if encrypted else False,
     }
+
+
+def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Return the exit status of a command that asks a server; an error is one line."""
+    try:
+        return ask(arguments)
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return 130
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").split(".")[0]
+        extra = "client" if missing in ("grpc", "google") else "plot"
+        print_error(f"{missing} is not installed: {install(extra)}")
+    except (ServingError, OSError, ValueError, ImportError) as error:
+        print_error(error)
+    return 1

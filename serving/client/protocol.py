@@ -3,7 +3,7 @@
 Both are written once, as generators that yield `(method, request)` and are sent responses, or have
 a `ServingError` thrown into them; `serving.client.transport` carries them out. A client of another
 kind of model has methods that run `Endpoint.predict` with its own way to write requests and read
-responses; see `serving.client.translator`.
+responses; see `serving.client.texts`.
 """
 
 import re
@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
-from serving.client import protobuf as messages
+from serving.client import protobuf
 from serving.client.channel import Tls
 from serving.client.errors import (
     InvalidRequestError,
     MessageTooLargeError,
-    ModelNotFoundError,
     RateLimitedError,
     ServerUnavailableError,
     UnexpectedResponseError,
@@ -30,22 +29,21 @@ _PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RESPONSES = {
-    _PREDICT: messages.PredictResponse,
-    _METADATA: messages.GetModelMetadataResponse,
-    _STATUS: messages.GetModelStatusResponse,
+    _PREDICT: protobuf.PredictResponse,
+    _METADATA: protobuf.GetModelMetadataResponse,
+    _STATUS: protobuf.GetModelStatusResponse,
 }
 _AVAILABLE = 30
 _BATCH_LIMIT = re.compile(r"maximum input batch size (\d{1,9})\b")
 _DTYPES = {
-    messages.FLOAT: "float",
-    messages.DOUBLE: "double",
-    messages.INT32: "int32",
-    messages.STRING: "string",
-    messages.INT64: "int64",
-    messages.BOOL: "bool",
+    protobuf.FLOAT: "float",
+    protobuf.DOUBLE: "double",
+    protobuf.INT32: "int32",
+    protobuf.STRING: "string",
+    protobuf.INT64: "int64",
+    protobuf.BOOL: "bool",
 }
 
-Message = Any  # of `serving.client.protobuf`, whose fields no type checker knows
 T = TypeVar("T")
 R = TypeVar("R")
 Steps = Generator[tuple[str, Message], Message, T]
@@ -93,14 +91,14 @@ class Endpoint:
         call_timeout: float | None = None,
     ):
         if version is not None and label is not None:
-            raise ValueError(f"expected a version or a label; received {version} and {label!r}")
+            raise ValueError(f"expected a version or a label. Received: {version} and {label!r}")
         for name, value in (("timeout", timeout), ("call_timeout", call_timeout)):
             if value is not None and not value > 0:
-                raise ValueError(f"expected a {name} above 0 seconds; received {value}")
+                raise ValueError(f"expected a {name} above 0 seconds. Received: {value}")
         if batch_size < 1:
-            raise ValueError(f"expected a batch size of at least 1; received {batch_size}")
+            raise ValueError(f"expected a batch size of at least 1. Received: {batch_size}")
         if retries < 0:
-            raise ValueError(f"expected at least 0 retries; received {retries}")
+            raise ValueError(f"expected at least 0 retries. Received: {retries}")
         self.target, self.model = target, model
         self._version, self._label = version, label
         self._timeout, self._call_timeout = timeout, call_timeout
@@ -130,7 +128,7 @@ class Endpoint:
         most = self._batch_size
         while len(results) < len(order):
             batch = [rows[number] for number in order[len(results) : len(results) + most]]
-            request = messages.PredictRequest(model_spec=self._spec(signature))
+            request = protobuf.PredictRequest(model_spec=self._spec(signature))
             for name, tensor in write(batch).items():
                 request.inputs[name].CopyFrom(tensor)
             try:
@@ -149,7 +147,7 @@ class Endpoint:
         return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
 
     def _spec(self, signature: str = "") -> Message:
-        spec = messages.ModelSpec(name=self.model, signature_name=signature)
+        spec = protobuf.ModelSpec(name=self.model, signature_name=signature)
         if self._version is not None:
             spec.version.value = self._version
         if self._label is not None:
@@ -157,11 +155,11 @@ class Endpoint:
         return spec
 
     def _metadata(self) -> Steps[Metadata]:
-        request = messages.GetModelMetadataRequest(
+        request = protobuf.GetModelMetadataRequest(
             model_spec=self._spec(), metadata_field=["signature_def"]
         )
         response = yield _METADATA, request
-        signatures = messages.SignatureDefMap()
+        signatures = protobuf.SignatureDefMap()
         try:
             known = response.metadata["signature_def"].Unpack(signatures)
         except DecodeError:
@@ -182,10 +180,10 @@ class Endpoint:
         )
 
     def _is_ready(self) -> Steps[bool]:
-        request = messages.GetModelStatusRequest(model_spec=self._spec())
+        request = protobuf.GetModelStatusRequest(model_spec=self._spec())
         try:
             response = yield _STATUS, request
-        except (ModelNotFoundError, ServerUnavailableError, RateLimitedError):
+        except (ServerUnavailableError, RateLimitedError):
             return False
         return any(version.state == _AVAILABLE for version in response.model_version_status)
 

@@ -9,7 +9,7 @@ from collections.abc import Generator
 from typing import Any, NamedTuple, Self, TypeVar
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from serving.client.channel import open_channel
 from serving.client.errors import (
@@ -18,7 +18,7 @@ from serving.client.errors import (
     UnexpectedResponseError,
     from_rpc_error,
 )
-from serving.client.protocol import RESPONSES, Endpoint, Message, Metadata, Steps
+from serving.client.protocol import RESPONSES, Endpoint, Metadata, Steps
 from serving.client.retries import Deadline, pause
 
 _READY_POLL = 0.2
@@ -116,7 +116,11 @@ class Client(_Connection):
         return self._run(self._metadata())
 
     def wait_ready(self, timeout: float = 60.0) -> None:
-        """Return when the model is available. Raises DeadlineExceededError after `timeout` s."""
+        """Return when the model is available.
+
+        Raises ModelNotFoundError where the server answers and has no such model, and
+        DeadlineExceededError after `timeout` seconds.
+        """
         deadline = Deadline(timeout)
         while deadline.left(timeout) > 0:
             try:

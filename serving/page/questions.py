@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 from serving.client import Alignment, AsyncPredictor, AsyncReader, AsyncTranslator
 from serving.client.errors import SignatureNotFoundError
-from serving.client.histories import TIME, parse_table
-from serving.client.reading import Regions
-from serving.client.translation import split_sentences
+from serving.client.events import TIME, parse_table
+from serving.client.images import Regions
+from serving.client.texts import split_sentences
 from serving.page import words
 from serving.page.requests import Answer, BadRequestError
 

@@ -179,7 +179,7 @@ def test_an_unknown_shape_is_an_error():
 def test_outputs_that_do_not_fit_together_are_a_typed_error(ask, method, outputs):
     with (
         Server(lambda *_: response(outputs)) as server,
-        pytest.raises(UnexpectedResponseError, match="the answer to a text has"),
+        pytest.raises(UnexpectedResponseError, match="one answer has"),
     ):
         ask(server.target, ["a"], method)
 

@@ -8,7 +8,7 @@ from tensorflow_serving.apis import (
 )
 
 from serving.client import protobuf as messages
-from serving.client import translation
+from serving.client import texts as translation
 from serving.client.protocol import Endpoint
 
 

@@ -11,8 +11,8 @@ from sklearn.metrics import roc_auc_score
 from serving import predict
 from serving.batch.__main__ import main as batch
 from serving.check import __main__ as check
-from serving.client import histories
-from serving.client.readers import Predictor
+from serving.client import events as histories
+from serving.client.events import Predictor
 from serving.export.__main__ import export
 from tests.serving.conftest import serving
 from training import evaluate, translate
@@ -108,13 +108,37 @@ INPUTS = ("time", "bili", "sex_f", "sex_m")
         ({"time": [3, 1]}, "times of a history go back, from 3 to 1"),
         ({"time": [0, None]}, "the time of an event is missing"),
         ({"time": [0], "sex": ["x"]}, "sex was never 'x' in training; known are f, m"),
-        ({"time": [0], "bili": ["high"]}, "expected bili to be a number; received 'high'"),
+        (
+            {"time": [0], "bili": ["high"]},
+            "bili to be a number of 32 bits. Received: 'high'",
+        ),
+        ({"time": [0, 1e308]}, "time to be a number of 32 bits. Received: 1e\\+308"),
+        ({"time": [0, "1e400"]}, "time to be a number of 32 bits. Received: '1e400'"),
+        (
+            {"time": [0], "bili": ["inf"]},
+            "bili to be a number of 32 bits. Received: 'inf'",
+        ),
         ({"time": [0], "iron": [1]}, "the model has no column 'iron'; it has time, bili"),
     ],
 )
 def test_a_history_that_cannot_be_sent_is_one_clear_line(history, said):
     with pytest.raises(ValueError, match=said):
         histories.history_columns(history, INPUTS)
+
+
+@pytest.mark.parametrize(
+    ("names", "person", "time", "said"),
+    [
+        ("id,day,time", "id", "day", "two columns called 'time', or two for the time"),
+        ("id,time,time", "id", "time", "two columns called 'time', or two for the time"),
+        ("id,time,bili,bili", "id", "time", "two columns called 'bili'"),
+        ("id,id,time", "id", "time", "two columns called 'id'"),
+        ("id,time", "time", "time", "ids and times in two columns"),
+    ],
+)
+def test_a_column_that_comes_twice_is_one_clear_line(names, person, time, said):
+    with pytest.raises(ValueError, match=said):
+        histories.parse_table([names, "1,2,3,4"], person, time)
 
 
 def test_columns_of_a_history_are_numbers_nan_where_missing():

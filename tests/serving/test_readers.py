@@ -17,9 +17,9 @@ from tensorflow_serving.apis import predict_pb2
 from serving import read, tasks
 from serving.batch.__main__ import main as batch
 from serving.check import __main__ as check
-from serving.client import reading
+from serving.client import images as reading
 from serving.client.errors import InvalidRequestError
-from serving.client.readers import AsyncReader, Reader
+from serving.client.images import AsyncReader, Reader
 from serving.export.__main__ import export
 from tests.serving.conftest import error_of, serving
 from tests.serving.test_rest import free_port

@@ -102,9 +102,14 @@ def test_wait_ready_returns_for_a_served_model_and_gives_up_on_another(target, t
     translator.wait_ready(timeout=30)
     with (
         Translator(target, "missing") as other,
-        pytest.raises(DeadlineExceededError, match=r"'missing' was not available.*0.3 s"),
+        pytest.raises(ModelNotFoundError, match="does not serve model 'missing'"),
     ):
-        other.wait_ready(timeout=0.3)
+        other.wait_ready(timeout=60)
+    with (
+        Translator("localhost:1", "upper") as absent,
+        pytest.raises(DeadlineExceededError, match=r"'upper' was not available.*0.3 s"),
+    ):
+        absent.wait_ready(timeout=0.3)
 
 
 def test_asyncio_gives_what_the_blocking_client_gives(target, translator):
@@ -226,6 +231,10 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
     [
         (["--target", "localhost:1", "--model", "upper", "x"], "no answer from the server"),
         (["--target", "TARGET", "--model", "missing", "x"], "does not serve model 'missing'"),
+        (
+            ["--target", "TARGET", "--model", "missing", "--wait-ready", "60", "x"],
+            "does not serve model 'missing'",
+        ),
         (["--target", "SILENT", "--model", "upper", "--timeout", "0.3", "x"], "within 0.3 s"),
         (["--target", "TARGET", "--model", "upper", "--tls-roots", "/none", "x"], "No such file"),
     ],

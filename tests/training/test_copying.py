@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from serving.check.__main__ import check
-from serving.client.translator import Translator
+from serving.client.texts import Translator
 from serving.export.__main__ import export
 from tests.serving.conftest import serving
 from training.bulk.run import prepare_run

@@ -1,4 +1,4 @@
-"""Requests to a model of histories, and its answers: no connection, no state."""
+"""Models of histories: the clients, blocking and asyncio, their requests and their answers."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import gzip
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from serving.client import protobuf as messages
-from serving.client.translation import Output, read_outputs
+from serving.client import protobuf
+from serving.client.answers import NUMBER, NUMBERS, read_outputs
+from serving.client.protobuf import Message
+from serving.client.protocol import Endpoint, Steps
+from serving.client.transport import AsyncClient, Client
 
-Message = Any
 History = Mapping[str, Sequence[float | str | None]]
 TIME = "time"
 _MISSING = ("", "NA", "NaN", "nan")
+_LARGEST = 3.4028234e38  # of float32, which models take
 
 
 @dataclass(frozen=True)
@@ -49,13 +51,21 @@ def parse_table(
 ) -> dict[str, dict[str, list[str]]]:
     """Return the history of each id in the lines of a table, see `read_table`.
 
-    Raises ValueError where a column is missing; `name` is what the message calls the table.
+    Raises ValueError where a column is missing or comes twice; `name` is what the message calls
+    the table.
     """
     rows = csv.DictReader(lines)
     names = rows.fieldnames or []
     for column in (person, time):
         if column not in names:
             raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
+    if person == time:
+        raise ValueError(f"expected ids and times in two columns of {name}. Received: {time!r}")
+    columns = [TIME if column == time else column for column in names]
+    if twice := [column for column in columns if columns.count(column) > 1]:
+        raise ValueError(
+            f"{name} has two columns called {twice[0]!r}, or two for the time: rename or drop one"
+        )
     found: dict[str, dict[str, list[str]]] = {}
     try:
         for row in rows:
@@ -132,9 +142,14 @@ def _number(column: str, cell: float | str | None) -> float:
     if cell is None or cell in _MISSING:
         return math.nan
     try:
-        return float(cell)
-    except ValueError:
-        raise ValueError(f"expected {column} to be a number; received {cell!r}") from None
+        number = float(cell)
+    except (ValueError, OverflowError):
+        number = math.inf
+    if math.isnan(number):
+        return math.nan
+    if abs(number) > _LARGEST:
+        raise ValueError(f"expected {column} to be a number of 32 bits. Received: {cell!r}")
+    return number
 
 
 def _input_name(name: str) -> str:
@@ -147,7 +162,7 @@ def write_histories(histories: Sequence[dict[str, list[float]]]) -> dict[str, Me
     """The inputs of a request, `(B, T)` each; past the end of a history all is NaN."""
     longest = max((len(history[TIME]) for history in histories), default=0)
     return {
-        name: messages.float_matrix(
+        name: protobuf.float_matrix(
             [history[name] + [math.nan] * (longest - len(history[name])) for history in histories],
             longest,
         )
@@ -157,18 +172,50 @@ def write_histories(histories: Sequence[dict[str, list[float]]]) -> dict[str, Me
 
 def read_predictions(response: Message, count: int) -> list[Prediction]:
     """Answers of the signature `predict`, one for each history; weights still have padding."""
-    probabilities, *weights = read_outputs(
-        response,
-        count,
-        probability=Output(messages.FLOAT, 1),
-        **(
-            {"attention_weights": Output(messages.FLOAT, 2)}
-            if "attention_weights" in response.outputs
-            else {}
-        ),
-    )
-    rows = weights[0] if weights else [()] * count
-    return [
-        Prediction(probability, tuple(row))
-        for probability, row in zip(probabilities, rows, strict=True)
-    ]
+    if "attention_weights" in response.outputs:
+        expected = {"probability": NUMBER, "attention_weights": NUMBERS}
+        probabilities, weights = read_outputs(response, count, **expected)
+    else:
+        (probabilities,) = read_outputs(response, count, probability=NUMBER)
+        weights = [()] * count
+    return [Prediction(one, tuple(row)) for one, row in zip(probabilities, weights, strict=True)]
+
+
+class _Predictors(Endpoint):
+    """What both clients ask of a model of"""
+
+    def _predict(self, given: Sequence[History], ignore: bool) -> Steps[list[Prediction]]:
+        metadata = yield from self._metadata()
+        inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))
+        rows = [history_columns(history, inputs, ignore) for history in given]
+        found = yield from self.predict(
+            "predict",
+            rows,
+            write_histories,
+            read_predictions,
+            lambda row: len(row[TIME]),
+        )
+        return [
+            replace(answer, attention_weights=answer.attention_weights[: len(row[TIME])])
+            for answer, row in zip(found, rows, strict=True)
+        ]
+
+
+class Predictor(_Predictors, Client):
+    """A model of histories on a model server; arguments as of `serving.client.protocol.Endpoint`.
+
+    A history is a dict of columns, "time" among them, each a list with a value for each event; see
+    `history_columns`. Use as a context manager, or `close()`. Threads may share it.
+    """
+
+    def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
+        """How probable the outcome of each history is; `ignore` leaves out unknown columns."""
+        return self._run(self._predict(given, ignore))
+
+
+class AsyncPredictor(_Predictors, AsyncClient):
+    """`Predictor` for asyncio: the same arguments, its methods are coroutines."""
+
+    async def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
+        """See `Predictor.outcome`."""
+        return await self._run(self._predict(given, ignore))

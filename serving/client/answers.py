@@ -1,0 +1,73 @@
+"""The outputs of a server's response, held to what a client expects of them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from serving.client import protobuf
+from serving.client.errors import UnexpectedResponseError
+from serving.client.protobuf import Message
+
+
+@dataclass(frozen=True)
+class Output:
+    """What an output of a signature must be: `rank` counts the axis of the batch."""
+
+    dtype: int
+    rank: int
+
+
+TEXT, TEXTS = Output(protobuf.STRING, 1), Output(protobuf.STRING, 2)
+NUMBER, NUMBERS, MATRIX, GRIDS = (Output(protobuf.FLOAT, rank) for rank in (1, 2, 3, 4))
+FLAG = Output(protobuf.BOOL, 1)
+
+
+def read_outputs(response: Message, count: int, **expected: Output) -> list[list[Any]]:
+    """The values of a PredictResponse's outputs, a list for each of `expected`, in its order.
+
+    Args:
+        response: the PredictResponse.
+        count: rows of the batch.
+        **expected: what each output must be, by name.
+
+    Raises UnexpectedResponseError where one is missing or something else.
+    """
+    found = []
+    for name, output in expected.items():
+        if name not in response.outputs:
+            raise UnexpectedResponseError(
+                f"the answer has no output {name!r}; it has {', '.join(sorted(response.outputs))}:"
+                " is this the right kind of model?"
+            )
+        tensor = response.outputs[name]
+        try:
+            shape = protobuf.tensor_shape(tensor)
+            if len(shape) != output.rank or tensor.dtype != output.dtype:
+                raise ValueError(
+                    f"data type {tensor.dtype} of shape {shape} was received; expected data type "
+                    f"{output.dtype} of {output.rank} dimensions"
+                )
+            if shape[0] != count:
+                raise ValueError(f"{shape[0]} rows were received for a batch of {count}")
+            found.append(protobuf.tensor_values(tensor))
+        except ValueError as error:
+            raise UnexpectedResponseError(f"the answer's output {name!r}: {error}") from error
+    return found
+
+
+def text(value: bytes) -> str:
+    """Return an output's string as text; bytes that are not UTF-8 become U+FFFD."""
+    return value.decode("utf-8", "replace")
+
+
+def unpadded(tokens: Sequence[bytes]) -> tuple[str, ...]:
+    """Return the tokens before the first empty one, which is padding."""
+    length = tokens.index(b"") if b"" in tokens else len(tokens)
+    return tuple(text(token) for token in tokens[:length])
+
+
+def check_alike(*names_and_lengths: tuple[str, int]) -> None:
+    """Raise UnexpectedResponseError where the outputs of one row differ in length."""
+    if len({length for _, length in names_and_lengths}) > 1:
+        said = ", ".join(f"{length} {name}" for name, length in names_and_lengths)
+        raise UnexpectedResponseError(f"one answer has {said}")

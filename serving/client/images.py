@@ -1,0 +1,182 @@
+"""Readers of images: the clients, blocking and asyncio, their requests and their answers."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from serving.client import protobuf
+from serving.client.answers import (
+    GRIDS,
+    NUMBER,
+    TEXT,
+    TEXTS,
+    check_alike,
+    read_outputs,
+    text,
+    unpadded,
+)
+from serving.client.errors import InvalidRequestError
+from serving.client.protobuf import Message
+from serving.client.protocol import Endpoint, Steps
+from serving.client.transport import AsyncClient, Client
+
+T = TypeVar("T")
+_PNG = b"\x89PNG\r\n\x1a\n"
+_COLORS = {1: 0, 3: 2, 4: 6}  # PNG's colour type by number of channels
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What stands in an image; `score` is log-probability over the length penalty."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Regions:
+    """What stands in an image, and where the model looked.
+
+    `attention_weights[t][row][column]` is the weight of a region as `tokens[t]` was written; the
+    regions are a grid over the image.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    attention_weights: tuple[tuple[tuple[float, ...], ...], ...]
+
+
+def image_file(image: Any) -> bytes:
+    """Return the file of an image.
+
+    Args:
+        image: a path, what is in a PNG or JPEG file, or an array of bytes `(H, W)` or `(H, W, C)`
+            with 1, 3 or 4 channels, which becomes a PNG.
+
+    Raises OSError for a file that cannot be read, ValueError for anything else.
+    """
+    if isinstance(image, bytes):
+        return image
+    if isinstance(image, str | Path):
+        return Path(image).read_bytes()
+    shape, dtype = getattr(image, "shape", None), str(getattr(image, "dtype", ""))
+    if shape is None or dtype != "uint8" or len(shape) not in (2, 3) or 0 in shape:
+        raise ValueError(
+            "expected an image as a path, bytes or an array of uint8 (height, width, channels); "
+            f"received {type(image).__name__} {shape or ''} {dtype}".rstrip()
+        )
+    height, width, channels = (*shape, 1)[:3]
+    if channels not in _COLORS:
+        raise ValueError(f"expected an image of 1, 3 or 4 channels. Received: {channels}")
+    data, row = image.tobytes(), width * channels
+    lines = b"".join(b"\0" + data[start : start + row] for start in range(0, len(data), row))
+    header = struct.pack(">IIBBBBB", width, height, 8, _COLORS[channels], 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
+    return _PNG + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+        for kind, body in chunks
+    )
+
+
+def write_images(files: Sequence[bytes]) -> dict[str, Message]:
+    """The input `image_bytes` of a request."""
+    return {"image_bytes": protobuf.string_tensor(files)}
+
+
+def read_readings(response: Message, count: int) -> list[Reading]:
+    """Answers of the signature `read`, one for each image."""
+    outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
+    return [Reading(text(one), score) for one, score in zip(*outputs, strict=True)]
+
+
+def read_regions(response: Message, count: int) -> list[Regions]:
+    """Answers of the signature `regions`, without their padding."""
+    outputs = read_outputs(
+        response, count, text=TEXT, score=NUMBER, tokens=TEXTS, attention_weights=GRIDS
+    )
+    answers = []
+    for one, score, padded, weights in zip(*outputs, strict=True):
+        check_alike(("tokens", len(padded)), ("grids of attention_weights", len(weights)))
+        tokens = unpadded(padded)
+        grids = tuple(tuple(map(tuple, grid)) for grid in weights[: len(tokens)])
+        answers.append(Regions(text(one), score, tokens, grids))
+    return answers
+
+
+class _Readers(Endpoint):
+    """What both clients ask of a reader of images."""
+
+    def _read(
+        self, signature: str, images: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
+    ) -> Steps[list[T | InvalidRequestError]]:
+        if isinstance(images, str | bytes):
+            raise TypeError("expected a list of images. Received: one")
+        files = [image_file(image) for image in images]
+        found = yield from self._each(signature, files, read)
+        for number, answer in enumerate(found):
+            if isinstance(answer, InvalidRequestError):
+                image = images[number]
+                name = f" ({image})" if isinstance(image, str | Path) else ""
+                error = InvalidRequestError(f"image {number + 1}{name}: {answer}", answer.code)
+                if not keep:
+                    raise error
+                found[number] = error
+        return found
+
+    def _each(
+        self, signature: str, files: list[bytes], read: Callable[[Any, int], list[T]]
+    ) -> Steps[list[T | InvalidRequestError]]:
+        """Answer each file; where one of several is broken, the others are sent without it."""
+        try:
+            found = yield from self.predict(signature, files, write_images, read)
+        except InvalidRequestError as error:
+            if len(files) == 1:
+                return [error]
+        else:
+            return list(found)
+        half = len(files) // 2
+        first = yield from self._each(signature, files[:half], read)
+        return first + (yield from self._each(signature, files[half:], read))
+
+
+class Reader(_Readers, Client):
+    """A reader of images on a model server; arguments as of `serving.client.protocol.Endpoint`.
+
+    An image is a path, the bytes of a PNG or JPEG file, or an array of uint8. A broken one is an
+    InvalidRequestError that names it; with `keep_errors` that stands in its place, and the others
+    are read. Use as a context manager, or `close()`. Threads may share it.
+    """
+
+    def read(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[Reading | InvalidRequestError]:
+        """What stands in each image."""
+        return self._run(self._read("read", images, read_readings, keep_errors))
+
+    def regions(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[Regions | InvalidRequestError]:
+        """What stands in each image, and where the model looked."""
+        return self._run(self._read("regions", images, read_regions, keep_errors))
+
+
+class AsyncReader(_Readers, AsyncClient):
+    """`Reader` for asyncio: the same arguments, its methods are coroutines."""
+
+    async def read(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[Reading | InvalidRequestError]:
+        """See `Reader.read`."""
+        return await self._run(self._read("read", images, read_readings, keep_errors))
+
+    async def regions(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[Regions | InvalidRequestError]:
+        """See `Reader.regions`."""
+        return await self._run(self._read("regions", images, read_regions, keep_errors))

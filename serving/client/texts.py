@@ -1,0 +1,248 @@
+"""Translators: the clients, blocking and asyncio, their requests and their answers."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from serving.client import protobuf
+from serving.client.answers import (
+    FLAG,
+    MATRIX,
+    NUMBER,
+    NUMBERS,
+    TEXT,
+    TEXTS,
+    check_alike,
+    read_outputs,
+    text,
+    unpadded,
+)
+from serving.client.protobuf import Message
+from serving.client.protocol import Endpoint, Steps
+from serving.client.transport import AsyncClient, Client
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text's best translation.
+
+    `score` is the model's: log-probability over the length penalty. `truncated` says that the text
+    was longer than the model reads, and that its end is not translated.
+    """
+
+    text: str
+    score: float
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One of a text's several translations."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A translation with its attention weights.
+
+    `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
+    """
+
+    translation: str
+    source_tokens: tuple[str, ...]
+    target_tokens: tuple[str, ...]
+    attention_weights: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How probable a model finds a given translation.
+
+    `score` compares with a `Translation`'s. `log_probs` has one number for each of `tokens`, of
+    which the last is the end. `truncated` says that the text or the translation was longer than
+    the model reads.
+    """
+
+    score: float
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    truncated: bool = False
+
+
+def write_texts(texts: Sequence[str]) -> dict[str, Message]:
+    """The input `text` of a request."""
+    return {"text": text_tensor(texts)}
+
+
+def write_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
+    """The inputs `text` and `translation` of a request."""
+    texts, translations = zip(*pairs, strict=True)
+    return {"text": text_tensor(texts), "translation": text_tensor(translations)}
+
+
+def text_tensor(texts: Sequence[str]) -> Message:
+    """TensorProto of texts. One with a lone surrogate has no UTF-8 form: that becomes "?"."""
+    return protobuf.string_tensor([text.encode("utf-8", "replace") for text in texts])
+
+
+def read_translations(response: Message, count: int) -> list[Translation]:
+    """Answers of the signature `translate`, one for each text."""
+    outputs = read_outputs(response, count, translation=TEXT, score=NUMBER, truncated=FLAG)
+    return [Translation(text(best), *rest) for best, *rest in zip(*outputs, strict=True)]
+
+
+def read_nbest(response: Message, count: int) -> list[list[Hypothesis]]:
+    """Answers of the signature `nbest`: each text's translations, best first."""
+    answers = []
+    outputs = read_outputs(response, count, translations=TEXTS, scores=NUMBERS)
+    for texts, scores in zip(*outputs, strict=True):
+        check_alike(("translations", len(texts)), ("scores", len(scores)))
+        answers.append(
+            [Hypothesis(text(one), score) for one, score in zip(texts, scores, strict=True)]
+        )
+    return answers
+
+
+def read_alignments(response: Message, count: int) -> list[Alignment]:
+    """Answers of the signature `align`, without their padding."""
+    outputs = read_outputs(
+        response,
+        count,
+        translation=TEXT,
+        source_tokens=TEXTS,
+        target_tokens=TEXTS,
+        attention_weights=MATRIX,
+    )
+    alignments = []
+    for best, source, target, weights in zip(*outputs, strict=True):
+        check_alike(("target_tokens", len(target)), ("rows of attention_weights", len(weights)))
+        for row in weights[:1]:
+            check_alike(("source_tokens", len(source)), ("attention_weights a row", len(row)))
+        source, target = unpadded(source), unpadded(target)
+        rows = tuple(tuple(row[: len(source)]) for row in weights[: len(target)])
+        alignments.append(Alignment(text(best), source, target, rows))
+    return alignments
+
+
+def read_scores(response: Message, count: int) -> list[Score]:
+    """Answers of the signature `score`, without their padding."""
+    outputs = read_outputs(
+        response, count, score=NUMBER, tokens=TEXTS, log_probs=NUMBERS, truncated=FLAG
+    )
+    scores = []
+    for score, tokens, log_probs, truncated in zip(*outputs, strict=True):
+        check_alike(("tokens", len(tokens)), ("log_probs", len(log_probs)))
+        tokens = unpadded(tokens)
+        scores.append(Score(score, tokens, tuple(log_probs[: len(tokens)]), truncated))
+    return scores
+
+
+# A full stop ends a sentence before white space, a Chinese or Japanese one anywhere.
+_BOUNDARY = re.compile(
+    r"""((?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+"""
+    r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|\s*\n\s*)"""
+)
+_FULL_WIDTH_END = re.compile(r"[。！？][”’」』）]*$")
+
+
+def split_sentences(text: str) -> list[tuple[str, str]]:
+    """(sentence, white space after it) of a text, in order."""
+    parts = _BOUNDARY.split(text.strip())
+    pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
+    return [(sentence, gap) for sentence, gap in pairs if sentence]
+
+
+def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:
+    """One translation of sentences and the white space after each.
+
+    The score is the mean of the sentences', and it is truncated where any of them is.
+    """
+    if not pieces:
+        return Translation("", 0.0)
+    text = ""
+    for number, (piece, gap) in enumerate(pieces, 1):
+        text += piece.text
+        if number < len(pieces):
+            if "\n" in gap:
+                text += gap
+            elif not _FULL_WIDTH_END.search(piece.text):
+                text += " "
+    score = sum(piece.score for piece, _ in pieces) / len(pieces)
+    return Translation(text, score, any(piece.truncated for piece, _ in pieces))
+
+
+class _Translators(Endpoint):
+    """What both clients ask of a translator."""
+
+    def _translate(self, texts: Sequence[str], split: bool) -> Steps[list[Translation]]:
+        write, read = write_texts, read_translations
+        if not split:
+            return (yield from self.predict("translate", _checked(texts), write, read))
+        pieces = [split_sentences(text) for text in _checked(texts)]
+        sentences = [sentence for text in pieces for sentence, _ in text]
+        found = iter((yield from self.predict("translate", sentences, write, read)))
+        return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
+
+    def _nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
+        write, read = write_texts, read_nbest
+        return self.predict("nbest", _checked(texts), write, read)
+
+    def _align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
+        write, read = write_texts, read_alignments
+        return self.predict("align", _checked(texts), write, read)
+
+    def _score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
+        pairs = list(zip(_checked(texts), _checked(translations), strict=True))
+        write, read = write_pairs, read_scores
+        return self.predict("score", pairs, write, read, lambda pair: sum(map(len, pair)))
+
+
+def _checked(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise TypeError("expected a list of texts. Received: one string")
+    return texts
+
+
+class Translator(_Translators, Client):
+    """A translator on a model server; arguments as of `serving.client.protocol.Endpoint`.
+
+    Its methods raise a ServingError. Use as a context manager, or `close()`. Threads may share it.
+    """
+
+    def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
+        """The best translation of each text; with `split`, sentence by sentence."""
+        return self._run(self._translate(texts, split))
+
+    def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
+        """Each text's translations, best first, as many as the model was exported with."""
+        return self._run(self._nbest(texts))
+
+    def align(self, texts: Sequence[str]) -> list[Alignment]:
+        """Each text's translation with its attention weights."""
+        return self._run(self._align(texts))
+
+    def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
+        """How probable the model finds a given translation of each text, token by token."""
+        return self._run(self._score(texts, translations))
+
+
+class AsyncTranslator(_Translators, AsyncClient):
+    """`Translator` for asyncio: the same arguments, its methods are coroutines."""
+
+    async def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
+        """See `Translator.translate`."""
+        return await self._run(self._translate(texts, split))
+
+    async def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
+        """See `Translator.nbest`."""
+        return await self._run(self._nbest(texts))
+
+    async def align(self, texts: Sequence[str]) -> list[Alignment]:
+        """See `Translator.align`."""
+        return await self._run(self._align(texts))
+
+    async def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
+        """See `Translator.score`."""
+        return await self._run(self._score(texts, translations))

@@ -1,0 +1,157 @@
+"""A server's words on a user's terminal: nothing that it answers steers it."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import grpc
+import pytest
+
+from serving import predict, read
+from serving.client import __main__ as client
+from serving.client import protobuf
+from serving.client.printing import printable
+from tests.attack.test_client import Server, response, tensor
+
+# A title, a cleared screen, a carriage return, C1's CSI and OSC, a line of its own, text turned
+# around; beside them what French, emoji and Persian need.
+HOSTILE = "\x1b]0;owned\x07a\x1b[2J\rb\x9b31mc\x9d0;x\x9cd\ne\x7f\u2028\u202ef"
+HARMLESS = "«\xa0là\u202f!\xa0» 两个 👩‍🚀 می\u200cروم"
+SAID = (HOSTILE + HARMLESS).encode()
+STEERS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+
+
+def strings(shape, count):
+    return tensor(protobuf.STRING, shape, string_val=[SAID] * count)
+
+
+def floats(shape, count):
+    return tensor(protobuf.FLOAT, shape, float_val=[0.5] * count)
+
+
+OUTPUTS = {
+    "translate": {
+        "translation": strings([1], 1),
+        "score": floats([1], 1),
+        "truncated": tensor(protobuf.BOOL, [1], bool_val=[False]),
+    },
+    "nbest": {"translations": strings([1, 2], 2), "scores": floats([1, 2], 2)},
+    "align": {
+        "translation": strings([1], 1),
+        "source_tokens": strings([1, 2], 2),
+        "target_tokens": strings([1, 2], 2),
+        "attention_weights": floats([1, 2, 2], 4),
+    },
+    "score": {
+        "score": floats([1], 1),
+        "tokens": strings([1, 2], 2),
+        "log_probs": floats([1, 2], 2),
+        "truncated": tensor(protobuf.BOOL, [1], bool_val=[False]),
+    },
+    "read": {"text": strings([1], 1), "score": floats([1], 1)},
+    "wrong": {SAID.decode(): strings([1], 1)},
+}
+
+
+def asked(main, words, outputs):
+    with Server(lambda *_: response(outputs)) as server:
+        return main(["--target", server.target, "--model", "m", *words])
+
+
+@pytest.mark.parametrize(
+    ("words", "signature", "lines"),
+    [
+        ([], "translate", 1),
+        (["--scores"], "translate", 1),
+        (["--split"], "translate", 1),
+        (["--nbest"], "nbest", 3),
+        (["--align"], "align", 5),
+        (["--score"], "score", 1),
+    ],
+)
+def test_translations_and_tokens_are_printed_without_steering_the_terminal(
+    words, signature, lines, capsys
+):
+    text = "text\ttranslation" if signature == "score" else "text"
+    assert asked(client.main, [*words, text], OUTPUTS[signature]) == 0
+    said = capsys.readouterr().out
+    assert not STEERS.search(said)
+    assert said.count("\n") == lines
+    assert HARMLESS in said
+    assert r"\x1b[2J\rb\x9b31mc" in said
+    assert asked(client.main, [*words, "--json", text], OUTPUTS[signature]) == 0
+    said = capsys.readouterr().out
+    assert not STEERS.search(said)
+    assert HARMLESS in said
+    assert r"\u001b[2J\rb\u009b31mc" in said
+
+
+def test_a_text_read_from_an_image_is_printed_in_one_line(capsys, tmp_path):
+    image = tmp_path / "a.png"
+    image.write_bytes(b"anything")
+    assert asked(read.main, [str(image)], OUTPUTS["read"]) == 0
+    said = capsys.readouterr().out
+    assert not STEERS.search(said)
+    assert said.count("\n") == 1
+
+
+def test_ids_and_their_answers_are_printed_in_one_line(capsys, tmp_path):
+    table = tmp_path / "visits.csv"
+    person = HOSTILE.replace("\n", "").replace("\r", "")  # which the table's own format takes
+    table.write_text(f"id,time\n{person},1\n", encoding="utf-8")
+    metadata = protobuf.GetModelMetadataResponse()
+    signatures = protobuf.SignatureDefMap()
+    signatures.signature_def["predict"].inputs["time"].dtype = protobuf.FLOAT
+    metadata.metadata["signature_def"].Pack(signatures)
+    outputs = {"probability": floats([1], 1), "attention_weights": floats([1, 1], 1)}
+
+    def answer(method, *_):
+        is_metadata = method.endswith("Metadata")
+        return metadata.SerializeToString() if is_metadata else response(outputs)
+
+    for words in ([], ["--json"]):
+        with Server(answer) as server:
+            status = predict.main(["--target", server.target, "--model", "m", str(table), *words])
+        said = capsys.readouterr().out
+        assert status == 0
+        assert not STEERS.search(said)
+        assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNKNOWN])
+def test_the_details_of_an_error_are_printed_in_one_line(code, capsys):
+    details = HOSTILE.replace("\n", " ") + HARMLESS
+    with Server(lambda *_: (code, details)) as server:
+        assert client.main(["--target", server.target, "--model", "m", "text"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert not STEERS.search(said)
+    assert said.count("\n") == 1
+
+
+def test_the_names_of_outputs_are_printed_in_one_line(capsys):
+    assert asked(client.main, ["text"], OUTPUTS["wrong"]) == 1
+    said = capsys.readouterr().err
+    assert "the answer has no output 'translation'" in said
+    assert not STEERS.search(said)
+    assert said.count("\n") == 1
+
+
+def test_what_is_printable_is_all_that_a_language_needs():
+    assert printable(HARMLESS) == HARMLESS
+    assert printable("\ud800\t\x85") == r"\ud800\t\x85"
+
+
+def test_an_interrupted_client_ends_with_130_and_one_line():
+    with Server(lambda *_: time.sleep(5) or b"") as server:
+        command = [sys.executable, "-m", "serving.client", "--target", server.target]
+        process = subprocess.Popen([*command, "--model", "m", "text"], stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 30
+        while not server.asked and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(process.pid, signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (130, b"Interrupted.\n")
