@@ -12,9 +12,8 @@ from training.command.errors import ConfigError
 from training.command.options import main_guard
 from training.command.parser import Parser
 from training.config.load import later_keys
-from training.fit.train import train
+from training.fit.train import resume, train
 from training.presets.options import add_configuration, configuration, default_output
-from training.runs.begin import saved_config
 from training.runs.files import RunFiles
 from training.runs.summary import summary
 
@@ -50,8 +49,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     if options.resume:
         output = _to_resume(options)
-        config = saved_config(RunFiles(output))
-        train(config, output, resume=True, force=options.force, changes=options.settings)
+        resume(output, options.settings, options.force)
     else:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")

@@ -17,6 +17,7 @@ from training.command.errors import UserError
 from training.data.pair_files import CorpusError
 from training.fit.callbacks import EpochEnd
 from training.fit.dev import DevSet
+from training.fit.train import resume
 from training.runs.run import RunError, load_ensemble, load_run
 from training.train import train
 
@@ -111,7 +112,7 @@ def test_training_killed_in_mid_epoch_goes_on_where_the_last_epoch_ended(tmp_pat
 
 def test_resuming_a_finished_run_changes_nothing(tiny_run, capsys):
     weights = (tiny_run.path / "best.weights.h5").read_bytes()
-    record = train(tiny_config(), tiny_run.path, resume=True)
+    record = resume(tiny_run.path)
     assert record["epoch"] == 2
     assert (tiny_run.path / "best.weights.h5").read_bytes() == weights
 
@@ -154,7 +155,7 @@ def test_a_resumed_run_goes_on_with_its_average(tmp_path, monkeypatch):
 
     text = (output / "config.toml").read_text()
     (output / "config.toml").write_text(text.replace("epochs = 2\n", "epochs = 3\n", 1))
-    record = train(config, output, resume=True)
+    record = resume(output)
     assert json.loads((output / "history.json").read_text()) == [*history, record]
     average = json.loads((output / "average.json").read_text())
     assert average == {"epochs": [2, 3], "bleu": 9.0, "kept": True}
@@ -169,7 +170,7 @@ def test_a_resumed_run_goes_on_with_its_average(tmp_path, monkeypatch):
         np.testing.assert_allclose(mean, (second + third) / 2, atol=1e-6)
     assert any(abs(a - b).max() > 1e-3 for a, b in zip(best, kept, strict=True))
 
-    train(config, output, resume=True)  # all is done: nothing is scored again
+    resume(output)  # all is done: nothing is scored again
 
 
 @pytest.mark.parametrize(
@@ -306,9 +307,9 @@ def test_a_run_that_was_stopped_twice_goes_on_as_if_it_had_not_been(
     shutil.rmtree(other)  # what it starts from is its own
     stop_in(epoch=1)
     with pytest.raises(KeyboardInterrupt):
-        train(config, output, resume=True)
+        resume(output)
     monkeypatch.undo()
-    train(config, output, resume=True)
+    resume(output)
     whole, stopped = (
         json.loads((path / "history.json").read_text()) for path in (tmp_path / "whole", output)
     )

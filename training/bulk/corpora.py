@@ -34,6 +34,7 @@ from training.data.prepared import FORMAT
 from training.data.splits import MOST_DEV, held_out, load_split
 from training.data.token_files import SIDES, Writer
 from training.runs.origin import versions
+from training.sources.kinds import KINDS
 
 SAMPLE = 10_000_000  # characters of a side that a tokenizer is trained on
 
@@ -74,7 +75,7 @@ def prepare_corpus(
             the folder cannot be written.
     """
     started = time.monotonic()
-    if config.source != "text" or config.target != "text":
+    if not KINDS[config.source].tokens:
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     if config.extra_data:
         raise ConfigError(

@@ -54,14 +54,6 @@ def own_data_preset(pairs: int) -> tuple[Config, str]:
     return load_config(path), f"training/presets/own/{path.name}"
 
 
-def own_source_preset(spec: str) -> str | None:
-    """Return the file of settings for a SPEC that names no texts; None for texts."""
-    form, colon, _ = spec.partition(":")
-    if not colon or form not in ("images", "events"):
-        return None
-    return str(PRESETS / "own" / f"{form}.toml")
-
-
 def load_config(path: str | Path) -> Config:
     """Read a TOML file of keys and values.
 

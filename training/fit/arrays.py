@@ -13,10 +13,9 @@ from training.command.files import read_json
 from training.config.load import load_config
 from training.config.schema import Config
 from training.fit.callbacks import Bar
-from training.fit.clipping import ClippedAdam
+from training.fit.compiled import compile_model, settle
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
 from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
-from training.fit.schedule import make_schedule
 from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
@@ -54,8 +53,7 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
-    keras.utils.set_random_seed(config.seed)
-    keras.config.set_dtype_policy(config.precision)
+    settle(config)
     model = build_model(config, *origin.vocabulary)
     if config.copy:
         model.get_layer("source_words").words.assign(read_source_words(files.tokens))
@@ -67,14 +65,8 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
     steps = pairs.statistics.steps_per_epoch
-    rate = make_schedule(config, steps)
     on_jax = keras.backend.backend() == "jax"  # where nothing but what is compiled is quick
-    model.compile(
-        ClippedAdam(rate, config.clip_norm),
-        TokenCrossentropy(config.label_smoothing, config.consistency),
-        jit_compile=True if on_jax else config.jit_compile,
-    )
-    model.optimizer.build(model.trainable_variables)
+    compile_model(model, config, steps, jit_compile=on_jax or config.jit_compile)
     judge = kind(model.input, model.output)
     judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=on_jax)
 

@@ -10,26 +10,21 @@ from training.command.errors import ConfigError
 from training.command.options import add_settings
 from training.command.parser import Parser
 from training.config.load import (
+    PRESETS,
     keys_help,
     load_config,
     load_preset,
     override,
     own_data_preset,
-    own_source_preset,
     preset_names,
 )
 from training.config.schema import Config
 from training.data import corpus
 from training.data.prepared import Prepared, is_prepared
+from training.sources.kinds import KINDS
 
 SPECS = """SPECs name what is read:
-  NAME                    a corpus: {names}
-  tsv:PATH                source TAB target; further columns are ignored
-  multiref:PATH           source TAB translation TAB further translation …
-  parallel:SOURCE,TARGET  two files, line by line
-  images:PATH             a folder of PNG or JPEG files with labels.tsv: file TAB text
-  events:PATH             a CSV of events with a TOML file beside it
-  prepared:DIR            what python -m training.prepare --corpus DIR wrote
+{specs}
 Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
 
@@ -59,7 +54,7 @@ def add_configuration(parser: Parser) -> None:
     )
     add_settings(parser)
     parser.end_of_help = lambda: (
-        f"{SPECS.format(names=_names())}\n\nKeys of --set, with their defaults:\n{keys_help()}"
+        f"{SPECS.format(specs=_specs())}\n\nKeys of --set, with their defaults:\n{keys_help()}"
     )
 
 
@@ -78,7 +73,7 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
         config = load_preset(options.preset)
     elif options.data in preset_names():
         config = load_preset(options.data)
-    elif options.data and (file := own_source_preset(options.data)):
+    elif options.data and (file := own_preset(options.data)):
         config = load_config(file)
     elif options.data:
         if pairs is None:
@@ -116,6 +111,17 @@ def default_output(options: argparse.Namespace) -> Path:
     return Path("runs") / path.name.removesuffix(ending).removesuffix(".tsv")
 
 
-def _names() -> str:
-    lines = textwrap.wrap(", ".join(corpus.NAMES), 74, break_on_hyphens=False)
-    return ("\n" + " " * 26).join(lines)
+def own_preset(spec: str) -> str | None:
+    """Return the file of settings for own data whose number of pairs does not decide."""
+    form, colon, _ = spec.partition(":")
+    found = (kind.own for kind in KINDS.values() if colon and form in kind.forms)
+    return next((str(PRESETS / "own" / f"{own}.toml") for own in found if own), None)
+
+
+def _specs() -> str:
+    """List the forms of SPECs, for `--help`."""
+    names = textwrap.wrap(f"a corpus: {', '.join(corpus.NAMES)}", 74, break_on_hyphens=False)
+    specs = {"NAME": ("\n" + " " * 26).join(names)}
+    for kind in KINDS.values():
+        specs |= kind.specs
+    return "\n".join(f"  {spec:<23} {meaning}" for spec, meaning in specs.items())

@@ -1,8 +1,9 @@
-"""How a run begins: in a directory of its own, with tokenizers, and whole or not at all."""
+"""How a run begins or goes on: what it reads, in a directory of its own, whole or not at all."""
 
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,14 +20,37 @@ from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer
 from training.runs.digests import keep_digests
 from training.runs.files import RunFiles
-from training.runs.origin import Origin, write_origin
+from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_best, load_sides
-from training.runs.tokens import keep_tokens, write_tokens
+from training.runs.tokens import has_tokens, keep_tokens, read_batches, write_tokens
 from training.sources.kinds import source_class
-from training.sources.pipeline import pair_rows
+from training.sources.pipeline import Batches, make_batches, pair_rows
 from training.sources.source import Source
 from training.sources.text.copying import shared_words, vocabularies
 from training.sources.text.source import TextSource
+
+Sides = tuple[Source, Tokenizer | None]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a run reads.
+
+    Attributes:
+        source: reads the sources.
+        target: tokenizer of a text as target; None for a label.
+        pairs: batches to train with.
+        dev_pairs: batches of the dev set.
+        dev: the dev set as it was loaded.
+        origin: what the run begins with.
+    """
+
+    source: Source
+    target: Tokenizer | None
+    pairs: Batches
+    dev_pairs: Batches
+    dev: Any
+    origin: Origin
 
 
 def check_free(files: RunFiles) -> None:
@@ -55,7 +79,38 @@ def saved_config(files: RunFiles) -> Config:
     return load_config(files.config)
 
 
-def begin(files: RunFiles, source: Source, target: Tokenizer | None, origin: Origin) -> None:
+def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
+    """Read the data of a new run, and make what reads them; token ids are written aside.
+
+    Args:
+        files: of the run.
+        config: of the run.
+        init: the run whose tokenizers are taken.
+
+    Raises:
+        UserError: if the data cannot be read, or do not fit the configuration.
+    """
+    data, dev, corpus = _load(config)
+    sides = make_sides(config, data, init)
+    return _opened(files, config, (data, dev), sides, corpus, init=init)
+
+
+def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
+    """Read the data of a run that goes on, by what it began with.
+
+    Raises:
+        RunError: if the corpus has other sentences than the run began with, unless `force`.
+    """
+    data, dev, corpus = _load(config)
+    check_corpus(files, config.data, corpus, force)
+    sides = load_sides(config, files)
+    opened = _opened(files, config, (data, dev), sides, corpus, resumed=True)
+    if not files.origin.is_file():  # a run of an older version
+        write_origin(files, replace(opened.origin, begun="", command=[]))
+    return opened
+
+
+def begin(files: RunFiles, opened: Opened) -> None:
     """Write what a run begins with. `files.config` is not written yet, and makes it a run.
 
     Raises:
@@ -64,21 +119,19 @@ def begin(files: RunFiles, source: Source, target: Tokenizer | None, origin: Ori
     try:
         files.config.unlink(missing_ok=True)  # of a run without a finished epoch
         shutil.rmtree(files.checkpoints, ignore_errors=True)
-        source.save(files.path)
-        if target is not None:
-            target.save(files.tokenizers[1])
+        opened.source.save(files.path)
+        if opened.target is not None:
+            opened.target.save(files.tokenizers[1])
         keep_digests(files)
-        if source.kind == "text":
+        if isinstance(opened.source, TextSource):
             keep_tokens(files)
-        write_origin(files, origin)
+        write_origin(files, opened.origin)
         write_json(files.history, [])
     except OSError as error:
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
 
 
-def make_sides(
-    config: Config, data: Any, init: Path | None = None
-) -> tuple[Source, Tokenizer | None]:
+def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     """Return what reads the source, and the tokenizer of a text as target, of `init` or new ones.
 
     Args:
@@ -94,9 +147,8 @@ def make_sides(
         return _prepared_sides(config, data, init)
     if init is not None:
         source, target = load_sides(config, RunFiles(init))
-        tokenizer = getattr(source, "tokenizer", None)
-        if isinstance(tokenizer, Tokenizer) and tokenizer.copies != config.copy:
-            raise ConfigError(f"copy expected {tokenizer.copies}, as {init} has it")
+        if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
+            raise ConfigError(f"copy expected {source.tokenizer.copies}, as {init} has it")
         return source, target
     source = source_class(config).make(config, data)
     if config.target == "label":
@@ -106,29 +158,16 @@ def make_sides(
     return source, make_tokenizer("target", kind, size, lines)
 
 
-def _prepared_sides(
-    config: Config, data: Prepared, init: Path | None
-) -> tuple[Source, Tokenizer | None]:
-    """Return what reads the texts as those of a prepared corpus were read."""
-    for key, value in data.settings.items():
-        if getattr(config, key) != value:
-            raise ConfigError(
-                f"{key} expected {value}, as {data.spec} has it. Received: {getattr(config, key)}"
-            )
-    if config.copy:
-        raise ConfigError(f"copy expected texts. Received: {data.spec}, which has token ids")
-    if init is not None:
-        pairs = zip(RunFiles(init).tokenizers, data.tokenizers, strict=True)
-        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in pairs):
-            raise RunError(
-                f"{init} and {data.spec} have different tokenizers: prepare the corpus with "
-                f"--tokenizers {init}"
-            )
+def start_from(init: Path, model: keras.Model) -> None:
+    """Load the best weights of a run to start from.
+
+    Raises:
+        RunError: if they do not fit the model, or cannot be read.
+    """
     try:
-        source, target = (load_tokenizer(file) for file in data.tokenizers)
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read the tokenizers of {data.spec}: {error}") from error
-    return TextSource(source), target
+        load_best(RunFiles(init), model)
+    except RunError as error:
+        raise RunError(f"cannot start from {init}: {error}") from error
 
 
 def tokenize_pairs(
@@ -153,25 +192,76 @@ def tokenize_pairs(
         RunError: if they cannot be written.
     """
     texts = {"dev": dev} if isinstance(data, Prepared) else {"train": data, "dev": dev}
-    splits = {name: _ids(config, split, sides, name == "train") for name, split in texts.items()}
+    splits = {
+        name: cast(  # both are texts
+            tuple[Sentences, Sentences], pair_rows(config, split, *sides, name == "train")
+        )
+        for name, split in texts.items()
+    }
     words = shared_words(*vocabularies(*sides)) if config.copy else None
     return write_tokens(files, corpus, splits, words)
 
 
-def _ids(
-    config: Config, split: Split, sides: tuple[Source, Tokenizer], training: bool
-) -> tuple[Sentences, Sentences]:
-    rows = pair_rows(config, split, *sides, training)
-    return cast(tuple[Sentences, Sentences], rows)  # both are texts
+def _load(config: Config) -> tuple[Any, Any, str]:
+    """Read what a run learns from and is measured on, and hash both."""
+    kind = source_class(config)
+    data, dev = kind.load_training(config)
+    return data, dev, kind.fingerprint(data, dev)
 
 
-def start_from(init: Path, model: keras.Model) -> None:
-    """Load the best weights of a run to start from.
+def _opened(
+    files: RunFiles,
+    config: Config,
+    splits: tuple[Any, Any],
+    sides: Sides,
+    corpus: str,
+    *,
+    init: Path | None = None,
+    resumed: bool = False,
+) -> Opened:
+    (data, dev), (source, target) = splits, sides
+    if isinstance(source, TextSource) and target is not None:
+        tokenizers = source.tokenizer.state(), target.state()
+        if resumed and has_tokens(files, corpus):
+            folder = files.tokens
+        else:
+            folder = tokenize_pairs(files, config, data, dev, (source, target), corpus)
+            if resumed:  # a run of an older version, or on another corpus from now on
+                folder = keep_tokens(files)
+        batches: tuple[Batches, Batches] = read_batches(config, folder, tokenizers)
+    else:
+        train = make_batches(config, data, source, target, training=True)
+        batches = train, make_batches(config, dev, source, target, training=False)
+    origin = Origin.now(
+        config.data,
+        corpus,
+        batches[0].statistics,
+        batches[1].statistics.pairs if target is None else len(dev.sources),
+        (source.size, target.vocab_size if target else 0),
+        unusable=getattr(data, "unusable", 0) + getattr(dev, "unusable", 0),
+        init=init,
+    )
+    return Opened(source, target, *batches, dev, origin)
 
-    Raises:
-        RunError: if they do not fit the model, or cannot be read.
-    """
+
+def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
+    """Return what reads the texts as those of a prepared corpus were read."""
+    for key, value in data.settings.items():
+        if getattr(config, key) != value:
+            raise ConfigError(
+                f"{key} expected {value}, as {data.spec} has it. Received: {getattr(config, key)}"
+            )
+    if config.copy:
+        raise ConfigError(f"copy expected texts. Received: {data.spec}, which has token ids")
+    if init is not None:
+        pairs = zip(RunFiles(init).tokenizers, data.tokenizers, strict=True)
+        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in pairs):
+            raise RunError(
+                f"{init} and {data.spec} have different tokenizers: prepare the corpus with "
+                f"--tokenizers {init}"
+            )
     try:
-        load_best(RunFiles(init), model)
-    except RunError as error:
-        raise RunError(f"cannot start from {init}: {error}") from error
+        source, target = (load_tokenizer(file) for file in data.tokenizers)
+    except (OSError, ValueError) as error:
+        raise RunError(f"cannot read the tokenizers of {data.spec}: {error}") from error
+    return TextSource(source), target

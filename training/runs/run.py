@@ -17,7 +17,7 @@ from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
 from training.runs import digests
 from training.runs.files import RunFiles
-from training.sources.kinds import source_class
+from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
 from training.sources.text.source import TextSource
 
@@ -135,6 +135,6 @@ def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | Non
         source = source_class(config).load(config, files.path)
         target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        what = "tokenizers" if config.source == "text" else "source"
+        what = "tokenizers" if KINDS[config.source].tokens else "source"
         raise RunError(f"cannot read the {what} of {files.path}: {error}") from error
     return source, target

@@ -18,7 +18,7 @@ from training.command.files import read_json, write_json
 from training.command.options import add_settings
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
-from training.fit.train import train
+from training.fit.train import resume, train
 from training.runs.files import RunFiles
 from training.runs.history import is_complete, read_history
 from training.runs.run import Run, load_run
@@ -119,7 +119,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
         return
     print(f"{name}: {'training goes on' if begun else 'training'}, {path}", flush=True)
     keras.backend.clear_session()
-    train(config, path, resume=begun)
+    resume(path) if begun else train(config, path)
     keras.config.set_dtype_policy("float32")  # which training may have changed
 
 

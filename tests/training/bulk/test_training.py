@@ -47,7 +47,7 @@ def test_a_run_goes_on_with_what_it_began_with_alone(corpus, tmp_path, monkeypat
     prepare_run(tiny_config("train_limit=0", f"data=prepared:{corpus}"), tmp_path / "run")
     config = load_config(tmp_path / "run" / "config.toml")
     with pytest.raises(BuiltError):
-        texts.train(config, tmp_path / "run", resume=True)
+        texts.resume(tmp_path / "run")
     with pytest.raises(BuiltError):
         texts.train(config, tmp_path / "new")
     dev, read = load_split(config, "dev")  # which training.evaluate scores
@@ -59,7 +59,7 @@ def test_a_run_goes_on_with_what_it_began_with_alone(corpus, tmp_path, monkeypat
     try:
         manifest.write_text(text.replace('"train.source.ids": "', '"train.source.ids": "0'))
         with pytest.raises(RunError, match="no longer has the sentences"):
-            texts.train(config, tmp_path / "run", resume=True)
+            texts.resume(tmp_path / "run")
     finally:
         manifest.write_text(text)
 

@@ -9,6 +9,7 @@ import pytest
 from tests.training.conftest import tiny_config
 from training.bulk.run import prepare_run
 from training.command.errors import RunError
+from training.data import tokenizing
 from training.data.splits import load_training
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
@@ -84,21 +85,22 @@ def begun(pairs, tmp_path):
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
-    files, config = begun
-    tokenize = pipeline.tokenize
+    files, _ = begun
+    tokenize = tokenizing.tokenize
     tokenized = []
-    monkeypatch.setattr(
-        pipeline,
-        "tokenize",
-        lambda texts, *more: tokenized.append(len(texts)) or tokenize(texts, *more),
-    )
+    for module in (tokenizing, pipeline):
+        monkeypatch.setattr(
+            module,
+            "tokenize",
+            lambda texts, *more: tokenized.append(len(texts)) or tokenize(texts, *more),
+        )
     ids = files.tokens / "train.source.ids"
     written = ids.read_bytes()
 
     def resume():
         tokenized.clear()
         with pytest.raises(BuiltError):
-            texts.train(config, files.path, resume=True)
+            texts.resume(files.path)
         return len(tokenized)
 
     assert resume() == 0
@@ -111,15 +113,15 @@ def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
 
 
 def test_a_run_on_other_texts_is_refused_or_tokenized_anew(begun, pairs, built):
-    files, config = begun
+    files, _ = begun
     before = (files.tokens / "train.target.ids").read_bytes()
     with pairs.open("a") as file:
         file.write("".join(f"{n} dogs\t{n} chiens\n" for n in range(50)))
     with pytest.raises(RunError, match="no longer has the sentences"):
-        texts.train(config, files.path, resume=True)
+        texts.resume(files.path)
     assert (files.tokens / "train.target.ids").read_bytes() == before
     with pytest.raises(BuiltError):
-        texts.train(config, files.path, resume=True, force=True)
+        texts.resume(files.path, force=True)
     after = (files.tokens / "train.target.ids").read_bytes()
     assert len(after) > len(before)
     assert after[: len(before) - 2] == before[:-2]  # but for the padding after the last

@@ -17,6 +17,7 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.sources.events import data as events
 from training.sources.events.histories import Histories, Schema
+from training.sources.events.kind import KIND
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
 
@@ -132,7 +133,7 @@ class EventSource(Source):
         most: events of a history that are read, the last ones.
     """
 
-    kind = "events"
+    kind = KIND
     files = ("source.events",)
 
     def __init__(self, schema: Schema, statistics: Statistics, most: int) -> None:

@@ -18,6 +18,7 @@ from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
 from training.data.pair_files import Split
 from training.sources.image import data as images
+from training.sources.image.kind import KIND
 from training.sources.source import Source, encoded
 
 Tensor = Any
@@ -76,7 +77,7 @@ class ImageSource(Source):
         config: `image_height`, `image_width` and `image_channels`.
     """
 
-    kind = "image"
+    kind = KIND
 
     def __init__(self, config: Config) -> None:
         self.height, self.width = config.image_height, config.image_width

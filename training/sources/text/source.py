@@ -14,6 +14,7 @@ from training.data.ids import PAD_ID, UNK_ID
 from training.data.sentences import Sentences
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
+from training.sources.text.kind import KIND
 
 if TYPE_CHECKING:
     from training.data.pair_files import Split
@@ -39,7 +40,7 @@ class TextSource(Source):
         tokenizer: see `training.data.tokenizers`.
     """
 
-    kind = "text"
+    kind = KIND
     files = ("source.tokenizer",)
 
     def __init__(self, tokenizer: Tokenizer) -> None:

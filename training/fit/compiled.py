@@ -1,0 +1,51 @@
+"""A model that is ready to be trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+
+from training.config.schema import Config
+from training.fit.clipping import ClippedAdam
+from training.fit.crossentropy import TokenCrossentropy
+from training.fit.schedule import make_schedule
+from training.model.seq2seq import build_attention
+
+
+def settle(config: Config) -> None:
+    """Set Keras's seed and precision; before data are read, refuse a mechanism that is not there.
+
+    Raises:
+        ConfigError: naming it.
+    """
+    keras.utils.set_random_seed(config.seed)
+    keras.config.set_dtype_policy(config.precision)
+    build_attention(config)
+
+
+def compile_model(
+    model: keras.Model,
+    config: Config,
+    steps: int,
+    observe: Callable[[Any], Any] = lambda norm: None,
+    **options: Any,
+) -> None:
+    """Give a model its optimizer and its loss.
+
+    Args:
+        model: of `training.model`.
+        config: of the run.
+        steps: in an epoch.
+        observe: see `ClippedAdam`.
+        **options: of Keras's `compile`.
+    """
+    if config.target == "label":
+        loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
+    else:
+        loss = TokenCrossentropy(config.label_smoothing, config.consistency)
+    rate = make_schedule(config, steps)
+    options = {"jit_compile": config.jit_compile, **options}
+    model.compile(ClippedAdam(rate, config.clip_norm, observe), loss, **options)
+    model.optimizer.build(model.trainable_variables)

@@ -1,0 +1,37 @@
+"""What a source declares: known without Keras, so that a command's help does not wait for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of source.
+
+    Attributes:
+        name: the configuration's key `source`; its own keys are in `training.config`.
+        reader: module and name of its class, see `training.sources.source.Source`.
+        unit: what its examples are called, in the plural.
+        specs: the forms of SPECs that name its data, such as "images:PATH", each with its meaning.
+        own: the settings for own data, a file of `training/presets/own`; "" where the number of
+            pairs decides.
+        tokens: whether it is read as tokens, which are kept in the run, prepared for other
+            backends, linked to a target's words and shown in heat-maps.
+        request: what a client sends to an export, by the signature's inputs: `text`, `file`, or
+            `numbers`, of which each example has several, one after another.
+    """
+
+    name: str
+    reader: str
+    unit: str
+    specs: Mapping[str, str]
+    own: str = ""
+    tokens: bool = False
+    request: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def forms(self) -> list[str]:
+        """What SPECs of its files begin with."""
+        return [spec.partition(":")[0] for spec in self.specs if ":" in spec]

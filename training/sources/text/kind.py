@@ -1,0 +1,17 @@
+"""Texts, declared."""
+
+from training.sources.kind import Kind
+
+KIND = Kind(
+    name="text",
+    reader="training.sources.text.source:TextSource",
+    unit="pairs",
+    specs={
+        "tsv:PATH": "source TAB target; further columns are ignored",
+        "multiref:PATH": "source TAB translation TAB further translation …",
+        "parallel:SOURCE,TARGET": "two files, line by line",
+        "prepared:DIR": "what python -m training.prepare --corpus DIR wrote",
+    },
+    tokens=True,
+    request={"text": "text"},
+)
