@@ -6,9 +6,11 @@ import csv
 import gzip
 import math
 import re
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from serving.client import protobuf
 from serving.client.answers import NUMBER, NUMBERS, read_outputs
@@ -18,8 +20,8 @@ from serving.client.transport import AsyncClient, Client
 
 History = Mapping[str, Sequence[float | str | None]]
 TIME = "time"
+MOST = 1e30  # of a number, so that differences fit into float32 as well
 _MISSING = ("", "NA", "NaN", "nan")
-_LARGEST = 3.4028234e38  # of float32, which models take
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,15 @@ def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, 
         person: the column of ids.
         time: the column of times, which is called "time" in the histories.
 
-    Raises OSError, or ValueError where a column is missing.
+    Raises OSError, or ValueError as `parse_table`.
     """
     path = Path(path)
-    compressed = path.suffix == ".gz"
-    with gzip.open(path, "rt", newline="") if compressed else path.open(newline="") as file:
-        return parse_table(file, person, time, str(path))
+    opened: Any = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
+        try:
+            return parse_table(file, person, time, str(path))
+        except (EOFError, zlib.error, UnicodeDecodeError) as error:
+            raise ValueError(f"{path} cannot be read: {error}") from None
 
 
 def parse_table(
@@ -51,34 +56,47 @@ def parse_table(
 ) -> dict[str, dict[str, list[str]]]:
     """Return the history of each id in the lines of a table, see `read_table`.
 
-    Raises ValueError where a column is missing or comes twice; `name` is what the message calls
-    the table.
+    Raises ValueError where a column is missing or there twice, where the ids are the times, or for
+    a row of more or fewer cells; `name` is what the message calls the table.
     """
-    rows = csv.DictReader(lines)
-    names = rows.fieldnames or []
-    for column in (person, time):
-        if column not in names:
-            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
-    if person == time:
-        raise ValueError(f"expected ids and times in two columns of {name}. Received: {time!r}")
-    columns = [TIME if column == time else column for column in names]
-    if twice := [column for column in columns if columns.count(column) > 1]:
-        raise ValueError(
-            f"{name} has two columns called {twice[0]!r}, or two for the time: rename or drop one"
-        )
+    rows = csv.reader(lines)
     found: dict[str, dict[str, list[str]]] = {}
     try:
-        for row in rows:
-            history = found.setdefault(row[person], {})
-            for column in names:
-                if column != person:
-                    key = TIME if column == time else column
-                    history.setdefault(key, []).append((row[column] or "").strip())
+        names = [column.strip() for column in next(rows, [])]
+        _check_names(names, person, time, name)
+        keys = [TIME if column == time else column for column in names]
+        whose = names.index(person)
+        for row in filter(None, rows):
+            if len(row) != len(names):
+                raise ValueError(
+                    f"{name}, line {rows.line_num}: expected {len(names)} columns. "
+                    f"Received: {len(row)}"
+                )
+            history = found.setdefault(row[whose].strip(), {})
+            for key, cell in zip(keys, row, strict=True):
+                if key != person:
+                    history.setdefault(key, []).append(cell.strip())
     except csv.Error as error:
         raise ValueError(f"{name} cannot be read: {error}") from None
     if not found:
         raise ValueError(f"{name} has no rows")
     return found
+
+
+def _check_names(names: Sequence[str], person: str, time: str, name: str) -> None:
+    for column in (person, time):
+        if column not in names:
+            raise ValueError(f"{name} has no column {column!r}; it has {', '.join(names)}")
+    if person == time:
+        raise ValueError(f"expected a column of ids and one of times. Received: {time!r} for both")
+    for column in names:
+        if names.count(column) > 1:
+            raise ValueError(f"{name} has two columns {column!r}")
+    if time != TIME and TIME in names:
+        raise ValueError(
+            f"{name} has a column {TIME!r} beside {time!r}, which is its time: rename it, to "
+            f"{_input_name(TIME)!r} where the model knows it"
+        )
 
 
 def history_columns(
@@ -92,19 +110,24 @@ def history_columns(
         inputs: the names of the model's inputs.
         ignore: whether columns that the model does not know are left out.
 
-    Raises ValueError where a column or category is not known, columns differ in length, a time is
-    missing, or times go back.
+    Raises ValueError where a column or category is not known, columns differ in length, two are
+    one to the model, a number is none or beyond 1e30, a time is missing, or times go back.
     """
     names = list(inputs)
     if TIME not in history:
         raise ValueError(f"a history has no {TIME}; it has {', '.join(history)}")
     count = len(history[TIME])
     found = {name: [math.nan] * count for name in names}
+    read: dict[str, str] = {}
     for column, cells in history.items():
         if len(cells) != count:
             raise ValueError(f"a history has {count} times, and {len(cells)} values of {column}")
         plain = TIME if column == TIME else _input_name(column)
         categories = [name for name in names if name.startswith(f"{plain}_")]
+        if before := read.get(plain):
+            raise ValueError(f"columns {before!r} and {column!r} are both {plain} to the model")
+        if plain in found or categories:
+            read[plain] = column
         if plain in found:
             found[plain] = [_number(column, cell) for cell in cells]
         elif categories:
@@ -112,11 +135,11 @@ def history_columns(
         elif not ignore:
             raise ValueError(f"the model has no column {column!r}; it has {', '.join(names)}")
     times = found[TIME]
-    for before, after in zip(times, [*times[1:], math.inf], strict=True):
-        if math.isnan(before):
+    for time, after in zip(times, [*times[1:], math.inf], strict=True):
+        if math.isnan(time):
             raise ValueError("the time of an event is missing")
-        if after < before:
-            raise ValueError(f"the times of a history go back, from {before:g} to {after:g}")
+        if after < time:
+            raise ValueError(f"the times of a history go back, from {time:g} to {after:g}")
     return found
 
 
@@ -143,12 +166,10 @@ def _number(column: str, cell: float | str | None) -> float:
         return math.nan
     try:
         number = float(cell)
-    except (ValueError, OverflowError):
+    except (ValueError, TypeError, OverflowError):
         number = math.inf
-    if math.isnan(number):
-        return math.nan
-    if abs(number) > _LARGEST:
-        raise ValueError(f"expected {column} to be a number of 32 bits. Received: {cell!r}")
+    if abs(number) > MOST:
+        raise ValueError(f"expected {column} to be a number, -1e30 to 1e30. Received: {cell!r}")
     return number
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 MISSING = ("", "NA", "NaN", "nan")
+MOST = 1e30  # of a number, so that differences fit into float32 as well
 
 
 def input_name(name: str) -> str:

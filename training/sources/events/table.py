@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from training.data.pair_files import CorpusError, read_text
-from training.sources.events.histories import MISSING, Histories, Schema
+from training.sources.events.histories import MISSING, MOST, Histories, Schema
 
 
 def read_table(path: Path, schema: Schema | None = None) -> Histories:
@@ -43,8 +43,13 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
         CorpusError: if either cannot be read, with the line where there is one.
     """
     about = _read_about(path)
-    rows = list(csv.reader(io.StringIO(read_text(path))))
+    try:
+        rows = list(csv.reader(io.StringIO(read_text(path), newline="")))
+    except csv.Error as error:
+        raise CorpusError(f"cannot read {path}: {error}") from None
     header = [name.strip() for name in rows[0]]
+    if twice := [name for name in header if header.count(name) > 1]:
+        raise CorpusError(f"{path} has two columns {twice[0]!r}")
     long = "name" in about
     for key in ("id", "time", *(("name", "value") if long else ("outcome",))):
         if about[key] not in header:
@@ -52,14 +57,14 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
                 f"{path} has no column {about[key]!r}, the {key} of {_about_path(path)}; it has "
                 f"{', '.join(header)}"
             )
-    cells = [
-        (number, dict(zip(header, (cell.strip() for cell in row), strict=False)))
-        for number, row in enumerate(rows[1:], start=2)
-        if any(row)
-    ]
-    for number, row in cells:
-        if len(row) != len(header):
-            raise CorpusError(f"{path}, line {number}: expected {len(header)} columns")
+    cells = []
+    for number, row in enumerate(rows[1:], start=2):
+        if any(row) and len(row) != len(header):
+            raise CorpusError(
+                f"{path}, line {number}: expected {len(header)} columns. Received: {len(row)}"
+            )
+        if any(row):
+            cells.append((number, dict(zip(header, map(str.strip, row), strict=True))))
     events = _long_events(path, about, cells) if long else _wide_events(path, about, cells)
     return _assemble(path, about, events, schema)
 
@@ -177,7 +182,7 @@ def _schema_of(about: dict[str, Any], people: dict[str, list[_Event]]) -> Schema
         name: None if all(map(_is_number, cells)) else sorted(cells)
         for name, cells in found.items()
     }
-    return Schema(columns, list(about.get("log", ())))
+    return Schema(columns, about.get("log", []))
 
 
 def _numbers(path: Path, event: _Event, schema: Schema) -> Iterator[float]:
@@ -198,14 +203,17 @@ def _numbers(path: Path, event: _Event, schema: Schema) -> Iterator[float]:
 
 def _is_number(cell: str) -> bool:
     try:
-        return math.isfinite(float(cell))
+        float(cell)
     except ValueError:
         return False
+    return True
 
 
 def _number(path: Path, line: int, name: str, cell: str) -> float:
-    if not _is_number(cell):
-        raise CorpusError(f"{path}, line {line}: expected {name} to be a number. Received: {cell}")
+    if not _is_number(cell) or not abs(float(cell)) <= MOST:
+        raise CorpusError(
+            f"{path}, line {line}: expected {name} to be a number, -1e30 to 1e30. Received: {cell}"
+        )
     return float(cell)
 
 
@@ -229,4 +237,17 @@ def _read_about(path: Path) -> dict[str, Any]:
     needed = ("id", "time", "outcome", *(("name", "value") if {"name", "value"} & {*about} else ()))
     if missing := [key for key in needed if key not in about]:
         raise CorpusError(f"{file} does not say which column is the {missing[0]}")
+    for key in known:
+        value, wanted = about.get(key), "names" if key in ("columns", "log") else "a name"
+        texts = value if isinstance(value, list) else [value]
+        if key in about and not (
+            isinstance(value, list) == (wanted == "names")
+            and all(isinstance(t, str) for t in texts)
+        ):
+            raise CorpusError(f"{file}: {key} expected {wanted}. Received: {value}")
+    # The outcome of a table of events is one of the names there, not a column.
+    roles = [about[key] for key in needed if key != "outcome" or "name" not in about]
+    named = [*roles, *(about.get("columns", []) if "name" not in about else [])]
+    if twice := [name for name in named if named.count(name) > 1]:
+        raise CorpusError(f"{file} names the column {twice[0]!r} twice: each has one role")
     return about
