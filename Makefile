@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz lint format docs build serve page test-page test-batch serve-docker clean
+.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu lint format docs build serve page test-page test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,6 +38,11 @@ test: $(STAMP)  ## run the tests on TensorFlow
 test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
 	$(BIN)/python -m pytest -q -n 2 tests/benchmarks
 
+# The Python that has the GPU's JAX, PyTorch or TensorFlow: make verify-gpu BACKEND=torch GPU_PYTHON=python3
+verify-gpu:  ## measure a GPU: one report (BACKEND=jax|torch|tensorflow, MINUTES=9, GPU_PYTHON=python3)
+	$(or $(GPU_PYTHON),python3) benchmarks/gpu.py --backend $(or $(BACKEND),jax) --minutes $(or $(MINUTES),9) \
+	  --output $(or $(OUTPUT),gpu-$(or $(BACKEND),jax))
+
 fuzz: $(STAMP)  ## attack the local server with drawn requests and models (FUZZ_SECONDS=300 a test, FUZZ_SEED=…)
 	FUZZ_SECONDS=$${FUZZ_SECONDS:-300} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \
 	  $(BIN)/python -m pytest -q -s tests/attack/test_fuzz.py
@@ -62,12 +67,12 @@ test-guides: $(STAMP)  ## run the commands of the guide to own data as they stan
 test-jax: export KERAS_BACKEND = jax
 test-jax: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
 test-jax: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 tests/keras_attention tests/backends tests/test_readme.py
+	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 tests/keras_attention tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
 
 test-torch: export KERAS_BACKEND = torch
 test-torch: export OMP_NUM_THREADS = 1
 test-torch: $(BACKENDS)/installed
-	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention tests/backends tests/test_readme.py
+	$(BACKENDS)/bin/python -m pytest -q tests/keras_attention tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
 
 lint: $(STAMP)  ## check format, style and types
 	$(BIN)/ruff format --check .

@@ -1,0 +1,154 @@
+"""Target tokens a second of an encoder-decoder, over batch sizes, beside what else there is.
+
+One model, three ways: this library's (the decoder attends at each step, with input feeding), stock
+Keras layers (the decoder runs first and attends afterwards, an easier computation) and, on PyTorch,
+`torch.nn.LSTM` with `keras.layers.AdditiveAttention`'s formula, as easy as stock Keras.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+from keras import layers, ops
+
+from gpu_parts import calls
+from keras_attention import AdditiveAttention, AttentionRNN
+
+VOCABULARY, UNITS, LENGTH = 8000, 512, 13
+BATCHES = (64, 128, 256, 512, 1024, 2048)
+
+
+def measure(tiny: bool) -> Iterator[dict[str, Any]]:
+    """Give a row a precision, model and batch size."""
+    units, vocabulary = (8, 23) if tiny else (UNITS, VOCABULARY)
+    makers: dict[str, Callable] = {"keras-attention": ours, "stock Keras (easier)": stock}
+    for precision in ("float32", "mixed_bfloat16"):
+        keras.config.set_dtype_policy(precision)
+        for name, make in makers.items():
+            for batch in (3,) if tiny else BATCHES:
+                yield _row(name, precision, batch, *_keras_round(make, units, vocabulary, batch))
+        keras.config.set_dtype_policy("float32")
+        if calls.backend() == "torch":
+            for batch in (3,) if tiny else BATCHES:
+                round_ = _torch_round(units, vocabulary, batch, precision)
+                yield _row("torch.nn.LSTM (easier)", precision, batch, *round_)
+
+
+def ours(units: int, vocabulary: int) -> keras.Model:
+    """A bidirectional LSTM encoder and an LSTM decoder with additive attention."""
+    source, target, memory, first = _encoder(units, vocabulary)
+    decoder = AttentionRNN(
+        layers.LSTMCell(units),
+        AdditiveAttention(units),
+        units=units,
+        input_feeding=True,
+        order="luong",
+    )
+    x = layers.Embedding(vocabulary, units // 2)(target)
+    x = decoder(x, memory, memory_mask=ops.not_equal(source, 0), initial_state=first)
+    return keras.Model([source, target], layers.Dense(vocabulary)(x))
+
+
+def stock(units: int, vocabulary: int) -> keras.Model:
+    """The nearest of Keras's layers."""
+    source, target, memory, first = _encoder(units, vocabulary)
+    x = layers.Embedding(vocabulary, units // 2)(target)
+    x = layers.LSTM(units, return_sequences=True)(x, initial_state=first)
+    query, key = (layers.Dense(units, use_bias=False)(y) for y in (x, memory))
+    mask = [None, ops.not_equal(source, 0)]
+    context = layers.AdditiveAttention()([query, memory, key], mask=mask)
+    x = layers.Dense(units, activation="tanh")(layers.Concatenate()([context, x]))
+    return keras.Model([source, target], layers.Dense(vocabulary)(x))
+
+
+def _encoder(units: int, vocabulary: int) -> tuple[Any, Any, Any, list[Any]]:
+    source, target = (keras.Input((LENGTH,), dtype="int32") for _ in range(2))
+    x = layers.Embedding(vocabulary, units // 2)(source)
+    encoder = layers.LSTM(units // 2, return_sequences=True, return_state=True)
+    memory, *last = layers.Bidirectional(encoder)(x)
+    first = [
+        layers.Dense(units, activation="tanh")(layers.Concatenate()(last[n::2])) for n in range(2)
+    ]
+    return source, target, memory, first
+
+
+def _batch(vocabulary: int, batch: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(7)
+    return [rng.integers(1, vocabulary, (batch, LENGTH)).astype("int32") for _ in range(3)]
+
+
+def _keras_round(
+    make: Callable, units: int, vocabulary: int, batch: int
+) -> tuple[Callable[[], Any], int]:
+    model = make(units, vocabulary)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    compiled = calls.backend() == "jax"
+    model.compile(keras.optimizers.Adam(), loss, jit_compile=compiled)
+    source, target, labels = _batch(vocabulary, batch)
+    return lambda: float(model.train_on_batch([source, target], labels)), batch * LENGTH
+
+
+def _torch_round(
+    units: int, vocabulary: int, batch: int, precision: str
+) -> tuple[Callable[[], Any], int]:
+    import torch
+    from torch import nn
+
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.source, self.target = (nn.Embedding(vocabulary, units // 2) for _ in range(2))
+            half = units // 2
+            self.encoder = nn.LSTM(half, half, batch_first=True, bidirectional=True)
+            self.first = nn.ModuleList(nn.Linear(units, units) for _ in range(2))
+            self.decoder = nn.LSTM(half, units, batch_first=True)
+            self.query, self.key = (nn.Linear(units, units, bias=False) for _ in range(2))
+            self.scale = nn.Parameter(torch.randn(units) / units**0.5)
+            self.readout, self.output = nn.Linear(2 * units, units), nn.Linear(units, vocabulary)
+
+        def forward(self, source: Any, target: Any) -> Any:
+            memory, last = self.encoder(self.source(source))
+            joined = (s.transpose(0, 1).reshape(1, len(source), -1) for s in last)
+            first = tuple(torch.tanh(f(s)) for f, s in zip(self.first, joined, strict=True))
+            x, _ = self.decoder(self.target(target), first)
+            both = self.query(x)[:, :, None] + self.key(memory)[:, None]
+            weights = torch.softmax((self.scale * torch.tanh(both)).sum(-1), -1)
+            x = torch.tanh(self.readout(torch.cat([weights @ memory, x], -1)))
+            return self.output(x)
+
+    model = Model().to(device)
+    optimizer = torch.optim.Adam(model.parameters(), fused=device == "cuda")
+    source, target, labels = (
+        torch.tensor(x, dtype=torch.long, device=device) for x in _batch(vocabulary, batch)
+    )
+
+    def round_() -> float:
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device, torch.bfloat16, enabled=precision != "float32"):
+            logits = model(source, target)
+        loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    return round_, batch * LENGTH
+
+
+def _row(
+    name: str, precision: str, batch: int, round_: Callable[[], Any], tokens: int
+) -> dict[str, Any]:
+    row = {"case": name, "precision": precision, "batch": batch}
+    try:
+        started = time.perf_counter()
+        round_()
+        row["first_s"] = time.perf_counter() - started
+        row["tokens_per_s"] = tokens / calls.milliseconds(round_, 2 if batch < 9 else 10) * 1e3
+    except (RuntimeError, MemoryError, ValueError) as error:
+        row["error"] = str(error).splitlines()[0][:200]
+    return row
