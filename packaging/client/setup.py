@@ -38,7 +38,7 @@ class BuildPy(build_py):
         if FOLDER != PACKAGE:
             for name, path in TAKEN.items():
                 (folder / name).write_bytes((HERE / path).read_bytes())
-            for path in folder.glob("*.py"):
+            for path in folder.rglob("*.py"):
                 path.write_text(renamed(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -61,10 +61,13 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.11",
-    packages=[PACKAGE],
-    package_dir={PACKAGE: FOLDER},
+    packages=[PACKAGE, f"{PACKAGE}.local"],
+    package_dir={PACKAGE: FOLDER, f"{PACKAGE}.local": f"{FOLDER}/local"},
     install_requires=["grpcio>=1.70,<2", "protobuf>=5.29"],
-    extras_require={"plot": ["matplotlib>=3.8,<4"]},
+    extras_require={
+        "plot": ["matplotlib>=3.8,<4"],
+        "onnx": ["onnxruntime>=1.22,<2", "numpy>=1.26", "sentencepiece>=0.2,<0.3"],
+    },
     entry_points={"console_scripts": [f"keras-attention-client = {PACKAGE}.__main__:main"]},
     cmdclass={"build_py": BuildPy, "sdist": Sdist},
 )

@@ -31,15 +31,9 @@ if TYPE_CHECKING:
     )
     from serving.client.events import AsyncPredictor, Prediction, Predictor
     from serving.client.images import AsyncReader, Reader, Reading, Regions
-    from serving.client.protocol import Metadata
-    from serving.client.texts import (
-        Alignment,
-        AsyncTranslator,
-        Hypothesis,
-        Score,
-        Translation,
-        Translator,
-    )
+    from serving.client.local import LocalTranslator
+    from serving.client.results import Alignment, Hypothesis, Metadata, Score, Translation
+    from serving.client.texts import AsyncTranslator, Translator
 
 __all__ = [
     "Alignment",
@@ -49,6 +43,7 @@ __all__ = [
     "DeadlineExceededError",
     "Hypothesis",
     "InvalidRequestError",
+    "LocalTranslator",
     "MessageTooLargeError",
     "Metadata",
     "ModelNotFoundError",
@@ -69,12 +64,14 @@ __all__ = [
     "draw_alignment",
 ]
 
-_FILES = ("texts", "images", "events", "errors", "protocol", "channel", "drawing")
+_FILES = ("results", "texts", "images", "events", "errors", "channel", "drawing")
 
 
 def __getattr__(name: str) -> Any:
     """Import the file of a name when the name is asked for: a command's --help needs no gRPC."""
     if name in __all__:
+        if name.startswith("Local"):
+            return getattr(import_module(f"{__name__}.local"), name)
         for file in _FILES:
             module = import_module(f"{__name__}.{file}")
             if hasattr(module, name):

@@ -39,11 +39,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.client",
-        description="Translates texts with a served model.",
+        description="Translates texts with a served model, or in this process with --local.",
     )
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
-    add_connection(parser, "texts")
+    add_connection(parser, "texts", local=True)
     signature = parser.add_mutually_exclusive_group()
     signature.add_argument("--nbest", action="store_true", help="several translations, with scores")
     signature.add_argument("--align", action="store_true", help="draw the attention weights")
@@ -66,8 +66,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _ask(arguments: argparse.Namespace) -> int:
-    from serving.client.texts import Translator
-
     texts = arguments.texts
     if not texts and not arguments.metadata:
         lines = sys.stdin.buffer.read().decode("utf-8", "replace")
@@ -77,11 +75,23 @@ def _ask(arguments: argparse.Namespace) -> int:
     show = next(
         (show for name, show in _SHOWN.items() if getattr(arguments, name)), _show_translations
     )
-    with Translator(**connection_options(arguments)) as translator:
+    with _translator(arguments) as translator:
         if arguments.wait_ready is not None:
             translator.wait_ready(arguments.wait_ready)
         show(translator, arguments, texts)
     return 0
+
+
+def _translator(arguments: argparse.Namespace) -> Any:
+    """Return the translator that is asked, which imports what it needs."""
+    if arguments.local:
+        from serving.client.local import LocalTranslator
+
+        settings = {"batch_size": arguments.batch_size, "threads": arguments.threads}
+        return LocalTranslator(arguments.local, **settings)
+    from serving.client.texts import Translator
+
+    return Translator(**connection_options(arguments))
 
 
 def _show_metadata(translator: Translator, arguments: Any, texts: list[str]) -> None:

@@ -12,7 +12,7 @@ from serving.client.printing import printable
 if TYPE_CHECKING:
     from serving.client.events import Prediction
     from serving.client.images import Regions
-    from serving.client.texts import Alignment
+    from serving.client.results import Alignment
 
 _SHADES = " ░▒▓█"
 

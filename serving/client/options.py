@@ -14,6 +14,11 @@ from serving.client.install import install
 from serving.client.printing import print_error
 from serving.client.retries import RETRIES
 
+_EXTRAS = {
+    **dict.fromkeys(("grpc", "google"), "client"),
+    **dict.fromkeys(("onnxruntime", "numpy", "sentencepiece"), "onnx"),
+}
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose errors are one line, as the errors of all commands are."""
@@ -37,11 +42,26 @@ def file_to_write(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"cannot write {path}: {reason}")
 
 
-def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
-    """Add the options that `connection_options` reads; `rows` is what a request holds."""
+def add_connection(parser: argparse.ArgumentParser, rows: str, local: bool = False) -> None:
+    """Add the options that `connection_options` reads.
+
+    Args:
+        parser: of the command.
+        rows: what a request holds.
+        local: whether an ONNX export in this process may take the server's place.
+    """
     add = parser.add_argument
     add("--target", default="localhost:8500", help="host:port of the server, or unix:PATH")
-    add("--model", required=True, help="name of the model on the server")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--model", help="name of the model on the server")
+    if local:
+        where.add_argument(
+            "--local",
+            type=Path,
+            metavar="DIR",
+            help="no server: models/NAME/1, exported with --format onnx",
+        )
+        add("--threads", type=int, default=1, help="with --local: that an operation may use")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, help="version of the model; default: the latest")
     which.add_argument("--label", help="label of the version")
@@ -86,7 +106,7 @@ def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespac
         return 130
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
-        extra = "client" if missing in ("grpc", "google") else "plot"
+        extra = _EXTRAS.get(missing, "plot")
         print_error(f"{missing} is not installed: {install(extra)}")
     except (ServingError, OSError, ValueError, ImportError) as error:
         print_error(error)

@@ -8,7 +8,6 @@ responses; see `serving.client.texts`.
 
 import re
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -23,6 +22,7 @@ from serving.client.errors import (
     ServerUnavailableError,
     UnexpectedResponseError,
 )
+from serving.client.results import Metadata
 from serving.client.retries import RETRIES, RetryBudget
 
 _PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -47,18 +47,6 @@ _DTYPES = {
 T = TypeVar("T")
 R = TypeVar("R")
 Steps = Generator[tuple[str, Message], Message, T]
-
-
-@dataclass(frozen=True)
-class Metadata:
-    """Of a served model: its version, and of each signature the inputs and outputs.
-
-    `signatures[name]["inputs" or "outputs"][alias]` reads like `string(?, ?)`.
-    """
-
-    model: str
-    version: int
-    signatures: dict[str, dict[str, dict[str, str]]]
 
 
 class Endpoint:

@@ -1,8 +1,6 @@
 """Translators: the clients, blocking and asyncio, their requests and their answers."""
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from serving.client import protobuf
 from serving.client.answers import (
@@ -19,56 +17,9 @@ from serving.client.answers import (
 )
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
+from serving.client.results import Alignment, Hypothesis, Score, Translation
+from serving.client.sentences import join_sentences, split_sentences
 from serving.client.transport import AsyncClient, Client
-
-
-@dataclass(frozen=True)
-class Translation:
-    """A text's best translation.
-
-    `score` is the model's: log-probability over the length penalty. `truncated` says that the text
-    was longer than the model reads, and that its end is not translated.
-    """
-
-    text: str
-    score: float
-    truncated: bool = False
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One of a text's several translations."""
-
-    text: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Alignment:
-    """A translation with its attention weights.
-
-    `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
-    """
-
-    translation: str
-    source_tokens: tuple[str, ...]
-    target_tokens: tuple[str, ...]
-    attention_weights: tuple[tuple[float, ...], ...]
-
-
-@dataclass(frozen=True)
-class Score:
-    """How probable a model finds a given translation.
-
-    `score` compares with a `Translation`'s. `log_probs` has one number for each of `tokens`, of
-    which the last is the end. `truncated` says that the text or the translation was longer than
-    the model reads.
-    """
-
-    score: float
-    tokens: tuple[str, ...]
-    log_probs: tuple[float, ...]
-    truncated: bool = False
 
 
 def write_texts(texts: Sequence[str]) -> dict[str, Message]:
@@ -137,40 +88,6 @@ def read_scores(response: Message, count: int) -> list[Score]:
         tokens = unpadded(tokens)
         scores.append(Score(score, tokens, tuple(log_probs[: len(tokens)]), truncated))
     return scores
-
-
-# A full stop ends a sentence before white space, a Chinese or Japanese one anywhere.
-_BOUNDARY = re.compile(
-    r"""((?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+"""
-    r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|\s*\n\s*)"""
-)
-_FULL_WIDTH_END = re.compile(r"[。！？][”’」』）]*$")
-
-
-def split_sentences(text: str) -> list[tuple[str, str]]:
-    """(sentence, white space after it) of a text, in order."""
-    parts = _BOUNDARY.split(text.strip())
-    pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
-    return [(sentence, gap) for sentence, gap in pairs if sentence]
-
-
-def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:
-    """One translation of sentences and the white space after each.
-
-    The score is the mean of the sentences', and it is truncated where any of them is.
-    """
-    if not pieces:
-        return Translation("", 0.0)
-    text = ""
-    for number, (piece, gap) in enumerate(pieces, 1):
-        text += piece.text
-        if number < len(pieces):
-            if "\n" in gap:
-                text += gap
-            elif not _FULL_WIDTH_END.search(piece.text):
-                text += " "
-    score = sum(piece.score for piece, _ in pieces) / len(pieces)
-    return Translation(text, score, any(piece.truncated for piece, _ in pieces))
 
 
 class _Translators(Endpoint):

@@ -1,4 +1,4 @@
-"""A run, or an ensemble of several, to a SavedModel: python -m serving.export --run DIR."""
+"""A run, or an ensemble, to a SavedModel or to ONNX: python -m serving.export --run DIR."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ from training.runs.history import read_history
 from training.runs.run import Run, load_ensemble
 
 MANIFEST = "assets.extra/manifest.json"
+FORMATS = ("savedmodel", "onnx")
 AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
 # The share of an export's time after which each begins: 7 million weights on two cores.
 _TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35
@@ -53,6 +54,7 @@ def export(
     output: Path,
     *,
     tell: Tell = lambda what, share=None: None,
+    form: str = "savedmodel",
     **settings: Any,
 ) -> Path:
     """Write a new version of a servable model.
@@ -61,7 +63,8 @@ def export(
         runs: a run, or several that are used as an ensemble.
         output: the model's base path; versions are numbered directories in it.
         tell: is called with what is done next, see `training.command.progress.stages`.
-        **settings: see `Exported`.
+        form: one of `FORMATS`.
+        **settings: see `Exported`; for ONNX `weights` may be "int8".
 
     Returns:
         The version's directory. It is written beside the versions and renamed when it is whole, so
@@ -75,6 +78,8 @@ def export(
         check_covers(runs, settings.get("beam_width", 5))
     if settings.get("replaces_unknown"):
         check_replaces_unknown(runs)
+    if form == "onnx":
+        return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:
         module, settings = _module(runs, settings)
         manifest = _manifest(runs, settings)
@@ -93,8 +98,29 @@ def export(
             _write_warmup(extra / "tf_serving_warmup_requests", output.name, module.warmup())
         except tf.errors.OpError as error:
             raise UserError(f"cannot write {output}: {error.message.splitlines()[0]}") from error
-        version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
-        return aside.rename(output / str(version))
+        return _number(aside)
+
+
+def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
+    """Write a new version as ONNX graphs: see `export`."""
+    from serving.export.onnx.folder import check_exports, write_folder  # others need no onnx
+
+    check_exports(runs, settings)
+    with _aside(output) as aside:
+        tell("writing the ONNX graphs", 0.5)
+        aside.mkdir()
+        try:
+            write_folder(runs[0], aside, settings, _manifest(runs, settings))
+        except OSError as error:
+            raise UserError(f"cannot write {output}: {error.strerror}") from error
+        return _number(aside)
+
+
+def _number(aside: Path) -> Path:
+    """Give a whole version its number."""
+    output = aside.parent
+    version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
+    return aside.rename(output / str(version))
 
 
 def check_finite(runs: Sequence[Run]) -> None:
@@ -256,14 +282,23 @@ def main(arguments: list[str] | None = None) -> None:
         help="tokens after which a text is cut; default: 256",
     )
     parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="savedmodel",
+        help="onnx runs without TensorFlow: python -m serving.client --local models/NAME/1",
+    )
+    parser.add_argument(
         "--weights",
-        choices=DTYPES,
+        choices=(*DTYPES, "int8"),
         default="float32",
-        help="what they are stored as; half precision halves the size",
+        help="what they are stored as; half precision halves the size; int8, of ONNX alone, is "
+        "what products are computed in, too",
     )
     add_precision(parser)
     options = parser.parse_args(arguments)
     check_precision(options.precision, options.runs)
+    if (options.weights not in DTYPES) and options.format != "onnx":
+        raise UserError(f"--weights {options.weights} expected --format onnx")
     if options.num_results > options.beam_width:
         raise UserError(
             f"--num-results expected at most --beam-width, {options.beam_width}. "
@@ -274,6 +309,7 @@ def main(arguments: list[str] | None = None) -> None:
             load_ensemble(options.runs),
             options.output,
             tell=tell,
+            form=options.format,
             beam_width=options.beam_width,
             num_results=options.num_results,
             max_source_length=options.max_source_length,
@@ -284,6 +320,8 @@ def main(arguments: list[str] | None = None) -> None:
             replaces_unknown=options.replace_unknown,
         )
     print(f"Exported {version}")
+    if options.format == "onnx":
+        return
     if found := json.loads((version / MANIFEST).read_text()).get("agreement"):
         print(
             f"With {options.weights} weights and {options.precision} products, {found['same']} of "

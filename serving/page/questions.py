@@ -12,7 +12,7 @@ from serving.client import Alignment, AsyncPredictor, AsyncReader, AsyncTranslat
 from serving.client.errors import SignatureNotFoundError
 from serving.client.events import TIME, parse_table
 from serving.client.images import Regions
-from serving.client.texts import split_sentences
+from serving.client.sentences import split_sentences
 from serving.page import words
 from serving.page.requests import Answer, BadRequestError
 

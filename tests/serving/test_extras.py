@@ -31,8 +31,10 @@ def run(module, *arguments, missing=()):
 @pytest.mark.parametrize(
     ("module", "missing", "extra"),
     [
-        ("serving.client", "grpc", "client"),
-        ("serving.client", "google", "client"),
+        ("serving.client --model m text", "grpc", "client"),
+        ("serving.client --model m text", "google", "client"),
+        ("serving.client --local m text", "onnxruntime", "onnx"),
+        ("serving.client --local m text", "numpy", "onnx"),
         ("serving.export", "tensorflow", "serving"),
         ("serving.export", "rich", "serving"),
         ("serving.check", "tensorflow_serving", "serving"),
@@ -43,9 +45,8 @@ def run(module, *arguments, missing=()):
     ],
 )
 def test_a_command_names_the_extra_that_it_needs(module, missing, extra):
-    # The client's own --help needs nothing.
-    words = ("--model", "m", "text") if module == "serving.client" else ("--help",)
-    status, said = run(module, *words, missing=[missing])
+    module, *words = module.split()  # the client's own --help needs nothing
+    status, said = run(module, *(words or ["--help"]), missing=[missing])
     assert status == 1
     assert said.startswith(f"error: {missing}")
     assert said.endswith(f" is not installed: pip install -e '.[{extra}]' in the repository\n")

@@ -6,6 +6,7 @@ stands for a space within a token.
 """
 
 import difflib
+import functools
 import hashlib
 import json
 import unicodedata
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
@@ -297,6 +299,26 @@ def split_words(text: str) -> list[str]:
     """Words of a text as the `words` tokenizer splits it, without the marks."""
     tokens = _split("words", tf.constant([text])).flat_values.numpy()
     return [token.decode("utf-8").removeprefix("▁") for token in tokens]
+
+
+@functools.cache
+def character_classes() -> dict[str, list[tuple[int, int]]]:
+    """Return which characters `words` splits by, for programs without TensorFlow.
+
+    Returns:
+        For `ideographs`, which are words, `letters`, of which words are made, and `spaces` the
+        first and the last code point of each run.
+    """
+    classes = {"ideographs": f"[{_CJK}]", "letters": _LETTERS, "spaces": _SPACES}
+    codes = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
+    characters = tf.strings.unicode_encode(codes[:, None].astype("int32"), "UTF-8")
+    found = {}
+    for name, pattern in classes.items():
+        inside = codes[tf.strings.regex_full_match(characters, pattern).numpy()]
+        ends = np.flatnonzero(np.diff(inside, append=-1) != 1)
+        starts = np.concatenate([[0], ends[:-1] + 1])
+        found[name] = list(zip(inside[starts].tolist(), inside[ends].tolist(), strict=True))
+    return found
 
 
 def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:

@@ -9,7 +9,7 @@ import pytest
 
 from serving.client import Translator
 from serving.client.errors import SignatureNotFoundError
-from serving.client.texts import Hypothesis
+from serving.client.results import Hypothesis
 from serving.page import questions
 from serving.page.app import STATIC, Settings
 from serving.page.questions import MOST_CHARACTERS

@@ -1,0 +1,124 @@
+"""The tokenizers of an export, without TensorFlow."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+_SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back."""
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each text, without START and END."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of ids."""
+
+    def token(self, number: int) -> str:
+        """Return the token of an id."""
+
+
+def load_tokenizer(folder: Path, about: dict[str, Any]) -> Tokenizer:
+    """Read a tokenizer's file.
+
+    Args:
+        folder: of the export.
+        about: what the manifest says of it.
+    """
+    path = folder / about["file"]
+    if about["kind"] == "sentencepiece":
+        return SentencePiece(path)
+    return Vocabulary(json.loads(path.read_text(encoding="utf-8")))
+
+
+def said(ids: Iterable[int]) -> list[int]:
+    """Return what a decoder said: ids up to the end, without special ones."""
+    found = []
+    for number in ids:
+        if number == END_ID:
+            break
+        if number > END_ID:
+            found.append(number)
+    return found
+
+
+class SentencePiece:
+    """Subwords."""
+
+    def __init__(self, path: Path) -> None:
+        import sentencepiece  # the other kinds do without
+
+        self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer`."""
+        found: list[list[int]] = self._pieces.encode(list(texts), num_threads=1)
+        return found
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Tokenizer`."""
+        text: str = self._pieces.decode(list(ids))
+        return text
+
+    def token(self, number: int) -> str:
+        """See `Tokenizer`."""
+        token: str = self._pieces.id_to_piece(number)
+        return token
+
+
+class Vocabulary:
+    """Words, characters or symbols, looked up in a list.
+
+    Args:
+        state: what the tokenizer's file holds.
+    """
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self._kind, tokens = state["kind"], state["tokens"]
+        self._tokens = [*_SPECIAL, *tokens]
+        self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
+        if self._kind == "words":
+            classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
+            letters = f"[{classes['letters']}]+"
+            elision = "(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
+            self._spaces = re.compile(f"[{classes['spaces']}]+")
+            self._words = re.compile(
+                f"▁?(?:[{classes['ideographs']}]|{elision}|{letters}(?:['’]{letters})*|[^▁])"
+            )
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """See `Tokenizer`."""
+        return [[self._ids.get(token, UNK_ID) for token in self.split(text)] for text in texts]
+
+    def split(self, text: str) -> list[str]:
+        """Return the tokens of a text as they stand in it."""
+        if self._kind == "characters":
+            return list(text)
+        if self._kind == "symbols":  # what ASCII calls spaces
+            return re.findall(r"[^ \t\n\v\f\r]+", text)
+        text = self._spaces.sub(" ", text).strip(" ")
+        return self._words.findall(f" {text}".replace(" ", "▁")) if text else []
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Tokenizer`."""
+        tokens = [self._tokens[number] for number in ids]
+        if self._kind == "symbols":
+            return " ".join(tokens)
+        text = "".join(tokens)
+        return text.replace("▁", " ").strip(" ") if self._kind == "words" else text
+
+    def token(self, number: int) -> str:
+        """See `Tokenizer`."""
+        return self._tokens[number]
+
+
+def _ranges(runs: Iterable[Sequence[int]]) -> str:
+    """Return runs of code points as the inside of a character class."""
+    return "".join(f"{re.escape(chr(first))}-{re.escape(chr(last))}" for first, last in runs)

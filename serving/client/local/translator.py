@@ -1,0 +1,273 @@
+"""A translator in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
+
+from serving.client.local.model import Folder
+from serving.client.local.scoring import score_targets
+from serving.client.local.tokenizers import END_ID, PAD_ID, load_tokenizer, said
+from serving.client.results import Alignment, Hypothesis, Metadata, Score, Translation
+from serving.client.sentences import join_sentences, split_sentences
+
+T = TypeVar("T")
+_OUTPUTS = {
+    "translate": {"translation": "string(?)", "score": "float(?)", "truncated": "bool(?)"},
+    "nbest": {"translations": "string(?, ?)", "scores": "float(?, ?)"},
+    "align": {
+        "translation": "string(?)",
+        "source_tokens": "string(?, ?)",
+        "target_tokens": "string(?, ?)",
+        "attention_weights": "float(?, ?, ?)",
+    },
+    "score": {
+        "score": "float(?)",
+        "tokens": "string(?, ?)",
+        "log_probs": "float(?, ?)",
+        "truncated": "bool(?)",
+    },
+}
+
+
+class _Read(NamedTuple):
+    """Texts as ids.
+
+    Attributes:
+        ids: of each text, cut to what the model reads.
+        truncated: whether it was cut.
+    """
+
+    ids: list[list[int]]
+    truncated: list[bool]
+
+
+class LocalTranslator:
+    """A translator in this process, with the methods and results of `serving.client.Translator`.
+
+    Args:
+        path: of a version that was exported with `--format onnx`, or of the model, of whose
+            versions the last is taken.
+        beam_width: hypotheses of each text; None for what the model was exported with, as are the
+            next two.
+        num_results: how many `nbest` returns, at most `beam_width`.
+        length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
+        batch_size: texts that are translated together, those of about the same length.
+        threads: that one operation may use.
+
+    Raises:
+        ValueError: if there is no such export, or for a setting that is not possible.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        beam_width: int | None = None,
+        num_results: int | None = None,
+        length_penalty: float | None = None,
+        batch_size: int = 32,
+        threads: int = 1,
+    ) -> None:
+        self._folder = Folder(path, threads)
+        about = self._folder.manifest
+        if about["task"] != "translate":
+            raise ValueError(f"{path} expected to be a translator. Received: {about['task']}")
+        defaults, sizes = about["settings"], about["tokenizers"]
+        self._width = beam_width or defaults["beam_width"]
+        self._results = num_results or min(defaults["num_results"], self._width)
+        self._penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
+        self._batch_size, self._most = batch_size, defaults["max_source_length"]
+        if not 1 <= self._results <= self._width <= sizes["target"]["size"]:
+            raise ValueError(
+                "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
+                f"{self._results}, {self._width}, {sizes['target']['size']}"
+            )
+        if batch_size < 1 or self._penalty < 0:
+            raise ValueError(
+                "expected batch_size >= 1 and length_penalty >= 0. "
+                f"Received: {batch_size}, {self._penalty}"
+            )
+        self._source, self._target = (
+            load_tokenizer(self._folder.path, sizes[side]) for side in ("source", "target")
+        )
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the export says of itself: settings, sizes, the run that it was made of."""
+        return self._folder.manifest
+
+    def metadata(self) -> Metadata:
+        """Version and signatures of the model."""
+        path = self._folder.path.resolve()
+        version = int(path.name) if path.name.isdecimal() else 0
+        signatures = {}
+        for name, outputs in _OUTPUTS.items():
+            if name != "align" or self.manifest["attends"]:
+                inputs = ["text", *(["translation"] if name == "score" else [])]
+                signatures[name] = {
+                    "inputs": dict.fromkeys(inputs, "string(?)"),
+                    "outputs": outputs,
+                }
+        return Metadata(path.parent.name, version, signatures)
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Load the graph; a model in this process is there at once."""
+        self.translate(["."])
+
+    def __enter__(self) -> Self:
+        """Return the translator; there is nothing to close."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing."""
+
+    def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
+        """The best translation of each text; with `split`, sentence by sentence."""
+        texts = _checked(texts)
+        if split:
+            pieces = [split_sentences(text) for text in texts]
+            found = iter(self.translate([sentence for text in pieces for sentence, _ in text]))
+            return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
+        read = self._read(texts)
+        best = self._search(read, 1, lambda ids, scores, weights: self._hypotheses(ids, scores)[0])
+        return [
+            Translation(one.text, one.score, cut) if one else Translation("", 0.0)
+            for one, cut in zip(best, read.truncated, strict=True)
+        ]
+
+    def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
+        """Each text's translations, best first."""
+        count = self._results
+        found = self._search(
+            self._read(_checked(texts)),
+            count,
+            lambda ids, scores, weights: self._hypotheses(ids, scores),
+        )
+        return [each or [Hypothesis("", 0.0)] * count for each in found]
+
+    def align(self, texts: Sequence[str]) -> list[Alignment]:
+        """Each text's translation with its attention weights.
+
+        Raises:
+            ValueError: for a model without attention.
+        """
+        if not self.manifest["attends"]:
+            raise ValueError("this model cannot align: it was trained without attention")
+        read = self._read(_checked(texts))
+        found = self._search(read, 1, self._aligned, with_weights=True)
+        return [
+            Alignment(text, tuple(map(self._source.token, ids)), tokens, weights(len(ids)))
+            for (text, tokens, weights), ids in zip(
+                (each or ("", (), lambda length: ()) for each in found), read.ids, strict=True
+            )
+        ]
+
+    def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
+        """How probable the model finds a given translation of each text, token by token."""
+        read, targets = self._read(_checked(texts)), self._target.encode(_written(translations))
+        if len(targets) != len(read.ids):
+            raise ValueError(
+                f"expected as many translations as texts, {len(read.ids)}. Received: {len(targets)}"
+            )
+        most = 2 * self._most + 9  # what a search may find, without the end
+        found: list[Any] = [None] * len(targets)
+        for rows in self._batches([len(x) for x in targets]):
+            wanted = _padded([[*targets[row][:most], END_ID] for row in rows])
+            source = _padded([read.ids[row] for row in rows])
+            for row, log_probs in zip(
+                rows, score_targets(self._folder, source, wanted), strict=True
+            ):
+                ids = [*targets[row][:most], END_ID]
+                if not read.ids[row] and len(ids) == 1:
+                    log_probs = np.zeros_like(log_probs)  # nothing is translated as nothing
+                each = [float(x) for x in log_probs[: len(ids)]]
+                tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
+                norm = ((5 + len(ids)) / 6) ** self._penalty
+                cut = read.truncated[row] or len(targets[row]) > most
+                found[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
+        return found
+
+    def _read(self, texts: Sequence[str]) -> _Read:
+        ids = self._source.encode(_written(texts))
+        return _Read([x[: self._most] for x in ids], [len(x) > self._most for x in ids])
+
+    def _search(
+        self,
+        read: _Read,
+        results: int,
+        answer: Callable[[np.ndarray, np.ndarray, np.ndarray], T],
+        with_weights: bool = False,
+    ) -> list[T | None]:
+        """Return what is answered to each text, None for one without a token.
+
+        Args:
+            read: the texts.
+            results: of each.
+            answer: from ids `(N, T)`, scores `(N,)` and weights `(N, T, S)`.
+            with_weights: whether they are wanted.
+        """
+        found: list[T | None] = [None] * len(read.ids)
+        asked = {
+            "beam_width": np.array([self._width]),
+            "num_results": np.array([results]),
+            "length_penalty": np.array(self._penalty, "float32"),
+            "with_weights": np.array([with_weights]),
+        }
+        for rows in self._batches([len(x) for x in read.ids]):
+            rows = [row for row in rows if read.ids[row]]
+            if not rows:
+                continue
+            ids = _padded([read.ids[row] for row in rows])
+            out = self._folder.run("translator", {"ids": ids, **asked})
+            each = zip(rows, out["found"], out["scores"], out["weights"], strict=True)
+            for row, *of_row in each:
+                found[row] = answer(*of_row)
+        return found
+
+    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
+        """Yield the rows of batches, those of about the same length together."""
+        order = sorted(range(len(lengths)), key=lengths.__getitem__)
+        for start in range(0, len(order), self._batch_size):
+            yield order[start : start + self._batch_size]
+
+    def _hypotheses(self, ids: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
+        return [
+            Hypothesis(self._target.decode(said(one.tolist())), float(score))
+            for one, score in zip(ids, scores, strict=True)
+        ]
+
+    def _aligned(self, ids: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> tuple:
+        """Return the text, its tokens, and the function from a source's length to the weights."""
+        tokens = []
+        for number in ids[0].tolist():
+            if number in (PAD_ID, END_ID):
+                break
+            tokens.append(self._target.token(number))
+
+        def of_source(length: int) -> tuple[tuple[float, ...], ...]:
+            return tuple(map(tuple, weights[0, : len(tokens), :length].tolist()))
+
+        return self._target.decode(said(ids[0].tolist())), tuple(tokens), of_source
+
+
+def _checked(texts: Sequence[str]) -> Sequence[str]:
+    if isinstance(texts, str):
+        raise TypeError("expected a list of texts. Received: one string")
+    return texts
+
+
+def _written(texts: Sequence[str]) -> list[str]:
+    """Return texts that have a UTF-8 form: a lone surrogate becomes "?"."""
+    return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+
+
+def _padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return ids as int64 `(B, S)`, S at least 1."""
+    array = np.full((len(ids), max(1, *map(len, ids), 1)), PAD_ID, "int64")
+    for row, each in zip(array, ids, strict=True):
+        row[: len(each)] = each
+    return array

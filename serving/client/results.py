@@ -1,0 +1,64 @@
+"""What a translator answers, and what a model says of itself."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A text's best translation.
+
+    `score` is the model's: log-probability over the length penalty. `truncated` says that the text
+    was longer than the model reads, and that its end is not translated.
+    """
+
+    text: str
+    score: float
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One of a text's several translations."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """A translation with its attention weights.
+
+    `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
+    """
+
+    translation: str
+    source_tokens: tuple[str, ...]
+    target_tokens: tuple[str, ...]
+    attention_weights: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True)
+class Score:
+    """How probable a model finds a given translation.
+
+    `score` compares with a `Translation`'s. `log_probs` has one number for each of `tokens`, of
+    which the last is the end. `truncated` says that the text or the translation was longer than
+    the model reads.
+    """
+
+    score: float
+    tokens: tuple[str, ...]
+    log_probs: tuple[float, ...]
+    truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """Of a served model: its version, and of each signature the inputs and outputs.
+
+    `signatures[name]["inputs" or "outputs"][alias]` reads like `string(?, ?)`.
+    """
+
+    model: str
+    version: int
+    signatures: dict[str, dict[str, dict[str, str]]]

@@ -1,0 +1,394 @@
+"""ONNX graphs written as formulas: values with operators, and nodes by their names."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import helper
+
+from serving.export.onnx.constants import Constants, inline
+
+OPSET, IR_VERSION = 21, 10
+# The dtype of a node's first output where it is not that of the first input.
+_DTYPES = {
+    "Shape": "int64",
+    "NonZero": "int64",
+    "ArgMax": "int64",
+    "MatMulInteger": "int32",
+    "QuantizeLinear": "uint8",
+    **dict.fromkeys(("Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual"), "bool"),
+}
+_SECOND = {"TopK": "int64"}  # of the second output
+
+
+class Value:
+    """An output of a node, or an input of a graph; its operators add nodes.
+
+    Attributes:
+        graph: that it belongs to.
+        name: in the graph.
+        dtype: as NumPy names it.
+    """
+
+    __array_ufunc__ = None  # an array on the left leaves the operator to this class
+
+    def __init__(self, graph: Graph, name: str, dtype: str) -> None:
+        self.graph, self.name, self.dtype = graph, name, dtype
+
+    def __add__(self, other: Any) -> Value:
+        return self.graph("Add", self, other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self.graph("Add", other, self)
+
+    def __sub__(self, other: Any) -> Value:
+        return self.graph("Sub", self, other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self.graph("Sub", other, self)
+
+    def __mul__(self, other: Any) -> Value:
+        return self.graph("Mul", self, other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self.graph("Mul", other, self)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self.graph("Div", self, other)
+
+    def __floordiv__(self, other: Any) -> Value:
+        return self.graph("Div", self, other)
+
+    def __mod__(self, other: Any) -> Value:
+        return self.graph("Mod", self, other)
+
+    def __matmul__(self, other: Any) -> Value:
+        return self.graph("MatMul", self, other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self.graph("Greater", self, other)
+
+    def __ge__(self, other: Any) -> Value:
+        return self.graph("GreaterOrEqual", self, other)
+
+    def __lt__(self, other: Any) -> Value:
+        return self.graph("Less", self, other)
+
+    def __and__(self, other: Any) -> Value:
+        return self.graph("And", self, other)
+
+    def __or__(self, other: Any) -> Value:
+        return self.graph("Or", self, other)
+
+    def __invert__(self) -> Value:
+        return self.graph("Not", self)
+
+    def __neg__(self) -> Value:
+        return self.graph("Neg", self)
+
+
+class _Scope:
+    """The nodes and the small constants of a graph, or of the body of a loop."""
+
+    def __init__(self) -> None:
+        self.nodes: list[onnx.NodeProto] = []
+        self.constants: dict[Any, onnx.TensorProto] = {}
+
+
+class Graph:
+    """A graph that is being written. A call adds a node where the graph is being written now.
+
+    Operators take values, arrays and Python numbers; these have the dtype of the operator's first
+    value.
+
+    Args:
+        constants: what the graphs of a folder share.
+    """
+
+    def __init__(self, constants: Constants) -> None:
+        self._shared = constants
+        self._used: dict[str, onnx.TensorProto] = {}
+        self._scopes = [_Scope()]
+        self._numbers = itertools.count()
+        self._inputs: list[onnx.ValueInfoProto] = []
+
+    def input(self, name: str, dtype: str, *shape: str | int) -> Value:
+        """Add an input of the whole graph; axes that vary have names."""
+        self._inputs.append(_info(name, dtype, shape))
+        return Value(self, name, dtype)
+
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
+        """Add a constant: a large one is stored once for all graphs of the folder."""
+        array = np.asarray(value, dtype or _dtype_of(value))
+        if not inline(array):
+            proto = self._shared.add(array)
+            self._used[proto.name] = proto
+            return Value(self, proto.name, str(array.dtype))
+        known = self._scopes[-1].constants
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if key not in known:
+            name = f"constant_{next(self._numbers)}"
+            known[key] = onnx.numpy_helper.from_array(array, name)
+        return Value(self, known[key].name, str(array.dtype))
+
+    def __call__(
+        self, op: str, *inputs: Any, outputs: int = 1, dtype: str | None = None, **attributes: Any
+    ) -> Any:
+        """Add a node.
+
+        Args:
+            op: of ONNX's own operators.
+            *inputs: values, arrays or numbers; None for one that is left out.
+            outputs: how many there are.
+            dtype: of the first output, where the operator and its inputs do not say.
+            **attributes: of the node.
+
+        Returns:
+            The output, or a list of several.
+        """
+        kept = inputs[1:] if op == "Where" else inputs
+        like = next((x.dtype for x in kept if isinstance(x, Value)), None)
+        values = [x if x is None else self._lift(x, like) for x in inputs]
+        number = next(self._numbers)
+        names = [f"{op}_{number}" if outputs == 1 else f"{op}_{number}_{i}" for i in range(outputs)]
+        names_in = ["" if x is None else x.name for x in values]
+        node = helper.make_node(op, names_in, names, name=f"{op}_{number}", **attributes)
+        self._scopes[-1].nodes.append(node)
+        first = values[1] if op == "Where" else values[0] if values else None
+        dtype = dtype or _DTYPES.get(op) or (first.dtype if first else "float32")
+        made = [Value(self, name, dtype) for name in names]
+        if op in _SECOND:
+            made[1].dtype = _SECOND[op]
+        return made[0] if outputs == 1 else made
+
+    def _lift(self, x: Any, like: str | None) -> Value:
+        if isinstance(x, Value):
+            return x
+        return self.constant(x, like if isinstance(x, (int, float)) else None)
+
+    # What is needed everywhere.
+
+    def cast(self, x: Value, dtype: str) -> Value:
+        """Return the value in another dtype."""
+        to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+        return self("Cast", x, to=to, dtype=dtype)
+
+    def size(self, x: Value, axis: int) -> Value:
+        """Return the size of an axis, int64 `(1,)`."""
+        return self("Shape", x, start=axis, end=axis + 1)
+
+    def shape(self, *sizes: Value | int) -> Value:
+        """Join sizes, each int64 `(1,)` or a number."""
+        if all(isinstance(size, int) for size in sizes):
+            return self.constant(sizes, "int64")
+        each = [s if isinstance(s, Value) else self.constant([s], "int64") for s in sizes]
+        return self("Concat", *each, axis=0)
+
+    def reshape(self, x: Value, *sizes: Value | int) -> Value:
+        """Reshape: a size of -1 is what is left, 0 is the same as before."""
+        return self("Reshape", x, self.shape(*sizes))
+
+    def expand(self, x: Any, *sizes: Value | int) -> Value:
+        """Repeat what has size 1."""
+        return self("Expand", x if isinstance(x, Value) else self.constant(x), self.shape(*sizes))
+
+    def axis(self, x: Value, axis: int) -> Value:
+        """Add an axis of size 1."""
+        return self("Unsqueeze", x, self.constant([axis], "int64"))
+
+    def squeeze(self, x: Value, axis: int) -> Value:
+        """Take an axis of size 1 away."""
+        return self("Squeeze", x, self.constant([axis], "int64"))
+
+    def concat(self, values: Sequence[Value], axis: int) -> Value:
+        """Join values along an axis."""
+        return values[0] if len(values) == 1 else self("Concat", *values, axis=axis)
+
+    def split(self, x: Value, sizes: Sequence[int], axis: int = -1) -> list[Value]:
+        """Cut a value into parts of these sizes."""
+        if len(sizes) == 1:
+            return [x]
+        parts: list[Value] = self(
+            "Split", x, self.constant(sizes, "int64"), outputs=len(sizes), axis=axis
+        )
+        return parts
+
+    def over(self, op: str, x: Value, axis: int, keep: bool = False) -> Value:
+        """Reduce an axis, by an operator such as ReduceSum."""
+        return self(op, x, self.constant([axis], "int64"), keepdims=int(keep))
+
+    def take(self, x: Value, indices: Value, axis: int = 0) -> Value:
+        """Gather slices of an axis."""
+        return self("Gather", x, indices, axis=axis)
+
+    def slice(self, x: Value, start: Any, end: Any, axis: int) -> Value:
+        """Return a part of an axis."""
+        ends = [e if isinstance(e, Value) else self.constant([e], "int64") for e in (start, end)]
+        return self("Slice", x, *ends, self.constant([axis], "int64"))
+
+    def top(self, x: Value, k: Value) -> tuple[Value, Value]:
+        """Return the `k` greatest of the last axis and their places, the greatest first."""
+        values, places = self("TopK", x, k, outputs=2)
+        return values, places
+
+    # Loops.
+
+    def loop(
+        self,
+        most: Value,
+        state: Mapping[str, Value],
+        body: Callable[[dict[str, Value]], tuple[Value, dict[str, Value], list[Value]]],
+        outputs: int,
+    ) -> tuple[dict[str, Value], list[Value]]:
+        """Add a loop.
+
+        Args:
+            most: how many times it runs, int64 `()`.
+            state: what is handed from turn to turn, before the first.
+            body: from the state to whether there is another turn, the next state, and what is
+                put out.
+            outputs: how many values are put out at each turn.
+
+        Returns:
+            The last state, and what was put out at all turns, `(turns, …)`.
+        """
+        turn, going = (f"{name}_{next(self._numbers)}" for name in ("turn", "going"))
+        inner = {name: self._inner(name, x) for name, x in state.items()}
+        self._scopes.append(_Scope())
+        again, new, out = body(inner)
+        # An output of a body may not be a value from outside of it.
+        results = [self("Identity", x) for x in (again, *(new[name] for name in state), *out)]
+        inputs = [_info(turn, "int64", ()), _info(going, "bool", ())]
+        inputs += [_info(x.name, x.dtype) for x in inner.values()]
+        graph = self._close("loop", inputs, results)
+        node = [most, self.constant(True, "bool"), *state.values()]
+        made = self("Loop", *node, outputs=len(state) + outputs, body=graph)
+        made = [made] if isinstance(made, Value) else made
+        for x, result in zip(made, results[1:], strict=True):
+            x.dtype = result.dtype
+        return dict(zip(state, made, strict=False)), made[len(state) :]
+
+    def scan(
+        self,
+        state: Mapping[str, Value],
+        steps: Mapping[str, Value],
+        body: Callable[[dict[str, Value], dict[str, Value]], tuple[dict[str, Value], list[Value]]],
+        ranks: Sequence[int],
+        directions: Sequence[int] = (),
+        output_directions: Sequence[int] = (),
+    ) -> tuple[dict[str, Value], list[Value]]:
+        """Add a scan over the first axis of values.
+
+        Args:
+            state: what is handed from step to step, before the first.
+            steps: what is gone through.
+            body: from the state and a slice of each of `steps` to the next state and what is put
+                out.
+            ranks: number of axes of each state, then of each value that is put out.
+            directions: of `steps`, 1 for one that is gone through from its end.
+            output_directions: likewise of what is put out.
+
+        Returns:
+            The last state, and what was put out at all steps, `(steps, …)`.
+        """
+        inner, now = ({k: self._inner(k, x) for k, x in group.items()} for group in (state, steps))
+        self._scopes.append(_Scope())
+        new, out = body(inner, now)
+        results = [self("Identity", x) for x in (*(new[name] for name in state), *out)]
+        inputs = [_info(x.name, x.dtype) for x in (*inner.values(), *now.values())]
+        made = self(
+            "Scan",
+            *state.values(),
+            *steps.values(),
+            outputs=len(ranks),
+            body=self._close("scan", inputs, results, ranks),
+            num_scan_inputs=len(steps),
+            scan_input_directions=list(directions) or [0] * len(steps),
+            scan_output_directions=list(output_directions) or [0] * (len(ranks) - len(state)),
+        )
+        made = [made] if isinstance(made, Value) else made
+        for x, result in zip(made, results, strict=True):
+            x.dtype = result.dtype
+        return dict(zip(state, made, strict=False)), made[len(state) :]
+
+    def _inner(self, name: str, outside: Value) -> Value:
+        return Value(self, f"{name}_{next(self._numbers)}", outside.dtype)
+
+    def _close(
+        self,
+        name: str,
+        inputs: list[onnx.ValueInfoProto],
+        results: list[Value],
+        ranks: Sequence[int] = (),
+    ) -> onnx.GraphProto:
+        scope = self._scopes.pop()
+        outputs = [
+            _info(x.name, x.dtype, None if rank is None else [f"{x.name}_{i}" for i in range(rank)])
+            for x, rank in itertools.zip_longest(results, ranks)
+        ]
+        return helper.make_graph(
+            scope.nodes,
+            f"{name}_{next(self._numbers)}",
+            inputs,
+            outputs,
+            list(scope.constants.values()),
+        )
+
+    def save(
+        self, path: Path, outputs: Mapping[str, tuple[Value, tuple[str | int, ...]]]
+    ) -> dict[str, Any]:
+        """Write the graph to a file beside that of the shared constants.
+
+        Args:
+            path: of the file.
+            outputs: by name each output and its shape.
+
+        Returns:
+            Inputs and outputs by name: the dtype of each, and its shape, in which axes that vary
+            have names.
+        """
+        named = []
+        for name, (x, shape) in outputs.items():
+            node = helper.make_node("Identity", [x.name], [name], name=f"output_{name}")
+            self._scopes[-1].nodes.append(node)
+            named.append(_info(name, x.dtype, shape))
+        (scope,) = self._scopes
+        constants = [*scope.constants.values(), *self._used.values()]
+        graph = helper.make_graph(scope.nodes, path.stem, self._inputs, named, constants)
+        model = helper.make_model(
+            graph,
+            opset_imports=[helper.make_opsetid("", OPSET)],
+            ir_version=IR_VERSION,
+            producer_name="keras-attention",
+        )
+        path.write_bytes(model.SerializeToString())
+        return {
+            "inputs": dict(map(_signature, self._inputs)),
+            "outputs": dict(map(_signature, named)),
+        }
+
+
+def _dtype_of(value: Any) -> str:
+    """Return the dtype of a constant of which nobody says it: an array's own."""
+    dtype = np.asarray(value).dtype
+    if isinstance(value, np.ndarray) or dtype.kind == "b":
+        return str(dtype)
+    return "float32" if dtype.kind == "f" else "int64"
+
+
+def _info(name: str, dtype: str, shape: Any = None) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(
+        name, helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), shape
+    )
+
+
+def _signature(info: onnx.ValueInfoProto) -> tuple[str, dict[str, Any]]:
+    tensor = info.type.tensor_type
+    shape = [axis.dim_param or axis.dim_value for axis in tensor.shape.dim]
+    dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+    return info.name, {"dtype": str(dtype), "shape": shape}

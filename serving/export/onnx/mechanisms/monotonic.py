@@ -1,0 +1,125 @@
+"""Monotonic attention and its chunks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from serving.export.onnx.cells import array
+from serving.export.onnx.distributions import softmax
+from serving.export.onnx.graph import Graph, Value
+from serving.export.onnx.mechanisms.mechanism import Mechanism, Rows, Shape, Values
+from serving.export.onnx.products import Products
+
+
+class Monotonic(Mechanism):
+    """A walk to the right that stops at `sigmoid(e + r)` (Raffel et al. 2017, arXiv 1704.00784)."""
+
+    parts: ClassVar[tuple[str, ...]] = ("attention",)
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._bias, self._hard = float(array(attention.score_bias)), attention.mode == "hard"
+
+    def borrow(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Take the scores."""
+        (self._inner,) = mechanisms
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        return {**self._inner.shapes(), "stopped": ("S",)}
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what the scores want."""
+        return self._inner.prepare(g, memory, mask)
+
+    def start(self, g: Graph, memory: Value) -> Values:
+        """Return a weight of 1 at the first place, `(B, S)`."""
+        length = g("Squeeze", g.size(memory, 1))
+        places = g("Range", g.constant(0), length, g.constant(1))
+        first = g.cast(g("Equal", places, 0), "float32")
+        return {"stopped": g.expand(first, g("Shape", memory, start=0, end=2))}
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return the probabilities to stop at each place."""
+        scores = self._inner.score(g, times, query, memory, rows) + self._bias
+        stop = g.cast(scores > 0.0, "float32") if self._hard else g("Sigmoid", scores)
+        stop = g("Where", memory["mask"], stop, 0.0)
+        length = g.size(stop, 2)
+        stop = rows.together(stop, length)
+        weights = stop * self._arrived(g, stop, state["stopped"])
+        return rows.apart(weights, length), {"stopped": weights}
+
+    def _arrived(self, g: Graph, stop: Value, previous: Value) -> Value:
+        """Return `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, `(B·n, S)`."""
+
+        def arrive(before: Values, now: Values) -> tuple[Values, list[Value]]:
+            q = before["go_on"] + now["previous"]
+            return {"go_on": (1.0 - now["stop"]) * q}, [q]
+
+        by_place = {"stop": stop, "previous": previous}
+        steps = {name: g("Transpose", x, perm=[1, 0]) for name, x in by_place.items()}
+        first = {"go_on": g.expand(0.0, g.size(stop, 0))}
+        _, (arrived,) = g.scan(first, steps, arrive, ranks=[1, 1])
+        return g("Transpose", arrived, perm=[1, 0])
+
+
+class Chunkwise(Monotonic):
+    """Softmax over the chunk that ends there (Chiu and Raffel 2018, arXiv 1712.05382)."""
+
+    parts = ("attention", "chunk_attention")
+
+    def __init__(self, attention: Any, *dims: int) -> None:
+        super().__init__(attention, *dims)
+        self._size = attention.chunk_size
+
+    def borrow(self, mechanisms: Sequence[Mechanism]) -> None:
+        """Take the scores to stop by, and those within a chunk."""
+        self._inner, self._chunk = mechanisms
+
+    def shapes(self) -> dict[str, Shape]:
+        """See the base class."""
+        chunk = {f"chunk_{name}": shape for name, shape in self._chunk.shapes().items()}
+        return {**super().shapes(), **chunk}
+
+    def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
+        """Return what both scores want."""
+        chunk = self._chunk.prepare(g, memory, mask)
+        return {
+            **super().prepare(g, memory, mask),
+            **{f"chunk_{name}": x for name, x in chunk.items()},
+        }
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return `b_j = Σ_{k=j}^{j+w-1} a_k exp(u_j) / Σ_{l=k-w+1}^{k} exp(u_l)`."""
+        stops, state = super().weigh(g, times, query, memory, state, rows)
+        own = {name.removeprefix("chunk_"): x for name, x in memory.items() if "chunk_" in name}
+        scores = self._chunk.score(g, times, query, {**memory, **own}, rows)
+        visible = g.cast(memory["mask"], "float32")
+        inside = self._chunks(g, visible) > 0.5
+        shares = softmax(g, self._chunks(g, scores), inside)  # (B, n, S, w)
+        parts = g.split(shares * g.axis(stops, -1), [1] * self._size)
+        # Part o of the chunk that ends at k belongs to place k - (w - 1 - o).
+        moved = [
+            self._moved(g, g.squeeze(part, -1), o - (self._size - 1))
+            for o, part in enumerate(parts)
+        ]
+        return g("Sum", *moved), state
+
+    def _chunks(self, g: Graph, x: Value) -> Value:
+        """Return `(…, S, w)`: at place k the values of k-w+1 … k."""
+        moved = [self._moved(g, x, self._size - 1 - o) for o in range(self._size)]
+        return g.concat([g.axis(x, -1) for x in moved], axis=-1)
+
+    def _moved(self, g: Graph, x: Value, distance: int) -> Value:
+        """Return `x` `(B, n, S)` moved to the right, or to the left, with zeros."""
+        if not distance:
+            return x
+        length = g.size(x, 2)
+        before, after = max(distance, 0), max(-distance, 0)
+        padded = g("Pad", x, g.constant([0, 0, before, 0, 0, after], "int64"))
+        return g.slice(padded, after, length + after, 2)

@@ -1,0 +1,130 @@
+"""A sequence read by the encoder's recurrent layers: ONNX's own, or a Scan of their steps."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+
+from serving.export.onnx.cells import Cell, advance, read_cell
+from serving.export.onnx.graph import Graph, Value
+from serving.export.onnx.products import Products
+
+_OWN = {"rnn": "RNN", "gru": "GRU", "lstm": "LSTM"}
+# Where ONNX has the gates of Keras: z, r, candidate; i, o, f, candidate.
+_ORDER = {"rnn": [0], "gru": [0, 1, 2], "lstm": [0, 3, 1, 2]}
+
+
+class Inputs(NamedTuple):
+    """What a layer reads.
+
+    Attributes:
+        x: `(S, B, dim)`, or the ids `(S, B)` of embeddings.
+        embeddings: `(V, dim)` of ids, or None.
+        there: boolean `(S, B, 1)`, where there is something.
+        lengths: int32 `(B,)`, how much there is.
+    """
+
+    x: Value
+    embeddings: np.ndarray | None
+    there: Value
+    lengths: Value
+
+
+def read_layers(encoder: keras.Model) -> list[list[Cell]]:
+    """Return the cells of an encoder's recurrent layers: of each, one for each direction."""
+    found = []
+    for layer in encoder.layers:
+        if isinstance(layer, keras.layers.Bidirectional):
+            both = layer.forward_layer, layer.backward_layer
+            found.append([read_cell(one.cell) for one in both])
+        elif isinstance(layer, keras.layers.RNN):
+            found.append([read_cell(layer.cell)])
+    return found
+
+
+def read_sequence(
+    g: Graph, times: Products, layers: list[list[Cell]], inputs: Inputs, bits: int
+) -> tuple[Value, Value]:
+    """Read a sequence.
+
+    Returns:
+        The outputs of the last layer, `(B, S, ·)`, and its last states in one vector `(B, ·)`.
+    """
+    last: list[Value] = []
+    for cells in layers:
+        own = bits == 32 and all(cell.kind in _OWN for cell in cells)
+        x, last = (_by_own if own else _by_scan)(g, times, cells, inputs)
+        inputs = inputs._replace(x=x, embeddings=None)
+    return g("Transpose", inputs.x, perm=[1, 0, 2]), g.concat(last, axis=-1)
+
+
+def _by_own(
+    g: Graph, times: Products, cells: list[Cell], inputs: Inputs
+) -> tuple[Value, list[Value]]:
+    """Return outputs `(S, B, ·)` and each direction's last state by ONNX's operators."""
+    (kind,) = {cell.kind for cell in cells}
+    x = inputs.x if inputs.embeddings is None else times.look_up(inputs.embeddings, inputs.x)
+
+    def ordered(weights: np.ndarray) -> np.ndarray:
+        parts = np.split(weights, len(_ORDER[kind]), axis=-1)
+        return np.concatenate([parts[i] for i in _ORDER[kind]], axis=-1)
+
+    biases = [np.concatenate(list(map(ordered, (c.kernel_bias, c.recurrent_bias)))) for c in cells]
+    more: dict[str, Any] = {"linear_before_reset": 1} if kind == "gru" else {}
+    y, last, *_ = g(
+        _OWN[kind],
+        x,
+        np.stack([ordered(cell.kernel).T for cell in cells]),
+        np.stack([ordered(cell.recurrent).T for cell in cells]),
+        np.stack(biases),
+        inputs.lengths,
+        outputs=1 + cells[0].states,
+        hidden_size=cells[0].units,
+        direction="bidirectional" if len(cells) > 1 else "forward",
+        **more,
+    )
+    y = g.reshape(g("Transpose", y, perm=[0, 2, 1, 3]), 0, 0, len(cells) * cells[0].units)
+    each = g("Split", last, outputs=len(cells), axis=0, num_outputs=len(cells))
+    return y, [g.squeeze(one, 0) for one in (each if len(cells) > 1 else [last])]
+
+
+def _by_scan(
+    g: Graph, times: Products, cells: list[Cell], inputs: Inputs
+) -> tuple[Value, list[Value]]:
+    """Return the same by a Scan of all directions at once."""
+    steps, first = {}, {}
+    batch = g.size(inputs.x, 1)
+    for number, cell in enumerate(cells):
+        if inputs.embeddings is None:
+            gates = times(inputs.x, cell.kernel, cell.kernel_bias, bounded=True)
+        else:
+            gates = times.embedded(inputs.embeddings, inputs.x, cell.kernel, cell.kernel_bias)
+        steps[f"gates_{number}"], steps[f"there_{number}"] = gates, inputs.there
+        for state in range(cell.states):
+            first[f"state_{number}_{state}"] = g.expand(0.0, batch, cell.units)
+
+    def step(
+        before: dict[str, Value], now: dict[str, Value]
+    ) -> tuple[dict[str, Value], list[Value]]:
+        new = {}
+        for number, cell in enumerate(cells):
+            names = [f"state_{number}_{state}" for state in range(cell.states)]
+            old = [before[name] for name in names]
+            of_state = times(old[0], cell.recurrent, cell.recurrent_bias, bounded=True)
+            made = advance(g, cell, now[f"gates_{number}"], of_state, old)
+            for name, was, is_ in zip(names, old, made, strict=True):
+                new[name] = g("Where", now[f"there_{number}"], is_, was)
+        return new, [new[f"state_{number}_0"] for number in range(len(cells))]
+
+    backwards = list(range(len(cells)))  # the second direction reads from the end
+    last, outputs = g.scan(
+        first,
+        steps,
+        step,
+        ranks=[2] * (len(first) + len(cells)),
+        directions=[way for way in backwards for _ in range(2)],
+        output_directions=backwards,
+    )
+    return g.concat(outputs, axis=-1), [last[f"state_{n}_0"] for n in range(len(cells))]

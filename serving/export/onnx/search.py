@@ -1,0 +1,241 @@
+"""Beam search as a loop in the graph, which sentences leave as they end.
+
+It finds what `keras_attention.search.beam_search` finds, and with a beam of one what
+`greedy_search` finds. The first step reads one hypothesis of each sentence, whose best
+continuations are the beam of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from serving.export.onnx.graph import Graph, Value
+from training.data.ids import END_ID, PAD_ID, START_ID
+
+Values = dict[str, Value]
+# From tokens `(rows,)`, memory and state to log-probabilities `(rows, V)`, weights
+# `(sentences, n, S)` and the next state.
+Decode = Callable[[Value, Values, Values], tuple[Value, Value, Values]]
+_NEVER = -np.inf
+
+
+class Asked(NamedTuple):
+    """What a search is asked for; inputs of the graph.
+
+    Attributes:
+        width: of the beam, int64 `(1,)`.
+        results: of each sentence, int64 `(1,)`, at most `width`.
+        length_penalty: float32 `()`.
+        with_weights: whether weights are wanted, boolean `(1,)`.
+    """
+
+    width: Value
+    results: Value
+    length_penalty: Value
+    with_weights: Value
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes:
+        ids: int64 `(B, N, T)`, the end token included, padded after it.
+        lengths: int64 `(B, N)`, tokens of each, the end token included.
+        scores: float32 `(B, N)`, the best first.
+        weights: float32 `(B, N, T, S)`; S is 0 where they are not wanted.
+    """
+
+    ids: Value
+    lengths: Value
+    scores: Value
+    weights: Value
+
+
+def part_of(vocabulary: int) -> int:
+    """Return into parts of how many tokens a vocabulary is cut, see `_best_tokens`."""
+    return max(1, round(vocabulary**0.5))
+
+
+def search(
+    g: Graph,
+    decode: Decode,
+    memory: Values,
+    state: Values,
+    limits: Value,
+    vocabulary: int,
+    asked: Asked,
+) -> Found:
+    """Add a search.
+
+    Args:
+        g: the graph.
+        decode: the decoder.
+        memory: `(B, …)` by name; `mask` is boolean `(B, 1, S)`.
+        state: before the first step, `(B, …)` by name.
+        limits: most tokens of each sentence, float32 `(B, 1)`.
+        vocabulary: number of tokens, filled up to a multiple of `part_of`.
+        asked: what for.
+    """
+    length_norm = _norm(asked.length_penalty)
+    batch = g.size(limits, 0)
+    column = g.shape(batch, 1)
+    count, width = g("Squeeze", batch), asked.width
+    places = g("Range", g.constant(0), g("Squeeze", width), g.constant(1))  # of a beam
+    first = g("Equal", places, 0)
+    own = g("Where", first, 0.0, _NEVER)  # of a hypothesis that has ended: it has itself
+    kept = g.size(memory["mask"], 2) * g.cast(asked.with_weights, "int64")
+    everyone = g("Range", g.constant(0), count, g.constant(1))
+    # What sentences that have left put out: of each hypothesis itself, and no token.
+    stays = g.expand(places * vocabulary, batch, width)
+    looks_nowhere = g.expand(0.0, batch, width, kept)
+    start = {
+        "last": g.expand(g.constant(START_ID, "int64"), batch),
+        "total": g.expand(0.0, column),
+        "length": g.expand(0.0, column),
+        "finished": g.expand(g.constant(False), column),
+        "who": everyone,
+        "limits": limits,
+        "ends": g.expand(0.0, batch, width, 2),
+        **{f"memory_{name}": x for name, x in memory.items()},
+        **{f"decoder_{name}": x for name, x in state.items()},
+    }
+
+    def turn(now: Values) -> tuple[Value, Values, list[Value]]:
+        memory_now, state_now = _named(now, "memory_"), _named(now, "decoder_")
+        log_probs, weights, new_state = decode(now["last"], memory_now, state_now)
+        values, tokens = _best_tokens(g, log_probs, width, part_of(vocabulary), vocabulary)
+        shape = g.shape(g("Shape", now["total"]), width)
+        values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)
+        gain = g("Where", g.axis(now["finished"], 2), own, values)
+        grown = now["length"] + g.cast(~now["finished"], "float32")
+        sums = g.axis(now["total"], 2) + gain
+        scores = sums / g.axis(length_norm(grown), 2)
+        scores, index = g.top(g("Flatten", scores, axis=1), width)
+        parents = index // width
+
+        def chosen(x: Value) -> Value:
+            return g("GatherElements", g("Flatten", x, axis=1), index, axis=1)
+
+        def of_parents(x: Value) -> Value:
+            return g("GatherElements", x, parents, axis=1)
+
+        total, token = chosen(sums), chosen(tokens)
+        length, was = of_parents(grown), of_parents(now["finished"])
+        ends = g("Equal", token, END_ID) | (length >= now["limits"])
+        finished = was | ends
+        said = g("Where", was, PAD_ID, token)
+        beams = g.size(now["total"], 1)
+        sentences = g("Range", g.constant(0), g("Squeeze", g.size(total, 0)), g.constant(1))
+        rows = parents + g.axis(sentences, 1) * beams
+        # What is put out has a row for each sentence of the batch.
+        who = g.axis(now["who"], 1)
+        code = g("ScatterND", stays, who, parents * vocabulary + said)
+        looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, kept, 1)
+        looked = g("ScatterND", looks_nowhere, who, g.take(looked, rows))
+        # No open hypothesis can come among the results, even if all that follows costs nothing.
+        ended = g("Where", finished, scores, _NEVER)
+        worst, _ = g.top(ended, asked.results)
+        worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
+        reach = g("Where", finished, _NEVER, total / length_norm(now["limits"]))
+        open_ = worst < g.over("ReduceMax", reach, 1)
+        stay, gone = (g.squeeze(g("NonZero", x), 0) for x in (open_, ~open_))
+        both = g.concat([g.axis(length, 2), g.axis(scores, 2)], axis=2)
+        gone_who = g.axis(g.take(now["who"], gone), 1)
+        going = g.reshape(g.take(rows, stay), -1)
+        last = g.reshape(g.take(g("Where", finished, END_ID, token), stay), -1)
+        per_sentence = {
+            "total": total,
+            "length": length,
+            "finished": finished,
+            "who": now["who"],
+            "limits": now["limits"],
+            **{f"memory_{name}": x for name, x in memory_now.items()},
+        }
+        new = {
+            "last": last,
+            "ends": g("ScatterND", now["ends"], gone_who, g.take(both, gone)),
+            **{name: g.take(x, stay) for name, x in per_sentence.items()},
+            **{f"decoder_{name}": g.take(x, going) for name, x in new_state.items()},
+        }
+        again = g.cast(g("Squeeze", g.size(stay, 0)), "bool")
+        return again, new, [code, looked]
+
+    most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
+    end, (codes, weights) = g.loop(g.cast(most, "int64"), start, turn, outputs=2)
+    lengths, scores = (
+        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, asked.results, 1), [1, 1])
+    )
+    return _follow(g, codes, weights, g.cast(lengths, "int64"), scores, vocabulary)
+
+
+def _norm(penalty: Value) -> Callable[[Value], Value]:
+    """Return the function from lengths to what sums of log-probabilities are divided by."""
+    g = penalty.graph
+    return lambda length: g("Pow", (length + 5.0) / 6.0, penalty)
+
+
+def _named(values: Values, prefix: str) -> Values:
+    return {k.removeprefix(prefix): x for k, x in values.items() if k.startswith(prefix)}
+
+
+def _best_tokens(
+    g: Graph, log_probs: Value, k: Value, part: int, vocabulary: int
+) -> tuple[Value, Value]:
+    """Return the `k` greatest of rows `(rows, V)` and their places.
+
+    They are in the `k` parts of the row with the greatest maxima, which are found faster than the
+    greatest of all.
+    """
+    count = vocabulary // part
+    parts = g.reshape(log_probs, -1, count, part)
+    some = g("Min", k, g.constant([count], "int64"))
+    _, chosen = g.top(g.over("ReduceMax", parts, 2), some)
+    found = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)
+    values, places = g.top(g("Flatten", found, axis=1), k)
+    which = g("GatherElements", chosen, places // part, axis=1)
+    return values, which * part + places % part
+
+
+def _follow(
+    g: Graph, codes: Value, weights: Value, lengths: Value, scores: Value, vocabulary: int
+) -> Found:
+    """Rebuild the results from what all steps put out, from their ends.
+
+    Args:
+        g: the graph.
+        codes: `(T, B, W)`, of each hypothesis its parent times the vocabulary, and its token.
+        weights: `(T, B, W, S)`.
+        lengths: int64 `(B, N)`.
+        scores: `(B, N)`.
+        vocabulary: number of tokens.
+    """
+    number = g("Squeeze", g.size(lengths, 1))
+    results = g("Range", g.constant(0), number, g.constant(1))
+    beams = g.expand(results, g("Shape", lengths))
+
+    def back(before: Values, now: Values) -> tuple[Values, list[Value]]:
+        code = g("GatherElements", now["code"], before["beams"], axis=1)
+        looked = g("GatherND", now["weights"], g.axis(before["beams"], 2), batch_dims=1)
+        return {"beams": code // vocabulary}, [code % vocabulary, looked]
+
+    _, (ids, looked) = g.scan(
+        {"beams": beams},
+        {"code": codes, "weights": weights},
+        back,
+        ranks=[2, 2, 3],
+        directions=[1, 1],
+        output_directions=[1, 1],
+    )
+    times = g("Range", g.constant(0), g("Squeeze", g.size(codes, 0)), g.constant(1))
+    inside = g("Less", times, g.axis(lengths, 2))  # (B, N, T)
+    ids = g("Transpose", ids, perm=[1, 2, 0])
+    looked = g("Transpose", looked, perm=[1, 2, 0, 3])
+    return Found(
+        g("Where", inside, ids, PAD_ID),
+        lengths,
+        scores,
+        g("Where", g.axis(inside, 3), looked, 0.0),
+    )

@@ -1,0 +1,136 @@
+"""Graphs of all kinds of model against the Keras model that they are made of."""
+
+import numpy as np
+import pytest
+
+from tests.serving.onnx_models import Graphs, assert_same, expected, random_ids, random_model
+from training.command.errors import UserError
+
+MODELS = {
+    "gru, additive": [],
+    "lstm, general": ["encoder=lstm", "decoder=lstm", "attention=general"],
+    "rnn, dot": ["encoder=simple_rnn", "decoder=simple_rnn", "attention=dot", "decoder_units=10"],
+    "scaled dot of two heads": [
+        *("attention=scaled_dot", "attention_heads=2", "decoder_units=10"),
+    ],
+    "additive of two heads": ["attention=normalized_additive", "attention_heads=2"],
+    "bahdanau, deep, fed, gated": [
+        *("order=bahdanau", "readout=deep", "input_feeding=true", "gate=true"),
+    ],
+    "luong, deep, fed": ["readout=deep", "input_feeding=true"],
+    "two layers, one direction": [
+        *("encoder_layers=2", "decoder_layers=2", "bidirectional=false", "decoder=lstm"),
+    ],
+    "tied, normalised layers": [
+        *("encoder=layer_norm_gru", "decoder=layer_norm_lstm", "tie_embeddings=true"),
+    ],
+    "normalised layers otherwise": ["encoder=layer_norm_lstm", "decoder=layer_norm_gru"],
+    "without attention": ["attention=none", "order=bahdanau"],
+    "location": ["attention=location"],
+    "local-m": ["attention=local_m", "attention_options=half_width=2", "order=bahdanau"],
+    "local-p of two heads": [
+        *("attention=local_p", "attention_options=half_width=2"),
+        *("attention_heads=2", "decoder_units=10"),
+    ],
+    "location-sensitive": [
+        "attention=location_sensitive",
+        "attention_options=filters=3, kernel_size=4, sharpening=1.5",
+        "distribution=smoothing",
+    ],
+    "coverage": ["attention=coverage", "order=bahdanau"],
+    "monotonic": ["attention=monotonic"],
+    "chunkwise": ["attention=chunkwise", "attention_options=chunk_size=3, mode=hard"],
+    "sparsemax": ["distribution=sparsemax"],
+    "entmax": ["distribution=entmax15", "attention=general"],
+    "sigmoid": ["distribution=sigmoid"],
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_search_finds_what_the_model_finds(name, tmp_path):
+    config, model = random_model(*MODELS[name])
+    graphs = Graphs(config, model, tmp_path)
+    ids = random_ids(5, 7)
+    found = graphs.search(ids, 3, 2, penalty=0.8)
+    assert_same(found, expected(model, ids, 3, 2, penalty=0.8))
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory):
+    config, model = random_model("input_feeding=true")
+    return Graphs(config, model, tmp_path_factory.mktemp("graphs")), model
+
+
+def test_other_lengths_and_widths_are_as_right(graphs):
+    graphs, model = graphs
+    for rows, length, width, results in ((1, 1, 1, 1), (1, 13, 5, 5), (3, 29, 1, 1), (11, 4, 7, 3)):
+        ids = random_ids(rows, length, seed=length)
+        assert_same(graphs.search(ids, width, results), expected(model, ids, width, results))
+
+
+def test_weights_that_are_not_wanted_take_no_room(graphs):
+    ids = random_ids(3, 5)
+    wanted, without = (graphs[0].search(ids, 2, weights=w) for w in (True, False))
+    assert wanted["weights"].shape[-1] == 5
+    assert without["weights"].shape[-1] == 0
+    np.testing.assert_array_equal(wanted["found"], without["found"])
+
+
+def test_a_row_of_padding_disturbs_nothing(graphs):
+    ids = random_ids(3, 6)
+    with_padding = np.concatenate([ids, np.zeros_like(ids[:1])])
+    alone, together = (graphs[0].search(x, 2) for x in (ids, with_padding))
+    np.testing.assert_allclose(together["scores"][:3], alone["scores"], atol=1e-5)
+    assert np.isfinite(together["scores"]).all()
+    assert not together["weights"][3].any()
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["encoder=lstm", "decoder=lstm", "attention=general", "readout=deep"]]
+)
+def test_in_eight_bits_no_row_depends_on_the_others(settings, tmp_path):
+    config, model = random_model(*settings)
+    graphs = Graphs(config, model, tmp_path, bits=8)
+    ids = random_ids(7, 6)
+    together = graphs.search(ids, 3)
+    close = expected(model, ids, 3)
+    assert np.abs(together["scores"] - close[2]).mean() < 0.2
+    for number, row in enumerate(ids):
+        alone = graphs.search(row[None], 3)
+        time = alone["found"].shape[2]
+        np.testing.assert_array_equal(alone["found"][0], together["found"][number, :, :time])
+        np.testing.assert_array_equal(alone["scores"][0], together["scores"][number])
+
+
+def test_steps_and_the_whole_search_have_the_same_weights(graphs):
+    """A search of one's own, from encoder and step, finds greedily what the graph finds."""
+    graphs, _ = graphs
+    ids = random_ids(1, 9)
+    made = graphs.run("encoder", ids=ids)
+    memory = {name: made[name] for name in graphs.about["memory"]}
+    state = {name: made[name] for name in graphs.about["state"]}
+    last, total, said, looked = np.array([2]), 0.0, [], []
+    while len(said) < 2 * ids.shape[1] + 10:
+        taken = graphs.run("step", tokens=last, **memory, **state)
+        last = taken["log_probs"].argmax(1)
+        total += taken["log_probs"].max()
+        said.append(int(last[0]))
+        looked.append(taken["weights"][0])
+        state = {name: taken[f"next_{name}"] for name in state}
+        if last[0] == 3:
+            break
+    found = graphs.search(ids, 1)
+    assert found["found"][0, 0].tolist() == said
+    np.testing.assert_allclose(found["weights"][0, 0], looked, atol=1e-5)
+    np.testing.assert_allclose(found["scores"][0, 0], total / ((5 + len(said)) / 6), atol=1e-5)
+    assert {path.name for path in graphs.folder.iterdir()} == {
+        *("encoder.onnx", "step.onnx", "translator.onnx", "weights.bin"),
+    }
+
+
+def test_a_cell_without_a_form_is_named(tmp_path):
+    config, model = random_model()
+    cell = model.get_layer("decoder").cell
+    cell.activation = lambda x: x
+    with pytest.raises(UserError, match="activation=tanh"):
+        Graphs(config, model, tmp_path)

@@ -1,0 +1,188 @@
+"""A translator in this process against the run that it was exported from."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.client.__main__ import main as client
+from serving.client.local import LocalTranslator
+from serving.export.__main__ import export
+from serving.export.texts import Exported
+from tests.training.conftest import no_pictures, terse_run, tiny_config, tiny_run  # noqa: F401
+from training.command.errors import UserError
+
+TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
+LENGTH = 9
+SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": LENGTH, "length_penalty": 0.7}
+
+
+@pytest.fixture(scope="module")
+def version(terse_run, tmp_path_factory):  # noqa: F811
+    output = tmp_path_factory.mktemp("models") / "terse"
+    return export([terse_run], output, form="onnx", **SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def translator(version):
+    return LocalTranslator(version)
+
+
+@pytest.fixture(scope="module")
+def served(terse_run):  # noqa: F811
+    """What a SavedModel of the run answers, as NumPy arrays."""
+    module = Exported([terse_run], **SETTINGS)
+
+    def ask(name, texts=TEXTS, **more):
+        texts = tf.constant([text.encode("utf-8", "replace") for text in texts])
+        return {key: x.numpy() for key, x in getattr(module, name)(texts, **more).items()}
+
+    return ask
+
+
+def decoded(texts):
+    return [text.decode() for text in texts]
+
+
+def test_translations_are_those_of_the_saved_model(translator, served):
+    wanted, found = served("translate"), translator.translate(TEXTS)
+    assert [each.text for each in found] == decoded(wanted["translation"])
+    np.testing.assert_allclose([each.score for each in found], wanted["score"], atol=1e-4)
+    assert [each.truncated for each in found] == wanted["truncated"].tolist()
+
+
+def test_several_translations_are_those_of_the_saved_model(translator, served):
+    wanted, found = served("nbest"), translator.nbest(TEXTS)
+    assert [[each.text for each in one] for one in found] == [
+        decoded(one) for one in wanted["translations"]
+    ]
+    scores = [[each.score for each in one] for one in found]
+    np.testing.assert_allclose(scores, wanted["scores"], atol=1e-4)
+
+
+def test_alignments_are_those_of_the_saved_model(translator, served):
+    wanted = served("align")
+    for number, found in enumerate(translator.align(TEXTS)):
+        source, target = (
+            [token for token in decoded(wanted[side][number]) if token]
+            for side in ("source_tokens", "target_tokens")
+        )
+        assert found.translation == wanted["translation"][number].decode()
+        assert list(found.source_tokens) == source
+        assert list(found.target_tokens) == target
+        weights = wanted["attention_weights"][number, : len(target), : len(source)]
+        np.testing.assert_allclose(
+            np.reshape(found.attention_weights, weights.shape), weights, atol=1e-4
+        )
+
+
+def test_scores_of_given_translations_are_those_of_the_saved_model(translator, served):
+    given = ["Il dort.", "", "Elle mange", "x", "", "le " * 40]
+    wanted = served("score", translation=tf.constant(given))
+    for number, found in enumerate(translator.score(TEXTS, given)):
+        assert list(found.tokens) == [t for t in decoded(wanted["tokens"][number]) if t]
+        log_probs = wanted["log_probs"][number, : len(found.tokens)]
+        np.testing.assert_allclose(found.log_probs, log_probs, atol=1e-4)
+        np.testing.assert_allclose(found.score, wanted["score"][number], atol=1e-4)
+        assert found.truncated == wanted["truncated"][number]
+
+
+def test_a_score_is_that_of_the_translation(translator):
+    text = TEXTS[0]
+    (found,) = translator.translate([text])
+    (score,) = translator.score([text], [found.text])
+    assert score.score == pytest.approx(found.score, abs=1e-4)
+
+
+def test_batches_of_any_size_answer_alike(version, translator):
+    texts = [*TEXTS, "She reads a book.", "They drink cold water every day."]
+    alone = LocalTranslator(version, batch_size=1).translate(texts)
+    assert [each.text for each in alone] == [each.text for each in translator.translate(texts)]
+    assert translator.translate([]) == []
+    (split,) = translator.translate(["He sleeps. He sleeps."], split=True)
+    (one,) = translator.translate(["He sleeps."])
+    assert split.text == f"{one.text} {one.text}"
+
+
+def test_the_command_prints_what_the_client_prints(version, capsys):
+    local = ["--local", str(version.parent)]
+    assert client([*local, "--json", "He sleeps."]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["source"] == "He sleeps."
+    assert client([*local, "--metadata"]) == 0
+    metadata = json.loads(capsys.readouterr().out)
+    assert (metadata["model"], metadata["version"]) == ("terse", 1)
+    assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score"}
+    assert client(["--local", str(version.parent.parent), "a"]) == 1
+    assert "manifest.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        client(["--model", "a", *local, "b"])
+
+
+def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
+    code = (
+        "import sys; from serving.client.__main__ import main\n"
+        f"assert main(['--local', {str(version)!r}, 'He sleeps.']) == 0\n"
+        "heavy = {'tensorflow', 'keras', 'grpc', 'google', 'onnx', 'scipy'}\n"
+        "assert not heavy & {name.split('.')[0] for name in sys.modules}\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], env=os.environ, check=False)
+    assert run.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"beam_width": 2, "num_results": 3}, "beam_width"),
+        ({"beam_width": 10**6}, "vocabulary"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"threads": 0}, "thread"),
+        ({"length_penalty": -1.0}, "length_penalty"),
+    ],
+)
+def test_settings_that_are_not_possible_are_refused(version, settings, message):
+    with pytest.raises(ValueError, match=message):
+        LocalTranslator(version, **settings)
+
+
+def test_folders_that_are_no_export_are_refused(tmp_path, translator):
+    with pytest.raises(ValueError, match="holds no manifest"):
+        LocalTranslator(tmp_path)
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(ValueError, match="Received: format None"):
+        LocalTranslator(tmp_path)
+    (tmp_path / "manifest.json").write_text("\0")
+    with pytest.raises(ValueError, match="cannot be read"):
+        LocalTranslator(tmp_path)
+    with pytest.raises(ValueError, match="as many translations"):
+        translator.score(["a"], [])
+    with pytest.raises(TypeError, match="list of texts"):
+        translator.translate("a")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"coverage_penalty": 0.2}, "--coverage-penalty 0.0. Received: 0.2"),
+        ({"weights": "float16"}, "--weights float32 or int8. Received: float16"),
+        ({"precision": "bfloat16"}, "--precision float32. Received: bfloat16"),
+    ],
+)
+def test_what_has_no_form_in_onnx_is_refused_and_leaves_nothing(
+    terse_run,  # noqa: F811
+    tmp_path,
+    settings,
+    message,
+):
+    with pytest.raises(UserError, match=message):
+        export([terse_run], tmp_path / "model", form="onnx", **{**SETTINGS, **settings})
+    assert not (tmp_path / "model").exists()
+
+
+def test_several_runs_are_refused(terse_run, tmp_path):  # noqa: F811
+    with pytest.raises(UserError, match="expected one --run"):
+        export([terse_run, terse_run], tmp_path / "model", form="onnx", **SETTINGS)

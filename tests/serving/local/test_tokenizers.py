@@ -1,0 +1,50 @@
+"""Tokenizers without TensorFlow against those of training."""
+
+import random
+
+import pytest
+import tensorflow as tf
+
+from serving.client.local.tokenizers import load_tokenizer, said
+from serving.export.onnx.folder import _write_tokenizer
+from training.data.tokenizers import train_tokenizer
+
+LINES = [
+    "She is eating a green apple, isn't she?",
+    "Il n'aime pas l'été : « jusqu'à 3,5 % ».",
+    "他不喜欢苹果。ひらがなとカタカナ 한국어",
+    "DH AH0 K AE1 T",
+    "naïve ﬁancé  ½ kg\tİstanbul ǅ x² a\u0301",
+]
+ODD = ["", " ", "\u200b", "a\x00b", "▁▁ a▁b", "\ufffd", "\u3000全　角", "e\u0301\u0301", "'’ l'a"]
+
+
+def texts():
+    """Lines, odd ones, and random strings of characters from everywhere."""
+    rng = random.Random(5)
+    ranges = [(32, 127), (0xA0, 0x250), (0x300, 0x370), (0x2000, 0x2100), (0x3000, 0x3100)]
+    ranges += [(0x4E00, 0x4E40), (0xAC00, 0xAC20), (0xFF00, 0xFFEF), (0x1F600, 0x1F640), (0, 32)]
+    made = [
+        "".join(chr(rng.randrange(*rng.choice(ranges))) for _ in range(rng.randrange(1, 24)))
+        for _ in range(400)
+    ]
+    return LINES + ODD + made
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "words", "characters", "symbols"])
+def test_ids_tokens_and_texts_are_those_of_training(kind, tmp_path):
+    lines = LINES * 4 + texts()[len(LINES) : 40]
+    tokenizer = train_tokenizer(kind, [line for line in lines if line.strip()], 300)
+    local = load_tokenizer(tmp_path, _write_tokenizer(tokenizer, tmp_path, "source"))
+    wanted = tokenizer.tokenize(tf.constant(texts()))
+    found = local.encode(texts())
+    assert found == wanted.to_list()
+    ids = wanted.to_tensor()
+    back = [text.decode() for text in tokenizer.detokenize(ids).numpy()]
+    assert [local.decode(said(one)) for one in found] == back
+    tokens = [token.decode() for token in tokenizer.tokens(ids[0]).numpy() if token]
+    assert [local.token(number) for number in found[0]] == tokens
+
+
+def test_what_was_said_ends_at_the_end_and_has_no_special_ids():
+    assert said([5, 1, 6, 0, 2, 7, 3, 8]) == [5, 6, 7]

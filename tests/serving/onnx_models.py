@@ -1,0 +1,91 @@
+"""Tiny models of random weights, and their graphs."""
+
+import keras
+import numpy as np
+import onnxruntime
+
+from serving.export.onnx.graphs import write_graphs
+from training.config.load import load_preset, override
+from training.data.ids import END_ID
+from training.decode.search import search
+from training.model.seq2seq import build_seq2seq
+
+SOURCE, TARGET = 19, 23
+SIZES = (
+    *("encoder_units=5", "decoder_units=7", "embedding_size=6", "attention_units=6"),
+    *("readout_units=6", "tie_embeddings=false"),
+)
+
+
+def random_model(*settings, seed=3):
+    """A model whose weights are large enough that its answers differ from one another."""
+    config = override(load_preset("phrasebook-en-fr"), [*SIZES, *settings])
+    model = build_seq2seq(config, SOURCE, TARGET)
+    rng = np.random.default_rng(seed)
+    for weight in model.weights:
+        if "float" in weight.dtype:
+            weight.assign(rng.normal(0, 0.6, weight.shape))
+    if config.tie_embeddings is False:  # sentences end soon
+        bias = np.zeros(TARGET, "float32")
+        bias[END_ID] = 2.0
+        model.get_layer("output").bias.assign(bias)
+    return config, model
+
+
+def random_ids(rows, length, seed=0):
+    """Rows of several lengths; the first is full."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(4, SOURCE, (rows, length))
+    for row, size in zip(ids[1:], rng.integers(1, length + 1, rows - 1), strict=True):
+        row[size:] = 0
+    return ids
+
+
+class Graphs:
+    """The graphs of a model, in onnxruntime."""
+
+    def __init__(self, config, model, folder, bits=32):
+        self.about = write_graphs(model, folder, config.attention != "none", bits)
+        self.folder, self._sessions = folder, {}
+
+    def run(self, graph, **inputs):
+        if graph not in self._sessions:
+            path = str(self.folder / f"{graph}.onnx")
+            self._sessions[graph] = onnxruntime.InferenceSession(path)
+        session = self._sessions[graph]
+        names = [output.name for output in session.get_outputs()]
+        return dict(zip(names, session.run(None, inputs), strict=True))
+
+    def search(self, ids, width, results=1, penalty=1.0, weights=True):
+        return self.run(
+            "translator",
+            ids=ids,
+            beam_width=np.array([width]),
+            num_results=np.array([results]),
+            length_penalty=np.array(penalty, "float32"),
+            with_weights=np.array([weights]),
+        )
+
+
+def expected(model, ids, width, results=1, penalty=1.0):
+    """What the search of the Keras model finds."""
+    found = search(
+        [model],
+        ids.astype("int32"),
+        beam_width=width,
+        num_results=results,
+        length_penalty=penalty,
+        return_attention_weights=True,
+    )
+    return [keras.ops.convert_to_numpy(x) for x in found]
+
+
+def assert_same(found, wanted, tolerance=1e-4):
+    """Hold a search in a graph to one of Keras, whose results may be padded further."""
+    ids, lengths, scores, weights = wanted
+    np.testing.assert_array_equal(found["lengths"], lengths)
+    time = found["found"].shape[2]
+    np.testing.assert_array_equal(found["found"], ids[:, :, :time])
+    assert not ids[:, :, time:].any()
+    np.testing.assert_allclose(found["scores"], scores, atol=tolerance)
+    np.testing.assert_allclose(found["weights"], weights[:, :, :time], atol=tolerance)
