@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu lint format docs build serve page test-page test-batch serve-docker clean
+.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -132,6 +132,12 @@ page: $(STAMP)  ## serve the newest export and show it in the browser, on port $
 	  $(BIN)/python -m serving.page --target localhost:$(PORT) --model $$name --port $(PAGE_PORT) --open \
 	    --example "$$example" \
 	    --manifest $$(ls -d $$base/[0-9]* | sort -V | tail -1)/assets.extra/manifest.json
+
+verify-stock: $(STAMP)  ## compare the newest export with a server of it (AGAINST=HOST:PORT, REST=HOST:PORT, VERSION_TEXT=…)
+	@$(find-model); \
+	  exec $(BIN)/python -m serving.check "$$(ls -d $$base[0-9]* | sort -V | tail -1)" --model $$name \
+	    --against $(or $(AGAINST),localhost:8500) $(if $(REST),--rest $(REST)) \
+	    --server-version "$(or $(VERSION_TEXT),not told)" --report stock.md
 
 serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker engine is
 	MODELS=$$PWD/models docker compose -f serving/deploy/compose.yaml up

@@ -33,6 +33,8 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     if is_empty(scores):
         return _nothing(scores, mask)
     scores, dtype = _raised(scores)
+    if mask is None and scores.shape[-1] == 1:
+        mask = ops.ones((1,), "bool")  # Keras warns of a softmax of one score
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
     weights = ops.exp(_shifted(scores, mask))

@@ -5,16 +5,25 @@
 Loads the version through the C++ loader that TensorFlow Serving uses, runs every signature, and
 prints one line for each finding. The exit status is 0 only where there is none. A model is a
 program, so it is loaded in a process of its own, which is ended when a step takes too long.
+
+    python -m serving.check models/NAME/1 --against HOST:PORT --rest HOST:PORT --report REPORT.md
+
+asks a server that serves the same version everything that the check asks, and compares with the
+C++ session here.
 """
 
 import json
+import platform
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from queue import Empty, SimpleQueue
+from typing import Any
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UserError
@@ -24,6 +33,7 @@ from training.command.progress import Tell, stages
 
 STEP_SECONDS = 120.0
 _RUN = "from serving.check.version import main; main()"
+_END_SECONDS = 1.0  # in which what was printed is read to its end
 _LAST_WORDS = 2000  # characters of what a process that died has said
 
 
@@ -39,8 +49,30 @@ def check(
         step_seconds: the most that one step may take, such as loading it or running one batch.
         tell: is called with what is done next, see `training.command.progress.stages`.
     """
+    return _in_a_process([str(version_dir)], step_seconds, tell)["findings"]
+
+
+def check_against(
+    version_dir: Path,
+    server: Sequence[str],
+    step_seconds: float = STEP_SECONDS,
+    tell: Tell = lambda stage, share=None: None,
+) -> dict[str, Any]:
+    """What a server answers otherwise than the C++ session here: `findings`, and how many `asked`.
+
+    Args:
+        version_dir: of the version, which the server serves, too.
+        server: HOST:PORT of its gRPC, the model's name there, and HOST:PORT of its REST or "".
+        step_seconds: the most that one request may take.
+        tell: see `check`.
+    """
+    return _in_a_process([str(version_dir), *server], step_seconds, tell)
+
+
+def _in_a_process(arguments: Sequence[str], step_seconds: float, tell: Tell) -> dict[str, Any]:
+    """The last answer of `serving.check.version.main`; where there is none, that is a finding."""
     process = subprocess.Popen(
-        [sys.executable, "-c", _RUN, str(version_dir)],
+        [sys.executable, "-c", _RUN, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -62,20 +94,24 @@ def check(
             try:
                 line = lines.get(timeout=seconds)
             except Empty:
-                return [f"{stage}: it did not end within {seconds:g} s"]
+                return {"findings": [f"{stage}: it did not end within {seconds:g} s"]}
             if not line:
                 break
             answer = json.loads(line)
             if "findings" in answer:
-                return answer["findings"]
+                return answer
             stage, seconds = answer["stage"], step_seconds
             tell(stage, answer["share"])
         status = process.wait()
         readers[1].join()
-        return [f"{stage}: {_death(status, ''.join(said)[-_LAST_WORDS:])}"]
+        return {"findings": [f"{stage}: {_death(status, ''.join(said)[-_LAST_WORDS:])}"]}
     finally:
         process.kill()
         process.wait()
+        for reader, stream in zip(readers, (process.stdout, process.stderr), strict=True):
+            reader.join(_END_SECONDS)
+            if stream and not reader.is_alive():  # a child of the model's may hold it open
+                stream.close()
 
 
 def _read(stream: Sequence[str], put: Callable[[str], None]) -> None:
@@ -108,17 +144,61 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="SECONDS",
         help="for each step, such as loading the version or running one batch; default: 120",
     )
+    add = parser.add_argument
+    add(
+        "--against", metavar="HOST:PORT", help="gRPC of a server to compare with, such as the stock"
+    )
+    add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
+    add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
+    add("--server-version", default="not told", help="for the report: servers do not tell theirs")
+    add("--report", type=Path, metavar="FILE", help="write a report of the comparison in Markdown")
     arguments = parser.parse_args(argv)
     if not arguments.timeout:
         raise UserError("--timeout expected more than 0 seconds")
+    if not arguments.against and (arguments.rest or arguments.report or arguments.model):
+        raise UserError("--rest, --report and --model are for --against HOST:PORT")
+    version_dir, ready = arguments.version_dir.absolute(), "ready to serve"
+    answer: dict[str, Any]
     with stages("starting TensorFlow") as tell:
-        findings = check(arguments.version_dir, arguments.timeout, tell)
+        if arguments.against:
+            if not version_dir.name.isdecimal():
+                raise UserError(f"expected the directory of a version. Received: {version_dir}")
+            model = arguments.model or version_dir.parent.name
+            server = (arguments.against, model, arguments.rest)
+            answer = check_against(version_dir, server, arguments.timeout, tell)
+            ready = f"{arguments.against} answers all {answer.get('asked', 0)} requests alike"
+        else:
+            answer = {"findings": check(arguments.version_dir, arguments.timeout, tell)}
+    findings = answer["findings"]
+    if arguments.report:
+        about = f"{arguments.against}, {arguments.server_version}"
+        arguments.report.write_text(report(version_dir, about, answer), encoding="utf-8")
     if arguments.json:
-        print(json.dumps({"path": str(arguments.version_dir), "findings": findings}))
+        print(json.dumps({"path": str(arguments.version_dir), **answer}))
     else:
-        for finding in findings or [f"{arguments.version_dir}: ready to serve"]:
+        for finding in findings or [f"{arguments.version_dir}: {ready}"]:
             print(finding)
     return 1 if findings else 0
+
+
+def report(version_dir: Path, server: str, answer: dict[str, Any]) -> str:
+    """A comparison in Markdown, to be pasted into an issue."""
+    findings = answer["findings"]
+    here = f"TensorFlow {version('tensorflow')}, Python {platform.python_version()}"
+    lines = [
+        f"# {version_dir.parent.name}/{version_dir.name} against a server",
+        "",
+        "| | |",
+        "|---|---|",
+        f"| server | {server} |",
+        f"| compared with | the C++ session of {here}, {platform.platform()} |",
+        f"| date | {datetime.now(UTC):%Y-%m-%d %H:%M} UTC |",
+        f"| requests | {answer.get('asked', 'the comparison did not end')} |",
+        f"| differences | {len(findings)} |",
+        "",
+        *(f"- {finding}" for finding in findings),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
 
 
 if __name__ == "__main__":

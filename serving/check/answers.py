@@ -2,7 +2,6 @@
 
 import os
 import threading
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,33 +12,17 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.check.questions import HARD_TEXTS, IMAGES, PREDICT, TEXTS, images, values
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
 
-_TEXTS = (
-    b"She is eating a green apple.",
-    "Il n'aime pas les pommes : été.".encode(),
-    "他不喜欢苹果。".encode(),
-    *(b"a text of " + b"some more " * count + b"words" for count in range(14)),
-)
-_HARD_TEXTS = (
-    b"",
-    b" ".join([b"word"] * 2000),
-    b"\xff\xfe invalid \x80 UTF-8",
-    b"NUL \x00 inside",
-    b"a short text",
-)
-_PREDICT = "tensorflow/serving/predict"
 _TOLERANCE = 1e-4
 # Of a row alone and in a batch, whose products are summed in another order.
 _ROW_TOLERANCE = {False: 1e-3, True: 5e-2}  # in half precision
 _HALVES = {types_pb2.DT_BFLOAT16, types_pb2.DT_HALF}
-_OTHER_DIMENSION = 3
 _MOST_ROW_BYTES = 64 * 2**20
-_MOST_RUNS = len(_TEXTS) + len(_HARD_TEXTS) + 4  # of a signature: all rows, and four batches
+_MOST_RUNS = len(TEXTS) + len(HARD_TEXTS) + 4  # of a signature: all rows, and four batches
 _FIRST_RUN = 0.5  # its share of a signature's time, in which Python prepares the function
-
-IMAGES = "image_bytes"
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -66,13 +49,13 @@ def check_answers(
     try:
         loaded = tf.saved_model.load(str(version_dir))
     except Exception as error:
-        return [f"Python cannot load it: {_first_line(error)}"]
+        return [f"Python cannot load it: {first_line(error)}"]
     graph = session.meta_graph.graph_def
     # Two names of one function are checked once.
     names = {
-        _computation(graph, signature): name
+        computation(graph, signature): name
         for name, signature in sorted(session.signatures.items())
-        if not name.startswith("__") and signature.method_name == _PREDICT
+        if not name.startswith("__") and signature.method_name == PREDICT
     }.values()
     tolerance = _ROW_TOLERANCE[_computes_in_half(graph)]
 
@@ -129,12 +112,12 @@ class _Signature:
         """Raise _Wrong with what is found."""
         if self._takes_images:
             self._check_broken_image()
-        rows = _images() if self._takes_images else _TEXTS
+        rows = images() if self._takes_images else TEXTS
         self._check_rows("", rows, (3, len(rows)))
         if self._batched:
             self._compare(self._inputs([]), "a batch of 0")
         if self._takes_texts and not self._takes_images:
-            self._check_rows("empty, long and invalid texts: ", _HARD_TEXTS, (len(_HARD_TEXTS),))
+            self._check_rows("empty, long and invalid texts: ", HARD_TEXTS, (len(HARD_TEXTS),))
 
     def _check_rows(self, kind: str, texts: Sequence[bytes], sizes: Sequence[int]) -> None:
         """Run rows one by one, and in batches, in which they must answer the same."""
@@ -152,14 +135,14 @@ class _Signature:
 
     def _check_broken_image(self) -> None:
         """Hold what is answered to a text among images: the caller's error, and which it is."""
-        files = np.array([_images()[0], b"a text called .png"], object)
+        files = np.array([images()[0], b"a text called .png"], object)
         try:
             self._session.run(self._signature, {IMAGES: tf.make_tensor_proto(files)})
         except StatusError as error:
             if error.code is Code.INVALID_ARGUMENT and f"{IMAGES}[1]" in str(error):
                 return
             raise _Wrong(
-                f" answers a broken image with {error.code.name}: {_first_line(error)}; expected "
+                f" answers a broken image with {error.code.name}: {first_line(error)}; expected "
                 "INVALID_ARGUMENT, and which it is"
             ) from None
         raise _Wrong(" takes a text for an image")
@@ -173,7 +156,7 @@ class _Signature:
     def _inputs(self, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
         """Inputs of as many rows; without texts, numbers that depend on the row alone."""
         return {
-            alias: _values(alias, info, texts, first)
+            alias: values(alias, info, texts, first)
             for alias, info in self._signature.inputs.items()
         }
 
@@ -185,7 +168,7 @@ class _Signature:
         try:
             found = self._session.run(self._signature, protos)
         except StatusError as error:
-            raise _Wrong(f" fails on {what}: {error.code.name}: {_first_line(error)}") from None
+            raise _Wrong(f" fails on {what}: {error.code.name}: {first_line(error)}") from None
         batched = [array.shape[0] for array in inputs.values() if array.ndim]
         for alias, array in sorted(found.items()):
             if batched and (array.ndim == 0 or array.shape[0] != batched[0]):
@@ -209,8 +192,8 @@ class _Signature:
         try:
             expected = {alias: tensor.numpy() for alias, tensor in self._python(**tensors).items()}
         except tf.errors.OpError as error:
-            raise _Wrong(f" fails in Python on {what}: {_first_line(error)}") from None
-        if alias := _different(found, expected):
+            raise _Wrong(f" fails in Python on {what}: {first_line(error)}") from None
+        if alias := different(found, expected):
             raise _Wrong(f", output {alias}: not what Python answers on {what}")
         return found
 
@@ -251,19 +234,6 @@ class _Signature:
         return bool(np.all(row == other))
 
 
-def _images() -> list[bytes]:
-    """PNG and JPEG files, gray and in colour, of several sizes."""
-    files = []
-    for number, (height, width, channels) in enumerate(
-        [(23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)]
-    ):
-        rng = np.random.default_rng(number)
-        pixels = rng.integers(0, 256, (height, width, channels)).astype("uint8")
-        encode = tf.io.encode_jpeg if number % 2 else tf.io.encode_png
-        files.append(encode(pixels).numpy())
-    return files
-
-
 def _filled(array: np.ndarray) -> int:
     """How many elements are something else than padding."""
     return int(np.count_nonzero(array != (b"" if array.dtype == object else 0)))
@@ -273,35 +243,12 @@ def _bytes(array: np.ndarray) -> int:
     return sum(map(len, array.flat)) if array.dtype == object else array.nbytes
 
 
-def _values(
-    alias: str, info: meta_graph_pb2.TensorInfo, texts: Sequence[bytes], first: int
-) -> np.ndarray:
-    """A value for an input: the texts, or numbers that are each row's own, from row `first` on."""
-    dims = [dim.size for dim in info.tensor_shape.dim]
-    scalar = not info.tensor_shape.unknown_rank and not dims
-    shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])
-    if info.dtype == tf.string.as_datatype_enum:
-        column = np.array([*texts], object).reshape((-1, *[1] * len(shape)))
-        return (
-            np.array(texts[0], object) if scalar else np.broadcast_to(column, (len(texts), *shape))
-        )
-    dtype = tf.dtypes.as_dtype(info.dtype)
-    rows = []
-    for number in range(first, first + len(texts)):
-        rng = np.random.default_rng([zlib.crc32(alias.encode()), number])
-        numbers = rng.random(shape)
-        # As integers, ids that any vocabulary has.
-        rows.append(numbers if dtype.is_floating else (numbers < 0.5).astype("int8"))
-    array = np.stack(rows) if rows else np.zeros((0, *shape))
-    return (array[0] if scalar else array).astype(dtype.as_numpy_dtype)
-
-
 def _computes_in_half(graph: graph_pb2.GraphDef) -> bool:
     nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
     return any(attribute.type in _HALVES for node in nodes for attribute in node.attr.values())
 
 
-def _computation(
+def computation(
     graph: graph_pb2.GraphDef, signature: meta_graph_pb2.SignatureDef
 ) -> frozenset[tuple[str, ...]]:
     """What makes each output: the functions behind the signature's own, or the tensor itself."""
@@ -316,7 +263,7 @@ def _computation(
     return frozenset(found)
 
 
-def _different(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str | None:
+def different(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> str | None:
     """The first output that differs, or None.
 
     Where a row's numbers agree its texts may differ: two hypotheses whose scores differ in the
@@ -335,5 +282,6 @@ def _different(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarra
     return next((a for a in sorted(found) if (found[a] != expected[a]).any()), None)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error, or its name where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

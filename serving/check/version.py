@@ -121,8 +121,9 @@ def _first_line(error: Exception) -> str:
 
 
 def main() -> None:
-    """Check the version that the first argument names.
+    """Check the version that the first argument names, or compare it with a server.
 
+    The server is what follows: its target, the model's name there, and its target of REST or "".
     Prints a JSON object a line: `{"stage": …, "share": …}` before each step, with the share of all
     its time that a check has mostly taken by then, and `{"findings": […]}` at the end.
     """
@@ -139,4 +140,11 @@ def main() -> None:
     def tell(stage: str, share: float | None = None) -> None:
         say(stage=printable(stage), share=share)
 
-    say(findings=check_version(Path(sys.argv[1]), tell))
+    version_dir, *server = sys.argv[1:]
+    if server:
+        from serving.check.against import Server, compare
+
+        asked, differences = compare(Path(version_dir), Server(*server), tell)
+        say(findings=[*map(printable, differences)], asked=asked)
+    else:
+        say(findings=check_version(Path(version_dir), tell))

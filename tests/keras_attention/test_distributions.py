@@ -152,7 +152,7 @@ def test_visible_scores_may_be_as_low_as_there_are(rng, name, dtype):
     # Alone they share evenly, beside a higher one they have nothing.
     expected = np.array([[0.5, 0, 0.5, 0], [0, 0, 0, 1], [0.5, 0, 0, 0.5], [0, 0, 0, 0]])
     if name == "sigmoid":
-        expected = reference.sigmoid(np.maximum(scores, -200.0)) * allowed
+        expected = reference.sigmoid(np.maximum(scores.astype("float64"), -200)) * allowed
     upstream = normal(rng, *scores.shape)
 
     def weigh(scores):
@@ -255,7 +255,7 @@ def test_an_unknown_mode_is_told():
         distributions.monotonic(ops.zeros((1, 2)), ops.zeros((1, 2)), mode="soft")
 
 
-@pytest.mark.parametrize(("name", "shape"), itertools.product(NAMES, [(1, TV), (TQ, 1)]))
+@pytest.mark.parametrize(("name", "shape"), [*itertools.product(NAMES, [(1, TV), (TQ, 1)])])
 def test_a_mask_broadcasts(rng, name, shape):
     scores, allowed = normal(rng, TQ, TV), mask(rng, *shape)
     full = np.broadcast_to(allowed, scores.shape)
@@ -270,3 +270,8 @@ def test_what_a_masked_score_is_does_not_matter(rng, name):
     for value in (np.nan, np.inf, -np.inf):
         found = np.where(allowed, scores, value).astype("float32")
         assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(found), allowed), expected)
+
+
+def test_one_score_alone_has_all_the_weight_without_a_warning(rng):
+    scores = normal(rng, 3, 2, 1)
+    assert_close(distributions.softmax(ops.convert_to_tensor(scores)), np.ones((3, 2, 1)))

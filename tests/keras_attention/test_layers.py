@@ -65,6 +65,7 @@ def test_symbolic_outputs_have_the_shapes_and_types_of_the_arrays(rng, name):
     assert layer.name in "\n".join(lines)
 
 
+@pytest.mark.filterwarnings("ignore:The model does not have any trainable weights")
 @every_layer
 def test_a_training_step_compiles_and_moves_the_weights(rng, name):
     model, _ = model_of(name, static=True)

@@ -32,7 +32,8 @@ class Example(NamedTuple):
 def kept(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
     """Return the examples in a file, or make them and keep them there."""
     try:
-        with np.load(file) as found:
+        # NumPy leaves a file open that turns out to be no archive.
+        with file.open("rb") as opened, np.load(opened) as found:
             files, ends = found["files"].tobytes(), found["ends"].tolist()
             said = json.loads(found["said"].tobytes())
         starts = [0, *ends[:-1]]

@@ -1,0 +1,62 @@
+"""The inputs that the check runs a signature on."""
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.protobuf import meta_graph_pb2
+
+PREDICT = "tensorflow/serving/predict"
+IMAGES = "image_bytes"
+
+TEXTS = (
+    b"She is eating a green apple.",
+    "Il n'aime pas les pommes : été.".encode(),
+    "他不喜欢苹果。".encode(),
+    *(b"a text of " + b"some more " * count + b"words" for count in range(14)),
+)
+HARD_TEXTS = (
+    b"",
+    b" ".join([b"word"] * 2000),
+    b"\xff\xfe invalid \x80 UTF-8",
+    b"NUL \x00 inside",
+    b"a short text",
+)
+_OTHER_DIMENSION = 3
+
+
+def images() -> list[bytes]:
+    """PNG and JPEG files, gray and in colour, of several sizes."""
+    files = []
+    for number, (height, width, channels) in enumerate(
+        [(23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)]
+    ):
+        rng = np.random.default_rng(number)
+        pixels = rng.integers(0, 256, (height, width, channels)).astype("uint8")
+        encode = tf.io.encode_jpeg if number % 2 else tf.io.encode_png
+        files.append(encode(pixels).numpy())
+    return files
+
+
+def values(
+    alias: str, info: meta_graph_pb2.TensorInfo, texts: Sequence[bytes], first: int
+) -> np.ndarray:
+    """A value for an input: the texts, or numbers that are each row's own, from row `first` on."""
+    dims = [dim.size for dim in info.tensor_shape.dim]
+    scalar = not info.tensor_shape.unknown_rank and not dims
+    shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])
+    if info.dtype == tf.string.as_datatype_enum:
+        column = np.array([*texts], object).reshape((-1, *[1] * len(shape)))
+        return (
+            np.array(texts[0], object) if scalar else np.broadcast_to(column, (len(texts), *shape))
+        )
+    dtype = tf.dtypes.as_dtype(info.dtype)
+    rows = []
+    for number in range(first, first + len(texts)):
+        rng = np.random.default_rng([zlib.crc32(alias.encode()), number])
+        numbers = rng.random(shape)
+        # As integers, ids that any vocabulary has.
+        rows.append(numbers if dtype.is_floating else (numbers < 0.5).astype("int8"))
+    array = np.stack(rows) if rows else np.zeros((0, *shape))
+    return (array[0] if scalar else array).astype(dtype.as_numpy_dtype)

@@ -1,0 +1,169 @@
+"""The check beside a server: alike, and where answers are falsified."""
+
+import contextlib
+import itertools
+import json
+from concurrent import futures
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import grpc
+import pytest
+from tensorflow_serving.apis import predict_pb2
+
+from serving.check import __main__ as check
+from serving.check.against import Server, compare
+from tests.serving.conftest import add_version, serving
+from tests.serving.test_rest import free_port
+
+
+@pytest.fixture(scope="module", params=["upper", "half"])
+def served(request, saved, tmp_path_factory):
+    """The version directory of a model, and a server of it."""
+    base = tmp_path_factory.mktemp("against") / request.param
+    version = add_version(saved / request.param, base, 1)
+    flags = f"--model_name={request.param}", f"--model_base_path={base}"
+    with serving(*flags, f"--rest_api_port={free_port()}") as server:
+        yield version, server
+
+
+def falsify(answer):
+    """Another answer to a request: a number more, or a text longer."""
+    alias = min(answer.outputs)
+    proto = answer.outputs[alias]
+    for field in ("float_val", "int_val", "int64_val"):
+        values = getattr(proto, field)
+        if values:
+            values[0] += 1
+            return answer
+    if proto.string_val:
+        proto.string_val[0] += b"!"
+    proto.dtype = proto.dtype
+    return answer
+
+
+@contextlib.contextmanager
+def proxy(target, every):
+    """A server that hands on requests, and falsifies one in so many answers of Predict."""
+    counts, false = itertools.count(1), []
+    channel = grpc.insecure_channel(target)
+
+    class Handler(grpc.GenericRpcHandler):
+        def service(self, details):
+            call = channel.unary_unary(details.method)
+
+            def answer(request, context):
+                try:
+                    found = call(request, timeout=60)
+                except grpc.RpcError as error:
+                    context.abort(error.code(), error.details())
+                if details.method.endswith("/Predict") and next(counts) % every == 0:
+                    response = predict_pb2.PredictResponse.FromString(found)
+                    before = response.SerializeToString(deterministic=True)
+                    found = falsify(response).SerializeToString(deterministic=True)
+                    false.append(found != before)
+                return found
+
+            return grpc.unary_unary_rpc_method_handler(answer)
+
+    server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[Handler()])
+    port = server.add_insecure_port("localhost:0")
+    server.start()
+    try:
+        yield f"localhost:{port}", false
+    finally:
+        server.stop(None).wait()
+        channel.close()
+
+
+@contextlib.contextmanager
+def rest_proxy(port):
+    """HTTP that hands on requests, and turns around the predictions."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.do_POST()
+
+        def do_POST(self):
+            length = int(self.headers.get("content-length", 0))
+            body = self.rfile.read(length) if length else None
+            try:
+                with urlopen(Request(f"http://localhost:{port}{self.path}", body)) as found:
+                    status, answer = found.status, json.loads(found.read())
+            except HTTPError as error:
+                with error:
+                    status, answer = error.code, json.loads(error.read())
+            answer.get("predictions", []).reverse()
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("localhost", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"localhost:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def addresses(server):
+    return f"localhost:{server.port}", f"localhost:{server.rest_port}"
+
+
+def test_a_server_of_the_same_version_answers_alike(served):
+    version, server = served
+    target, rest = addresses(server)
+    asked, differences = compare(version, Server(target, version.parent.name, rest))
+    assert differences == []
+    assert asked > 20
+
+
+def test_one_false_answer_in_ten_is_told(served):
+    version, server = served
+    with proxy(addresses(server)[0], every=10) as (target, false):
+        asked, differences = compare(version, Server(target, version.parent.name))
+    assert sum(false) >= 1
+    assert len(differences) == sum(false)
+    assert all("differs" in difference for difference in differences)
+    assert asked > 10 * len(differences)
+
+
+def test_rows_of_rest_that_change_places_are_told(served):
+    version, server = served
+    target, _ = addresses(server)
+    if version.parent.name == "half":
+        pytest.skip("no texts")
+    with rest_proxy(server.rest_port) as rest:
+        _, differences = compare(version, Server(target, "upper", rest))
+    assert differences
+    assert all(difference.startswith("REST: signature") for difference in differences)
+
+
+def test_another_version_is_told(saved, tmp_path, shared_server):
+    other = add_version(saved / "upper2", tmp_path / "upper", 1)
+    target = f"localhost:{shared_server.port}"
+    _, differences = compare(other, Server(target, "upper"))
+    assert any("output translation differs" in difference for difference in differences)
+
+
+def test_the_command_writes_a_report(base, shared_server, tmp_path, capsys):
+    report = tmp_path / "report.md"
+    flags = ["--against", f"localhost:{shared_server.port}", "--server-version", "local"]
+    assert check.main([str(base / "1"), *flags, "--report", str(report)]) == 0
+    assert "requests alike" in capsys.readouterr().out
+    text = report.read_text(encoding="utf-8")
+    assert "| differences | 0 |" in text
+    assert "local |" in text
+
+
+def test_a_server_that_is_not_there_is_one_line(base, capsys):
+    assert check.main([str(base / "1"), "--against", "localhost:1"]) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("status: UNAVAILABLE")
