@@ -28,7 +28,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import backend, masks
+from keras_attention import backend, losses, masks
 from keras_attention.fast import switch
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
@@ -157,6 +157,8 @@ class Attention(Weighing):
             return context
         if not one_step:
             masks.carry(weights, query_mask, memory.mask)
+            if training:
+                losses.await_losses(self)
         return context, weights
 
     def attend_all(

@@ -7,6 +7,8 @@ from typing import Any
 
 import keras
 
+from keras_attention import losses
+
 
 class BaseLayer(keras.layers.Layer):
     """A layer that says what it expected and what it received, and makes its kernels alike.
@@ -60,6 +62,12 @@ class BaseLayer(keras.layers.Layer):
             "to be called, or build(...) with shapes, before it takes single steps",
             "a layer without weights",
         )
+
+    def _get_own_losses(self) -> list[Any]:
+        """Return what `Layer.losses` of a model asks of each layer, as Keras does."""
+        losses.expect_losses(self)
+        own: list[Any] = super()._get_own_losses()
+        return own
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -1,11 +1,12 @@
 """Losses of attention weights: what an alignment ought to look like.
 
-The functions take weights `(B, T, S)` of one head, from `return_attention_scores`, and return one
-value for each row of the batch, float32 `(B,)`. `AttentionLoss` adds one of them to a model.
+The functions take weights `(B, T, S)`, from `return_attention_scores`, and return one value for
+each row of the batch, float32 `(B,)`. Of several heads, `(B, heads, T, S)`, they take the mean.
+`AttentionLoss` adds one of them to a model.
 
 Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: what is False does not count.
-Weights that come from a layer of this library carry the masks that the layer was called with: those
-hold where none is given, so that padding does not count.
+Weights carry the masks that a layer of this library was called with: those hold where none is
+given. What is computed of weights, such as a slice, carries none: give it the masks.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def doubly_stochastic(
     of 1 in all.
 
     Args:
-        weights: `(B, T, S)`.
+        weights: `(B, T, S)` or `(B, heads, T, S)`.
         target_mask: boolean `(B, T)`.
         source_mask: boolean `(B, S)`.
         total: `τ`; or `"even"` for the number of steps divided by the number of places, the only
@@ -112,7 +113,7 @@ def guided_alignment(
     Chen et al. 2016 (arXiv 1607.01628, section 3): `-(1/T) Σ_t Σ_i A_ti log a_ti`.
 
     Args:
-        weights: `(B, T, S)`.
+        weights: `(B, T, S)` or `(B, heads, T, S)`.
         alignment: `A`, `(B, T, S)`: links, whose rows are made to sum to 1; steps without a link
             add nothing.
         target_mask: boolean `(B, T)`.
@@ -150,6 +151,10 @@ BY_NAME = {
 class AttentionLoss(keras.layers.Layer):
     """Adds a loss of attention weights to the model's loss, and passes the weights on.
 
+    Keras leaves out of a functional model what no output depends on: make the weights that this
+    returns an output, or compute one of them. A layer of this library refuses to be trained in a
+    model that has left out a loss of its weights.
+
     Args:
         loss: `"coverage"`, `"doubly_stochastic"`, `"entropy"` or `"guided_attention"`, the
             functions of `keras_attention.losses`.
@@ -157,7 +162,7 @@ class AttentionLoss(keras.layers.Layer):
         options: further arguments of the function by name, such as `{"total": "even"}`.
 
     Call arguments:
-        attention_weights: `(B, T, S)`.
+        attention_weights: `(B, T, S)` or `(B, heads, T, S)`.
         target_mask: boolean `(B, T)`; that which the weights carry if not given.
         source_mask: boolean `(B, S)`; that which the weights carry if not given.
 
@@ -192,6 +197,7 @@ class AttentionLoss(keras.layers.Layer):
         self.loss_name = loss
         self.weight = weight
         self.options = dict(options or {})
+        self.awaited = False
         self.built = True
 
     def call(
@@ -201,12 +207,13 @@ class AttentionLoss(keras.layers.Layer):
         source_mask: Tensor | None = None,
     ) -> Tensor:
         """Add the loss."""
-        if len(attention_weights.shape) != 3:
+        self.awaited = False
+        if len(attention_weights.shape) not in (3, 4):
             raise ValueError(
-                "AttentionLoss expected attention weights (B, T, S). "
+                "AttentionLoss expected attention weights (B, T, S) or (B, heads, T, S). "
                 f"Received: {tuple(attention_weights.shape)}"
             )
-        batch, time, length = attention_weights.shape
+        batch, *_, time, length = attention_weights.shape
         target_mask = checked_mask(self, "target_mask", target_mask, (batch, time))
         source_mask = checked_mask(self, "source_mask", source_mask, (batch, length))
         function = BY_NAME[self.loss_name]
@@ -229,19 +236,54 @@ class AttentionLoss(keras.layers.Layer):
         }
 
 
+def await_losses(layer: keras.layers.Layer) -> None:
+    """Expect the losses of the weights that a layer now returns in training.
+
+    A functional model leaves out what no output depends on: `expect_losses` notices.
+    """
+    for loss in _losses_after(layer):
+        loss.awaited = True
+
+
+def expect_losses(layer: keras.layers.Layer) -> None:
+    """Raise a ValueError if a loss of the layer's weights has not been added since."""
+    for loss in _losses_after(layer):
+        if loss.awaited:
+            loss.awaited = False
+            raise ValueError(
+                f"{type(layer).__name__} expected a model that adds {loss.name!r}, the loss of its "
+                "weights: make what AttentionLoss returns an output of the model, or compute one "
+                "of it. Received: a model whose outputs do not depend on it, so that Keras has "
+                "left it out"
+            )
+
+
+def _losses_after(operation: Any) -> list[AttentionLoss]:
+    """Return the losses of what an operation made, through slices and means of it."""
+    found = []
+    for node in operation._outbound_nodes:
+        if isinstance(node.operation, AttentionLoss):
+            found.append(node.operation)
+        elif not isinstance(node.operation, keras.layers.Layer):
+            found.extend(_losses_after(node.operation))
+    return found
+
+
 def _masked(
     weights: Tensor, target_mask: Tensor | None, source_mask: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the weights, 0 where masked, and both masks, all float32."""
-    if len(weights.shape) != 3:
+    if len(weights.shape) not in (3, 4):
         raise ValueError(
-            "A loss of attention weights expected weights (B, T, S): of several heads take one, or "
-            f"their mean. Received: {tuple(weights.shape)}"
+            "A loss of attention weights expected weights (B, T, S) or (B, heads, T, S). "
+            f"Received: {tuple(weights.shape)}"
         )
     carried = masks.carried(weights)
     target_mask = carried.target if target_mask is None else target_mask
     source_mask = carried.source if source_mask is None else source_mask
     weights = ops.cast(weights, "float32")
+    if len(weights.shape) == 4:
+        weights = ops.mean(weights, axis=1)
     # Sums have the shapes that are wanted, of symbolic weights and of empty ones, too.
     target = ops.ones_like(ops.sum(weights, axis=2)) if target_mask is None else target_mask
     source = ops.ones_like(ops.sum(weights, axis=1)) if source_mask is None else source_mask

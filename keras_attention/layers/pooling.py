@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import distributions
+from keras_attention import distributions, losses, masks
 from keras_attention.backend import matmul
 from keras_attention.layer import BaseLayer
 from keras_attention.shapes import (
@@ -129,8 +129,8 @@ class AttentionPooling(BaseLayer):
         terms = hidden * ops.cast(self.scale, value.dtype)
         terms = self._split(terms)  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
-        mask = self._mask_of_results(mask, ops.shape(value)[1])
-        weights = distributions.BY_NAME[self.distribution](scores, mask)
+        seen = self._mask_of_results(mask, ops.shape(value)[1])
+        weights = distributions.BY_NAME[self.distribution](scores, seen)
         dropped = weights
         if training and self.dropout:
             dropped = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
@@ -138,6 +138,10 @@ class AttentionPooling(BaseLayer):
         pooled = pooled if self.num_heads == 1 else join_heads(pooled)
         if not self.causal:
             pooled, weights = ops.squeeze(pooled, 1), ops.squeeze(weights, -2)
+        elif return_attention_scores:
+            masks.carry(weights, mask, mask)
+            if training:
+                losses.await_losses(self)
         return (pooled, weights) if return_attention_scores else pooled
 
     def _split(self, x: Tensor) -> Tensor:

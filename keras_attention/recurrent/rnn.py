@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention import backend, masks
+from keras_attention import backend, losses, masks
 from keras_attention.attention import Attention, Tensor
 from keras_attention.fast import loop, switch
 from keras_attention.recurrent import hoisted_rnn
@@ -122,6 +122,8 @@ class AttentionRNN(AttentionCell):
         if self._returns_weights(return_attention_scores):
             for one, read in zip(weights, self._list(prepared), strict=True):
                 masks.carry(one, inputs_mask, read.mask)
+            if training:
+                losses.await_losses(self)
             result.extend(weights)
         return result[0] if len(result) == 1 else tuple(result)
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import losses
+from keras_attention import AdditiveAttention, AttentionPooling, AttentionRNN, losses
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import array, assert_close, gradient, normal
 
@@ -183,6 +183,51 @@ def test_a_model_trains_on_the_loss_alone(rng):
     x = normal(rng, B, T, S)
     history = model.fit(x, epochs=20, verbose=0).history["loss"]
     assert history[-1] < 0.8 * history[0]
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_weights_of_several_heads_count_as_their_mean_and_keep_their_masks(rng, name):
+    query, value = normal(rng, B, T, 6), normal(rng, B, S, 6)
+    _, target, source = alignment(rng)
+    layer = AdditiveAttention(6, num_heads=2)
+    _, weights = layer(
+        query, value, query_mask=target, value_mask=source, return_attention_scores=True
+    )
+    means = array(weights).astype("float64").mean(1)
+    expected = [FORMULAS[name](means[b, :t, :s]) for b, (t, s) in enumerate(LENGTHS)]
+    assert_close(losses.BY_NAME[name](weights), expected)
+    add = losses.AttentionLoss(name)
+    add(weights)
+    assert_close(add.losses[0], np.mean(expected))
+
+
+MAKERS = {
+    "attention": lambda: AdditiveAttention(6, num_heads=2),
+    "recurrent": lambda: AttentionRNN(keras.layers.GRUCell(6), AdditiveAttention(6)),
+    "pooling": lambda: AttentionPooling(6, causal=True),
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_loss_that_a_model_has_left_out_is_told(rng, maker):
+    symbols = [keras.Input((T, 6)), keras.Input((S, 6))][: 1 if maker == "pooling" else 2]
+    arrays = [normal(rng, B, T, 6), normal(rng, B, S, 6)][: len(symbols)]
+    found, weights = MAKERS[maker]()(*symbols, return_attention_scores=True)
+    found = keras.layers.Dense(1)(found)
+    targets = normal(rng, B, T, 1)
+    looks = keras.Model(symbols, [found, weights])
+    losing = keras.Model(symbols, found)
+    passed = losses.AttentionLoss("coverage", weight=100.0, name="covered")(weights[..., 1:])
+    holding = keras.Model(symbols, [found, passed])
+    holding.compile("sgd", ["mse", None])
+    before = holding.fit(arrays, [targets, None], verbose=0).history["loss"][0]
+    plain = np.mean((array(looks(arrays)[0]) - targets) ** 2)
+    assert before > plain + 1
+    looks.predict(arrays, verbose=0)  # which asks for no losses
+    losing.compile("sgd", "mse")
+    losing.evaluate(arrays, targets, verbose=0)
+    with pytest.raises(ValueError, match=r"expected a model that adds 'covered', the loss of its"):
+        losing.fit(arrays, targets, verbose=0)
 
 
 @pytest.mark.parametrize(

@@ -159,8 +159,8 @@ def test_masks_that_are_given_take_the_place_of_those_that_weights_carry(rng):
 
 
 @pytest.mark.parametrize("name", [*FORMULAS, "guided_alignment"])
-def test_weights_of_several_heads_are_told(rng, name):
-    weights = normal(rng, B, 2, TQ, TV)
+def test_weights_of_other_ranks_are_told(rng, name):
+    weights = normal(rng, B, TV)
     more = [weights] if name == "guided_alignment" else []
-    with pytest.raises(ValueError, match=r"\(B, T, S\): of several heads"):
+    with pytest.raises(ValueError, match=r"\(B, T, S\) or \(B, heads, T, S\). Received"):
         getattr(losses, name)(ops.convert_to_tensor(weights), *more)
