@@ -27,7 +27,6 @@ from serving.client import protobuf as messages
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 ZEROS = gzip.compress(b"\0" * 2**24) * 128  # 2 GiB in 2 MB
-CHUNKS = b"1\r\n \r\n" * 2**17  # of a byte each
 HEADERS, RST_STREAM, SETTINGS = 1, 3, 4
 END_STREAM, END_HEADERS = 1, 4
 CANCEL = (8).to_bytes(4, "big")
@@ -112,8 +111,9 @@ class Stranger:
                     sockets.remove(one)
             time.sleep(1)
 
-    def chunks(self, megabytes: float = 8) -> None:
-        """Four bodies in chunks of a byte."""
+    def chunks(self, megabytes: float = 8, size: int = 1) -> None:
+        """Four bodies in chunks of `size` bytes."""
+        chunks = (b"%x\r\n" % size + b" " * size + b"\r\n") * 2**13
 
         def send() -> None:
             with socket.create_connection((self.host, self.rest_port), timeout=30) as connection:
@@ -121,8 +121,9 @@ class Stranger:
                 head = f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
                 connection.sendall(head.encode())
                 try:
-                    for _ in range(int(megabytes * 1e6) // len(CHUNKS)):
-                        connection.sendall(CHUNKS)
+                    for _ in range(int(megabytes * 1e6) // len(chunks)):
+                        connection.sendall(chunks)
+                    connection.sendall(b"0\r\n\r\n")
                     connection.recv(1)
                 except OSError:
                     self.answers["chunks ended"] += 1

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Coroutine
+from concurrent.futures import Future
 from typing import Any, TypeVar
 
 try:
@@ -14,11 +15,15 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """An event loop in a thread of its own; the work is done elsewhere, so it never waits."""
+    """An event loop in a thread of its own; the work is done elsewhere, so it never waits.
 
-    def __init__(self) -> None:
+    Args:
+        name: of the thread.
+    """
+
+    def __init__(self, name: str) -> None:
         self.loop = EventLoopPolicy().new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="network", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
@@ -26,9 +31,9 @@ class EventLoop:
         self.loop.run_forever()
         self.loop.close()
 
-    def run(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """Carry out a coroutine in the loop; returns what it returns."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(seconds)
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Have a coroutine carried out in the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
         """Cancel what is left, and end the thread."""
@@ -39,6 +44,6 @@ class EventLoop:
                 task.cancel()
             await asyncio.wait(others, timeout=1) if others else None
 
-        self.run(cancel())
+        self.start(cancel()).result()
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()

@@ -50,7 +50,7 @@ def _invalid(message: str) -> StatusError:
     return StatusError(Code.INVALID_ARGUMENT, message)
 
 
-def parse(body: bytes) -> dict[str, Any]:
+def parse(body: bytes | bytearray) -> dict[str, Any]:
     """The JSON object of a request. Raises StatusError."""
     if not body:
         raise _invalid("JSON Parse error: The document is empty")

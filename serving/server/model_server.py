@@ -1,7 +1,6 @@
 """The server as a whole: what its flags ask for, put together."""
 
 import argparse
-import asyncio
 import logging
 import socket
 import threading
@@ -67,7 +66,9 @@ class ModelServer:
         self._manager = ModelManager[Servable](
             self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
         )
-        self._network: EventLoop | None = None
+        # A protocol does not wait for what the other one's strangers cost.
+        self._grpc_loop: EventLoop | None = None
+        self._rest_loop: EventLoop | None = None
         self._grpc: grpc.aio.Server | None = None
         self._rest: RestServer | None = None
         self._health = health.aio.HealthServicer()
@@ -114,11 +115,13 @@ class ModelServer:
                     RequestLog(log_form),
                     arguments.enable_signature_method_name_check,
                 )
-                self._network = EventLoop()
                 port = grpc_socket.getsockname()[1]
-                self._network.run(self._open_grpc(api, port, options, credentials))
+                self._grpc_loop = EventLoop("grpc")
+                self._grpc_loop.start(self._open_grpc(api, port, options, credentials)).result()
                 if rest_socket:
-                    self._network.run(self._open_rest(api, rest_socket, metrics_path))
+                    self._rest_loop = EventLoop("rest")
+                    opened = self._open_rest(api, rest_socket, metrics_path)
+                    self._rest_loop.start(opened).result()
                     rest_socket = None
             finally:
                 if rest_socket:
@@ -128,15 +131,21 @@ class ModelServer:
         """Take no new requests, let those under way end within the grace, free the models."""
         self._stop.set()
         deadline = time.monotonic() + self._arguments.shutdown_grace_seconds
-        if self._network:
-            self._network.run(self._close_ports())
+        stops = []
+        if self._grpc_loop and self._grpc:
+            stops.append(self._grpc_loop.start(self._close_grpc(self._grpc)))
+        if self._rest_loop and self._rest:
+            stops.append(self._rest_loop.start(self._rest.stop()))
+        for stop in stops:
+            stop.result()
         self._pools.close()
         self._manager.close(max(0.0, deadline - time.monotonic()))
         for runner in (self._runner, self._heavy):
             if isinstance(runner, BatchScheduler):
                 runner.close()
-        if self._network:
-            self._network.close()
+        for loop in (self._grpc_loop, self._rest_loop):
+            if loop:
+                loop.close()
         if self._config_poller:
             self._config_poller.join(1)
 
@@ -145,15 +154,9 @@ class ModelServer:
         """Requests whose threads still run."""
         return self._pools.busy
 
-    async def _close_ports(self) -> None:
-        grace = self._arguments.shutdown_grace_seconds
+    async def _close_grpc(self, server: grpc.aio.Server) -> None:
         await self._health.enter_graceful_shutdown()
-        stops = []
-        if self._grpc:
-            stops.append(self._grpc.stop(grace))
-        if self._rest:
-            stops.append(self._rest.stop())
-        await asyncio.gather(*stops)
+        await server.stop(self._arguments.shutdown_grace_seconds)
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
         tags = self._arguments.saved_model_tags.split(",")

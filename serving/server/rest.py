@@ -24,7 +24,7 @@ from serving.server.call import Call
 from serving.server.predict import DEFAULT_SIGNATURE, predict
 from serving.server.servable import Servable
 from serving.server.tracing import identify
-from serving.server.workers import LARGE_BYTES, Pools
+from serving.server.workers import Pools
 
 _HTTP_STATUS = {
     Code.INVALID_ARGUMENT: 400,
@@ -48,6 +48,7 @@ _POST = re.compile(
 _GET = re.compile(rf"/v1/models(?:/(?P<name>[^/:]+))?{_WHICH}(?P<metadata>/metadata)?", re.I)
 _JSON, _TEXT = "application/json", "text/plain; charset=utf-8"
 _DIGITS_OF_INT64 = 19
+_MOST_GZIP = 1032  # how much smaller gzip makes anything, at most
 
 log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
@@ -83,10 +84,12 @@ class RestApp:
         self._seconds = timeout_ms / 1000 or None
         self._metrics_path = metrics_path
         self._most_bytes = most_bytes
+        self._free_bytes = 2 * most_bytes  # of all bodies together
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         headers = {k.decode("latin-1"): v.decode("latin-1") for k, v in scope["headers"]}
+        is_read = scope["method"] == "POST" or headers.get("content-length", "0") == "0"
         request_id, back = identify(headers)
         call = Call(self._seconds, "REST", request_id)
         try:
@@ -98,8 +101,8 @@ class RestApp:
             call.cancel()
             status, kind, content = _failed(504, "Timed out waiting for notification")
         head = {"content-type": kind, "content-length": str(len(content)), **back}
-        if status >= 400:
-            # The rest of a body that was refused is not read.
+        if status >= 400 or not is_read or "transfer-encoding" in headers:
+            # The rest of a body is not read, nor what other parsers may take for a further request.
             head["connection"] = "close"
         # A client that does not read its answer is left, by an error that ends the connection.
         async with asyncio.timeout(self._seconds):
@@ -111,6 +114,8 @@ class RestApp:
         self, scope: Scope, headers: dict[str, str], receive: Receive, call: Call
     ) -> tuple[int, str, bytes]:
         """Status, content type and content of the answer."""
+        if "transfer-encoding" in headers and "content-length" in headers:
+            return _failed(400, "The body has both a length and a transfer encoding")
         # Percent signs are decoded after the path is taken apart.
         path = scope["raw_path"].decode("latin-1")
         if path == self._metrics_path:
@@ -138,27 +143,12 @@ class RestApp:
         self, method: str, path: str, headers: dict[str, str], receive: Receive, call: Call
     ) -> str:
         if method == "POST" and (match := _POST.fullmatch(path)):
-            spec = _model_spec(match)
-            body = await _body(headers, receive, self._most_bytes)
-            is_gzip = headers.get("content-encoding", "").lower() == "gzip"
-
-            wanted = match["method"].lower()
-
-            def work() -> str:
-                call.check()
-                plain = _unpacked(body, self._most_bytes) if is_gzip else body
-                document = json_requests.parse(plain)
-                spec.signature_name = document.get("signature_name", "")
-                methods = {
-                    "predict": self._predict,
-                    "classify": self._classify,
-                    "regress": self._regress,
-                }
-                return methods[wanted](spec, document, call)
-
-            # What is packed may be a thousand times as large.
-            size = LARGE_BYTES + 1 if is_gzip and len(body) > 2**13 else len(body)
-            return await _while_connected(self._pools.inference(size).run(work, call), receive)
+            body = bytearray()
+            try:
+                await self._read(body, headers, receive)
+                return await self._infer(match, headers, body, receive, call)
+            finally:
+                self._free_bytes += len(body)
         if method == "GET" and (match := _GET.fullmatch(path)):
             if not match["name"]:
                 raise StatusError(Code.INVALID_ARGUMENT, "Missing model name in request.")
@@ -167,6 +157,50 @@ class RestApp:
                 return self._status(spec)
             return await self._pools.small.run(lambda: self._metadata(spec), call)
         raise StatusError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path[:256]}")
+
+    async def _read(self, body: bytearray, headers: dict[str, str], receive: Receive) -> None:
+        """Read a body, which may become as large as the memory that all bodies leave free.
+
+        Many large ones leave room for small ones so.
+        """
+        length = headers.get("content-length", "0")
+        if len(length) > _DIGITS_OF_INT64 or int(length) > self._most_bytes:
+            raise _TooLargeError
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise _GoneError
+            body += message["body"]
+            self._free_bytes -= len(message["body"])
+            if len(body) > self._most_bytes:
+                raise _TooLargeError
+            if len(body) > self._free_bytes:
+                raise StatusError(Code.UNAVAILABLE, "The server is overloaded: large bodies arrive")
+            more = message["more_body"]
+
+    async def _infer(
+        self,
+        match: re.Match[str],
+        headers: dict[str, str],
+        body: bytearray,
+        receive: Receive,
+        call: Call,
+    ) -> str:
+        spec = _model_spec(match)
+        is_gzip = headers.get("content-encoding", "").lower() == "gzip"
+        method = {"predict": self._predict, "classify": self._classify, "regress": self._regress}[
+            match["method"].lower()
+        ]
+
+        def work() -> str:
+            call.check()
+            document = json_requests.parse(_unpacked(body, self._most_bytes) if is_gzip else body)
+            spec.signature_name = document.get("signature_name", "")
+            return method(spec, document, call)
+
+        size = len(body) * (_MOST_GZIP if is_gzip else 1)
+        return await _while_connected(self._pools.inference(size).run(work, call), receive)
 
     def _predict(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
         name = spec.signature_name or DEFAULT_SIGNATURE
@@ -216,23 +250,7 @@ def _failed(status: int, message: str) -> tuple[int, str, bytes]:
     return status, _JSON, json_answers.write_error(message).encode("utf-8", "replace")
 
 
-async def _body(headers: dict[str, str], receive: Receive, most_bytes: int) -> bytes:
-    length = headers.get("content-length", "0")
-    if len(length) > _DIGITS_OF_INT64 or int(length) > most_bytes:
-        raise _TooLargeError
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise _GoneError
-        body += message.get("body", b"")
-        if len(body) > most_bytes:
-            raise _TooLargeError
-        if not message.get("more_body"):
-            return bytes(body)
-
-
-def _unpacked(body: bytes, most_bytes: int) -> bytes:
+def _unpacked(body: bytes | bytearray, most_bytes: int) -> bytearray:
     """Content of a gzip body, which may have several members."""
     content = bytearray()
     try:
@@ -246,7 +264,7 @@ def _unpacked(body: bytes, most_bytes: int) -> bytes:
             body = member.unused_data
     except zlib.error as error:
         raise StatusError(Code.INVALID_ARGUMENT, "The body is not in gzip format") from error
-    return bytes(content)
+    return content
 
 
 async def _while_connected(work: Awaitable[str], receive: Receive) -> str:

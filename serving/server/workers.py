@@ -97,8 +97,11 @@ class Workers:
             self.busy -= 1
 
     def _give_up(self, job: "_Job") -> None:
-        """Free a job's place at once, unless it has begun."""
+        """Free a job's place at once, and what it holds, unless it has begun."""
         if self._take(job):
+            job.work = (
+                _nothing  # its request may be large, and the line is left when its turn comes
+            )
             self._leave()
 
     def _serve(self) -> None:
@@ -123,6 +126,10 @@ class _Job:
     loop: asyncio.AbstractEventLoop
     answered: "asyncio.Future[Any]"
     taken: bool = False
+
+
+def _nothing() -> None:
+    """The work of a job that was given up."""
 
 
 def _settle(answered: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:

@@ -126,20 +126,44 @@ def test_what_waits_is_cancelled_when_the_server_stops(held):
     asyncio.run(main())
 
 
-def test_a_thread_that_waits_keeps_no_answer():
-    class Answer:
-        alive = 0
+class Counted:
+    """Counts those that are alive."""
 
-        def __init__(self):
-            Answer.alive += 1
+    alive = 0
 
-        def __del__(self):
-            Answer.alive -= 1
+    def __init__(self):
+        Counted.alive += 1
+
+    def __del__(self):
+        Counted.alive -= 1
+
+
+def test_who_leaves_the_line_leaves_no_request_in_it(held):
+    free, work = held
 
     async def main():
+        workers = Workers("frees", 1, 3)
+        running = asyncio.ensure_future(workers.run(work, Call()))
+        for _ in range(11):
+            request = Counted()
+            waiting = asyncio.ensure_future(workers.run(lambda kept=request: kept, Call()))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            del request, waiting
+        assert Counted.alive == 0
+        free.set()
+        assert await running == 7
+        workers.close()
+
+    asyncio.run(main())
+
+
+def test_a_thread_that_waits_keeps_no_answer():
+    async def main():
         workers = Workers("keeps", 1, 2)
-        await workers.run(Answer, Call())
-        await until(lambda: Answer.alive == 0)
+        await workers.run(Counted, Call())
+        await until(lambda: Counted.alive == 0)
         workers.close()
 
     asyncio.run(main())
