@@ -23,9 +23,10 @@ class Target:
         500, "dev sentences translated after each epoch, 0 for all", least=0, later=True
     )
     metric: str = key(
-        "bleu",
-        "of translations; bleu-zh for Chinese, phones for PER and WER, characters for CER",
-        choices=("bleu", "bleu-zh", "phones", "characters"),
+        "auto",
+        "of translations; bleu-zh for Chinese, phones for PER and WER, characters for CER; auto "
+        "counts exact matches where most dev targets have three words or fewer, or takes bleu",
+        choices=("auto", "bleu", "bleu-zh", "exact", "phones", "characters"),
     )
     decoder: str = key("gru", "the decoder's cell", choices=CELLS)
     decoder_layers: int = key(1, "recurrent layers of the decoder")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import io
+import itertools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 
 KIND = "sentencepiece"
+FEW_WORDS = 1000  # with more, words share parts, and a unigram model has these
 
 
 def write_state(path: str | Path, state: dict[str, Any]) -> None:
@@ -42,21 +44,34 @@ def train_sentencepiece(
     lines: Iterable[str],
     vocab_size: int,
     *,
-    model_type: str = "unigram",
+    model_type: str | None = None,
     normalization: str = "nmt_nfkc",
     character_coverage: float = 1.0,
 ) -> bytes:
     """Return a serialised SentencePiece model.
+
+    Args:
+        lines: the texts to learn from.
+        vocab_size: most pieces.
+        model_type: "unigram" or "bpe". None takes BPE for texts of few words, which have room:
+            a unigram model counts in how many different words a piece stands, so that it cuts
+            "plus", in half of all lines, into letters. BPE counts how often.
+        normalization: the rule by which characters are unified.
+        character_coverage: share of the characters that have a piece.
 
     Raises:
         ValueError: if none can be trained from this text.
     """
     import sentencepiece
 
+    lines = iter(lines)
+    if model_type is None:
+        seen, few = _few_words(lines, min(FEW_WORDS, vocab_size))
+        lines, model_type = itertools.chain(seen, lines), "bpe" if few else "unigram"
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines),
+            sentence_iterator=lines,
             model_writer=model,
             vocab_size=vocab_size,
             hard_vocab_limit=False,
@@ -74,3 +89,15 @@ def train_sentencepiece(
         reason = str(error).splitlines()[-1]
         raise ValueError(f"sentencepiece with vocab_size={vocab_size}: {reason}") from None
     return model.getvalue()
+
+
+def _few_words(lines: Iterator[str], most: int) -> tuple[list[str], bool]:
+    """Take lines until they have more different words and characters; whether all had fewer."""
+    seen: list[str] = []
+    found: set[str] = set()
+    for line in lines:
+        seen.append(line)
+        found.update(line.split(), line)
+        if len(found) > most:
+            return seen, False
+    return seen, True

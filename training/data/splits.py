@@ -11,6 +11,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
+import re
+from collections.abc import Sequence
 
 from training.config.schema import Config
 from training.data import corpus
@@ -168,3 +170,14 @@ def place(source: str) -> float:
     """Return a number from 0 to 1 that depends on the text alone."""
     digest = int(hashlib.sha1(source.encode()).hexdigest(), 16)
     return (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
+
+
+def fitting_metric(references: Sequence[Sequence[str]]) -> str:
+    """Return what fits the references: `exact` where most have three words or fewer, or `bleu`.
+
+    BLEU counts runs of up to four words, of which such sentences have none. Each character of
+    Chinese and Japanese is a word.
+    """
+    words = r"[\u3040-\u30ff\u3400-\u9fff]|[^\s\u3040-\u30ff\u3400-\u9fff]+"
+    short = sum(len(re.findall(words, texts[0])) < 4 for texts in references)
+    return "exact" if 2 * short > len(references) else "bleu"

@@ -17,8 +17,9 @@ class SubwordSampler:
 
     A segmentation is drawn with its probability in a unigram model to the power of `alpha`
     (subword regularisation, Kudo 2018, arXiv 1804.10959, section 3.2): a model learns words from
-    parts of several lengths. Sentences with a piece that is unknown stay as they are: their text is
-    not known from their ids.
+    parts of several lengths. In a BPE model, which small vocabularies have, `alpha` is the share of
+    merges that are left out (BPE-dropout, Provilkov et al. 2020, arXiv 1910.13267). Sentences with
+    a piece that is unknown stay as they are: their text is not known from their ids.
 
     Args:
         model: a serialised SentencePiece model.

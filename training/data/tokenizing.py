@@ -37,8 +37,8 @@ def make_tokenizer(
         raise ConfigError(f"{side}_vocab_size={vocab_size}: {error}") from error
     if made.vocab_size < vocab_size:
         print(
-            f"The {side} side has {made.vocab_size:,} tokens, not {vocab_size:,}: there are no "
-            "more in the text."
+            f"The {side} side has {made.vocab_size:,} tokens, not {vocab_size:,}: all that its "
+            "text gives."
         )
     made.copies = copies
     return made

@@ -28,6 +28,7 @@ from training.runs.begin import (
     reopen,
     saved_config,
     start_from,
+    with_metric,
 )
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
@@ -62,6 +63,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
         check_free(files)
         settle(config)
         opened = open_run(files, config, init)
+        config = with_metric(config, opened)
         if config.keep_by == "auto" and opened.target is not None:
             by = choose_keep_by(opened.origin.dev, config.validation_limit)
             config = dataclasses.replace(config, keep_by=by)

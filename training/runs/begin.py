@@ -16,6 +16,7 @@ from training.config.schema import Config
 from training.data.pair_files import Split
 from training.data.prepared import Prepared
 from training.data.sentences import Sentences
+from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer
 from training.runs.digests import keep_digests
@@ -108,6 +109,13 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     if not files.origin.is_file():  # a run of an older version
         write_origin(files, replace(opened.origin, begun="", command=[]))
     return opened
+
+
+def with_metric(config: Config, opened: Opened) -> Config:
+    """Return the configuration with the metric that fits the dev set, where it leaves that open."""
+    if config.metric != "auto" or opened.target is None:
+        return config
+    return replace(config, metric=fitting_metric(opened.dev.references))
 
 
 def begin(files: RunFiles, opened: Opened) -> None:

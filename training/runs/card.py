@@ -108,7 +108,7 @@ def _sentence(config: Config) -> str:
 
 
 def _chosen_by(config: Config, chosen: Mapping[str, object]) -> str:
-    scores = () if config.keep_by == "perplexity" else ("bleu", "wer", "cer", "val_loss")
+    scores = () if config.keep_by == "perplexity" else ("bleu", "wer", "cer", "exact", "val_loss")
     return FIGURES[next((key for key in scores if key in chosen), "val_perplexity")]
 
 

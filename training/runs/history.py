@@ -33,14 +33,16 @@ def dev_score(record: Record, by: str = "auto") -> float:
 
     Args:
         record: of the epoch.
-        by: what decides, as `keep_by` of the configuration: "perplexity", or BLEU, or WER for
-            pronunciations, CER for images, cross-entropy for a label; and perplexity all the same
-            where nothing was translated.
+        by: what decides, as `keep_by` of the configuration: "perplexity", or BLEU, or exact
+            matches of short targets, or WER for pronunciations, CER for images, cross-entropy for a
+            label; and perplexity all the same where nothing was translated.
     """
     if by == "perplexity":
         return -record["val_perplexity"]
     if "bleu" in record:
         return record["bleu"]
+    if "exact" in record and "cer" not in record:
+        return record["exact"]
     return -next(
         record[key] for key in ("wer", "cer", "val_loss", "val_perplexity") if key in record
     )
@@ -48,7 +50,7 @@ def dev_score(record: Record, by: str = "auto") -> float:
 
 def was_translated(record: Record) -> bool:
     """Whether the epoch's score is of translations, not of probabilities."""
-    return not record.keys().isdisjoint(("bleu", "wer", "cer"))
+    return not record.keys().isdisjoint(("bleu", "exact", "wer", "cer"))
 
 
 def best(history: Sequence[Record], by: str = "auto") -> Record:

@@ -21,6 +21,7 @@ from training.score.pointing import pointing
 # Of metrics that are rates: what each counts.
 _RATES = {
     "phones": {"per": metrics.phone_errors, "wer": metrics.word_errors},
+    "exact": {"exact": metrics.exact_matches},
     "characters": {"exact": metrics.exact_matches, "cer": metrics.character_errors},
 }
 
@@ -59,7 +60,8 @@ def evaluate(
         reading: how links are read from the weights, `Reading()` by default.
 
     Returns:
-        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`; or `per` and `wer`, or of images `exact`
+        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`; or `exact` and chrF for short targets,
+        or `per` and `wer`, or of images `exact`
         and `cer`, and `pointing` where boxes are known, in percent; `aer`
         (0 to 1) with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are
         gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
@@ -82,10 +84,14 @@ def evaluate(
     if hypotheses_file is not None:
         hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
 
+    rates = _RATES.get(config.metric)
+    if rates and lowercase:
+        hypotheses = [text.lower() for text in hypotheses]
+        references = [[text.lower() for text in texts] for texts in split.references]
+        split = dataclasses.replace(split, references=references)
     result: dict[str, Any] = metrics.score(
         config.metric, hypotheses, split.references, lowercase=lowercase
     )
-    rates = _RATES.get(config.metric)
     if rates is None:
         options: dict[str, Any] = {
             "lowercase": lowercase,

@@ -26,15 +26,21 @@ def score(
     """Score by the metric that a configuration names.
 
     Args:
-        metric: `bleu`, `bleu-zh` (with sacrebleu's Chinese tokenisation), `phones` or
+        metric: `bleu`, `bleu-zh` (with sacrebleu's Chinese tokenisation), `exact`, `phones` or
             `characters`.
         hypotheses: one prediction a sentence.
         references: one or more references a sentence.
         lowercase: for BLEU and chrF, whether to compare in lower case.
 
     Returns:
-        What `bleu` and `chrf` return; or `per` and `wer`, or `exact` and `cer`, in percent.
+        What `bleu` and `chrf` return; or `exact` and what `chrf` returns, or `per` and `wer`, or
+        `exact` and `cer`, in percent.
     """
+    if metric == "exact":
+        return {
+            "exact": 100 * ratio(exact_matches(hypotheses, references).sum(axis=0)),
+            **chrf(hypotheses, references, lowercase=lowercase),
+        }
     if metric == "characters":
         return {
             "exact": 100 * ratio(exact_matches(hypotheses, references).sum(axis=0)),

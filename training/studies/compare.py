@@ -161,6 +161,8 @@ def _scores(metric: str) -> list[tuple[str, Score, bool]]:
     """Return name, function and direction of what a metric compares."""
     if metric == "phones":
         return [(name, metrics.ratio, False) for name in ("per", "wer")]
+    if metric == "exact":
+        return [("exact", metrics.ratio, True)]
     return [("bleu", metrics.bleu_of, True)]
 
 
@@ -181,6 +183,8 @@ def _statistics(
     if metric == "phones":
         errors = {"per": metrics.phone_errors, "wer": metrics.word_errors}
         return {key: of(hypotheses, split.references) * (100, 1) for key, of in errors.items()}
+    if metric == "exact":
+        return {"exact": metrics.exact_matches(hypotheses, split.references) * (100, 1)}
     tokenize = metrics.bleu_tokenization(metric)
     lowercase = options.lowercase
     statistics = metrics.bleu_statistics(

@@ -72,7 +72,7 @@ def run(options: argparse.Namespace) -> dict:
 
 def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dict:
     """The table's row of a model."""
-    metric = "wer" if "wer" in result else "bleu"
+    metric = next(key for key in ("wer", "bleu", "exact") if key in result)
     low, high = result[f"{metric}_interval"]
     seconds = [record["seconds"] for record in history]
     return {

@@ -272,7 +272,7 @@ def test_a_vocabulary_that_is_smaller_than_asked_for_is_said(capsys):
     made = make_tokenizer("source", "words", 11, ["she sees it", "he sees her"])
     assert made.vocab_size == 4 + 5  # she, sees, it, he, her
     assert capsys.readouterr().out == (
-        "The source side has 9 tokens, not 11: there are no more in the text.\n"
+        "The source side has 9 tokens, not 11: all that its text gives.\n"
     )
     make_tokenizer("source", "words", 9, ["she sees it", "he sees her"])
     assert capsys.readouterr().out == ""
