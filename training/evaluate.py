@@ -25,7 +25,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split, sample
 from training.data.splits import load_spec, load_split
-from training.decode.texts import check_precision
+from training.decode.asked import Search, check_precision
 from training.runs.run import Run, load_ensemble
 from training.score import links, metrics
 from training.score.baselines import most_similar
@@ -195,12 +195,8 @@ def main(arguments: list[str] | None = None) -> None:
     result = evaluate(
         runs,
         split,
-        beam_width=options.beam_width,
-        length_penalty=options.length_penalty,
-        coverage_penalty=options.coverage_penalty,
+        Search.of(options),
         batch_size=options.batch_size,
-        precision=options.precision,
-        replaces_unknown=options.replace_unknown,
         lowercase=options.lowercase,
         hypotheses_file=options.hypotheses,
         bootstrap=options.bootstrap,

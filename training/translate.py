@@ -19,6 +19,7 @@ from training.command.options import (
 )
 from training.command.parser import Parser, positive_int
 from training.command.progress import progress
+from training.decode.asked import Search
 from training.decode.texts import Translation, make_nbest
 from training.runs.run import load_translators
 
@@ -55,12 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     texts = [_lines(path.read_bytes()) for path in options.files]
     translate = make_nbest(
         load_translators(options.runs),
-        num_results=count,
-        beam_width=options.beam_width,
-        length_penalty=options.length_penalty,
-        coverage_penalty=options.coverage_penalty,
-        batch_size=options.batch_size,
-        replaces_unknown=options.replace_unknown,
+        Search.of(options, count),
+        options.batch_size,
     )
     if not options.files and sys.stdin.isatty():
         print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)

@@ -23,7 +23,7 @@ from keras_attention import exporting
 from serving.check.stored_weights import count_not_finite
 from serving.export.events import ExportedPredictor
 from serving.export.images import ExportedReader
-from serving.export.texts import WARMUP_TEXTS, Exported
+from serving.export.texts import WARMUP_TEXTS, Exported, asked_of
 from serving.export.weights import DTYPES
 from training.command.errors import UserError
 from training.command.options import (
@@ -37,8 +37,7 @@ from training.command.parser import Parser, positive_int
 from training.command.progress import Tell, stages
 from training.data.pair_files import CorpusError
 from training.data.splits import load_split
-from training.decode.texts import check_covers, check_precision
-from training.decode.unknown import check_replaces_unknown
+from training.decode.asked import check_precision
 from training.runs.history import read_history
 from training.runs.run import Run, load_ensemble
 
@@ -74,10 +73,7 @@ def export(
         UserError: if a weight is not finite, or the files cannot be written.
     """
     check_finite(runs)
-    if settings.get("coverage_penalty"):
-        check_covers(runs, settings.get("beam_width", 5))
-    if settings.get("replaces_unknown"):
-        check_replaces_unknown(runs)
+    asked_of({**settings, "precision": "float32"}).check(runs)
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from serving.export.weights import Weights
 from training.data.ids import END_ID, PAD_ID
+from training.decode.asked import Search
 from training.decode.search import search
 from training.runs.run import Run
 from training.sources.image.source import ImageSource, grid_size
@@ -36,7 +37,8 @@ class ExportedReader(tf.Module):
         models, config = [run.model for run in runs], runs[0].config
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
         self._source = lambda: ImageSource(config)
-        self._beam_width, self._length_penalty = beam_width, length_penalty
+        asked = Search(beam_width=beam_width, length_penalty=length_penalty)
+        self._asked = lambda: asked
         self._max_length, self._grid = config.max_target_length, grid_size(config)
         self.target_tokenizer = runs[0].target_tokenizer
         self.weights = Weights(models, weights)
@@ -94,8 +96,7 @@ class ExportedReader(tf.Module):
             found = search(
                 self._hidden(),
                 images,
-                beam_width=self._beam_width,
-                length_penalty=self._length_penalty,
+                self._asked(),
                 max_length=self._max_length,
                 **options,
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -11,6 +11,7 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from serving.export.weights import Weights
 from training.data.ids import END_ID, PAD_ID
+from training.decode.asked import Search
 from training.decode.search import score_targets, search
 from training.decode.steps import fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
@@ -35,15 +36,9 @@ class Exported(tf.Module):
 
     Args:
         runs: a run, or several that are used as an ensemble.
-        beam_width: hypotheses kept for each sentence.
-        num_results: translations that `nbest` returns, at most `beam_width`.
-        max_source_length: tokens after which a text is cut.
-        length_penalty: see `keras_attention.beam_search`.
-        coverage_penalty: see there.
         weights: what they are stored as, "float32", "float16" or "bfloat16".
-        precision: of the products, "float32" or, for one run alone, "bfloat16". Where
-            that is faster, their kernels are constants of the graph.
-        replaces_unknown: whether unknown words are replaced, see `training.decode.unknown`.
+        **settings: see `Search`; `nbest` returns `num_results`, 5 by default. With products in
+            bfloat16, and where that is faster, kernels are constants of the graph.
 
     Raises:
         ValueError: if several runs are given and `precision` is "bfloat16".
@@ -53,40 +48,25 @@ class Exported(tf.Module):
         self,
         runs: Sequence[Run],
         *,
-        beam_width: int = 5,
-        num_results: int = 5,
-        max_source_length: int = 256,
-        length_penalty: float = 1.0,
-        coverage_penalty: float = 0.0,
         weights: str = "float32",
-        precision: str = "float32",
-        replaces_unknown: bool = False,
+        **settings: Any,
     ) -> None:
         super().__init__()
-        models = [run.model for run in runs]
+        asked, models = asked_of(settings), [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
         steps = None  # weights that are stored in half the size are no constants
-        if weights == "float32" or precision == "bfloat16":
-            steps = fixed_steps(models, beam_width, precision)
+        if weights == "float32" or asked.precision == "bfloat16":
+            steps = fixed_steps(models, asked.beam_width, asked.precision)
         taken = [weight for step in steps or () for weight in step.taken]
-        self._settings = _Untracked(
-            {
-                "beam_width": beam_width,
-                "length_penalty": length_penalty,
-                "coverage_penalty": coverage_penalty,
-                "steps": steps,
-            }
-        )
-        self._num_results, self._max_source_length = num_results, max_source_length
-        self._replaces_unknown = replaces_unknown
-        self._copies = runs[0].config.copy or replaces_unknown
+        self._asked, self._steps = _Untracked(asked), _Untracked(steps)
+        self._copies = runs[0].config.copy or asked.replaces_unknown
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
         self.weights = Weights(models, weights, without=taken)
         # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
         # token of a text that is given.
         copies = any("copy" in {layer.name for layer in model.layers} for model in models)
-        self.scores = precision == "float32" and not copies
+        self.scores = asked.precision == "float32" and not copies
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
@@ -126,10 +106,13 @@ class Exported(tf.Module):
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
         ids, empty, _ = self._read(text)
-        found = self._search(ids, num_results=self._num_results)
-        each = tf.repeat(empty, self._num_results)
+        found = self._search(ids, num_results=self._asked.value.num_results)
+        each = tf.repeat(empty, self._asked.value.num_results)
         flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
-        copied, shape = self._copied(text, self._num_results), [-1, self._num_results]
+        copied, shape = (
+            self._copied(text, self._asked.value.num_results),
+            [-1, self._asked.value.num_results],
+        )
         return {
             "translations": tf.reshape(self._text(flat, each, copied), shape),
             "scores": tf.where(empty[:, None], 0.0, found.scores),
@@ -169,19 +152,21 @@ class Exported(tf.Module):
             ]
         ):
             target = self.target_tokenizer.tokenize(translation)
-        most = 2 * self._max_source_length + 9  # what a search may find, without the end
+        most = (
+            2 * self._asked.value.max_source_length + 9
+        )  # what a search may find, without the end
         truncated |= target.row_lengths() > most
         target = target[:, :most]
         end = tf.fill([tf.shape(text)[0], 1], END_ID)
         target = dense_ids(tf.concat([target, end], axis=1))
-        steps = self._settings.value["steps"]
+        steps = self._steps.value
         with self.weights.in_use():
             log_probs = score_targets(self._models.value, ids, target, steps)
         lengths = tf.reduce_sum(tf.cast(target != PAD_ID, tf.float32), 1)
         # Nothing is translated as nothing, without the model.
         certain = empty & (lengths == 1)
         log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
-        norm = ((5.0 + lengths) / 6.0) ** self._settings.value["length_penalty"]
+        norm = ((5.0 + lengths) / 6.0) ** self._asked.value.length_penalty
         tokens = tf.where(target == END_ID, "</s>", self.target_tokenizer.tokens(target))
         return {
             "score": tf.reduce_sum(log_probs, 1) / norm,
@@ -195,17 +180,22 @@ class Exported(tf.Module):
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
         ids = self.source_tokenizer.tokenize(text)
         lengths = ids.row_lengths()
-        ids = dense_ids(ids[:, : self._max_source_length])
-        return ids, tf.equal(lengths, 0), tf.greater(lengths, self._max_source_length)
+        ids = dense_ids(ids[:, : self._asked.value.max_source_length])
+        return ids, tf.equal(lengths, 0), tf.greater(lengths, self._asked.value.max_source_length)
 
     def _search(
-        self, ids: tf.Tensor, *, return_attention_weights: bool = False, **options: Any
+        self, ids: tf.Tensor, *, num_results: int = 1, return_attention_weights: bool = False
     ) -> SearchResult:
-        options |= self._settings.value
-        options["return_attention_weights"] = return_attention_weights or self._replaces_unknown
+        asked: Search = self._asked.value
         with self.weights.in_use():
-            found = search(self._models.value, ids, **options)
-        if not self._replaces_unknown:
+            found = search(
+                self._models.value,
+                ids,
+                dataclasses.replace(asked, num_results=num_results),
+                steps=self._steps.value,
+                return_attention_weights=return_attention_weights or asked.replaces_unknown,
+            )
+        if not asked.replaces_unknown:
             return found
         size = self.target_tokenizer.vocab_size
         return found._replace(ids=replace_unknown(found.ids, found.attention_weights, size))
@@ -215,6 +205,13 @@ class Exported(tf.Module):
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
         return tokens_to_copy(self._run.value, text, results) if self._copies else None
+
+
+def asked_of(settings: Mapping[str, Any]) -> Search:
+    """Return the search of an export's settings."""
+    names = {field.name for field in dataclasses.fields(Search)}
+    own = {name: value for name, value in settings.items() if name in names}
+    return Search(**{"num_results": 5, **own})
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tests.training.conftest import (  # noqa: F401 - fixtures
 )
 from training.command.errors import UserError
 from training.data.ids import END_ID, START_ID
+from training.decode.asked import Search
 from training.decode.texts import make_nbest, make_translator
 from training.runs.run import load_run
 from training.train import train
@@ -61,7 +62,7 @@ def test_the_export_passes_the_gate(version):
 
 def test_translations_are_those_of_the_run(call, tiny_run):  # noqa: F811
     found = call("translate", TEXTS)
-    expected = make_translator([tiny_run], beam_width=3, max_source_length=LENGTH)(TEXTS)
+    expected = make_translator([tiny_run], Search(beam_width=3, max_source_length=LENGTH))(TEXTS)
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
     assert found["score"].dtype == np.float32
@@ -168,7 +169,7 @@ def test_half_precision_halves_the_size_and_keeps_the_translations(
         # Independent of the export: the run itself, with weights that NumPy and TensorFlow rounded.
         for weight in tiny_run.model.weights:
             weight.assign(tf.cast(tf.cast(weight.value, dtype), weight.dtype))
-        expected = make_translator([tiny_run], beam_width=3)(TEXTS)
+        expected = make_translator([tiny_run], Search(beam_width=3))(TEXTS)
     finally:
         for weight, value in zip(tiny_run.model.weights, weights, strict=True):
             weight.assign(value)
@@ -206,7 +207,7 @@ def test_products_in_bfloat16_keep_the_translations(
         proto = tf.make_tensor_proto(TEXTS, tf.string, [len(TEXTS)])
         found = session.run(session.signatures["translate"], {"text": proto})
         assert "score" not in session.signatures  # a step knows the best tokens alone
-    expected = make_translator([tiny_run], beam_width=3, precision="bfloat16")(TEXTS)
+    expected = make_translator([tiny_run], Search(beam_width=3, precision="bfloat16"))(TEXTS)
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
 
@@ -356,10 +357,10 @@ def test_a_coverage_penalty_counts_what_was_not_looked_at(terse_run, tmp_path): 
     with ModelSession(version) as session:
         inputs = {"text": tf.make_tensor_proto(texts)}
         best = session.run(session.signatures["translate"], inputs)
-    expected = make_nbest([terse_run], coverage_penalty=5.0, **settings)(texts)
+    expected = make_nbest([terse_run], Search(coverage_penalty=5.0, **settings))(texts)
     assert [text.decode() for text in best["translation"]] == [x[0].text for x in expected]
     np.testing.assert_allclose(best["score"], [x[0].score for x in expected], rtol=1e-4)
-    plain = make_nbest([terse_run], **settings)(texts)
+    plain = make_nbest([terse_run], Search(**settings))(texts)
     assert all(x[0].score - 1 > y[0].score for x, y in zip(plain, expected, strict=True))
 
 

@@ -27,6 +27,7 @@ from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
 from training.command.errors import RunError, UserError
 from training.config.load import load_preset, override
+from training.decode.asked import Search
 from training.decode.search import search
 from training.decode.texts import make_nbest
 from training.fit.train import train
@@ -94,12 +95,12 @@ def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_p
 
 def test_what_is_served_is_what_the_run_reads(image_run, image_target):
     images = pictures()
-    wanted = make_nbest([image_run], beam_width=3)(images)
+    wanted = make_nbest([image_run], Search(beam_width=3))(images)
     rows = image_run.source.rows(images)
     best = search(
         [image_run.model],
         rows.pad(np.arange(3), rows.lengths),
-        beam_width=3,
+        Search(beam_width=3),
         max_length=image_run.config.max_target_length,
         return_attention_weights=True,
     )
@@ -213,7 +214,9 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
     evaluate.main(["--run", str(image_run.path), "--limit", "6", "--beam-width", "1"])
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     split = images.load("digits", "test", limit=6)
-    texts = [found[0].text for found in make_nbest([image_run], beam_width=1)(split.sources)]
+    texts = [
+        found[0].text for found in make_nbest([image_run], Search(beam_width=1))(split.sources)
+    ]
     wanted = [references[0] for references in split.references]
     exact = np.mean([text == gold for text, gold in zip(texts, wanted, strict=True)])
     assert result["exact"] == pytest.approx(100 * exact)

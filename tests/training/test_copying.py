@@ -15,6 +15,7 @@ from training.bulk.run import prepare_run
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
+from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.texts import make_translator
 from training.fit.arrays import train_arrays
@@ -132,7 +133,7 @@ def copying_run(tmp_path_factory):
 
 def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
     pairs = names_task(np.random.default_rng(2), 100)
-    translate = make_translator([copying_run], beam_width=3)
+    translate = make_translator([copying_run], Search(beam_width=3))
     found = translate([source for source, _ in pairs])
     right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
     assert np.mean(right) > 0.9
@@ -169,7 +170,7 @@ def test_names_that_the_vocabulary_holds_teach_copying_where_they_are_hidden(tmp
     assert "▁Mary" in run.target_tokenizer.state()["tokens"]
     for others in (None, known):
         pairs = names_task(np.random.default_rng(2), 100, others)
-        found = make_translator([run], beam_width=3)([source for source, _ in pairs])
+        found = make_translator([run], Search(beam_width=3))([source for source, _ in pairs])
         right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
         assert np.mean(right) > 0.9
 
@@ -178,7 +179,9 @@ def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_ru
     (source, _), *_ = names_task(np.random.default_rng(3), 1)
     model = copying_run.model
     ids = copying_run.source_tokenizer.tokenize(tf.constant([source])).to_tensor().numpy()
-    found = search([model], ids, beam_width=1, length_penalty=0.0, return_attention_weights=True)
+    found = search(
+        [model], ids, Search(beam_width=1, length_penalty=0.0), return_attention_weights=True
+    )
     said = np.array(found.ids)[:, 0]
     assert (said >= copying_run.target_tokenizer.vocab_size).sum() == 3
     target = np.concatenate([[[2]], said[:, :-1]], axis=1).astype("int32")
@@ -194,7 +197,7 @@ def test_a_served_model_copies(copying_run, tmp_path):
     assert check(version) == []
     pairs = names_task(np.random.default_rng(4), 20)
     sources = [source for source, _ in pairs]
-    expected = make_translator([copying_run], beam_width=3)(sources)
+    expected = make_translator([copying_run], Search(beam_width=3))(sources)
     flags = ["--model_name=names", f"--model_base_path={tmp_path / 'names'}"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "names") as client:
         assert [found.text for found in client.translate(sources)] == expected

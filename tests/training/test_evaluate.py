@@ -11,6 +11,7 @@ from training import evaluate, translate
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
+from training.decode.asked import Search
 from training.decode.search import score_targets, search
 from training.decode.texts import forced_attention, make_nbest, make_translator
 from training.score import evaluation
@@ -114,7 +115,7 @@ def test_pronunciations_have_intervals_too(tiny_run):
     )
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
     split = Split(split.sources, [[*texts, "x y"] for texts in split.references])
-    result = evaluation.evaluate([run], split, beam_width=1, bootstrap=True)
+    result = evaluation.evaluate([run], split, Search(beam_width=1), bootstrap=True)
     for key in ("per", "wer"):
         low, high = result[f"{key}_interval"]
         assert low <= result[key] <= high
@@ -139,8 +140,8 @@ def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
 def test_translations_come_back_in_order_whatever_the_batches(tiny_run):
     texts = corpus.load("phrasebook-en-fr", "test", limit=13).sources
     texts[5] = ""
-    together = make_translator([tiny_run], beam_width=3)(texts)
-    apart = make_translator([tiny_run], beam_width=3, batch_size=2)(texts)
+    together = make_translator([tiny_run], Search(beam_width=3))(texts)
+    apart = make_translator([tiny_run], Search(beam_width=3), batch_size=2)(texts)
     assert together == apart
 
 
@@ -162,7 +163,7 @@ def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_p
     words = ["--run", str(tiny_run.path), "--beam-width", "3"]
     translate.main([*files, *words])
     best = capsys.readouterr().out.splitlines()
-    assert best == make_translator([tiny_run], beam_width=3)(lines)
+    assert best == make_translator([tiny_run], Search(beam_width=3))(lines)
     translate.main([*files, *words, "--nbest", "2", "--scores"])
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == ["1", "1", "2", "2", "3", "3"]
@@ -176,10 +177,10 @@ def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_p
 def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
     lines = ["She is eating a green apple.", "He sleeps.", "The boys sleep."]
     settings = {"beam_width": 3, "length_penalty": 0.0, "coverage_penalty": 0.7}
-    nbest = make_nbest([terse_run], **settings)(lines)
+    nbest = make_nbest([terse_run], Search(**settings))(lines)
     most = 0.0
     for (row,), ids in source_batches(terse_run.source.rows(lines), 1, 99):
-        found = search([terse_run.model], ids, **settings, return_attention_weights=True)
+        found = search([terse_run.model], ids, Search(**settings), return_attention_weights=True)
         length = int(found.lengths[0, 0])
         target = np.array(found.ids)[:1, 0, :length]
         total = np.array(score_targets([terse_run.model], ids, target)).sum()
@@ -197,7 +198,7 @@ def test_a_coverage_penalty_is_an_option_of_the_scripts(terse_run, tmp_path, cap
     translate.main([str(tmp_path / "a"), *words, "--scores"])
     score = float(capsys.readouterr().out.split("\t")[0])
     texts = ["She is eating a green apple."]
-    ((expected,),) = make_nbest([terse_run], coverage_penalty=5.0)(texts)
+    ((expected,),) = make_nbest([terse_run], Search(coverage_penalty=5.0))(texts)
     assert score == pytest.approx(expected.score, abs=1e-3)
     ((plain,),) = make_nbest([terse_run])(texts)
     assert score < plain.score - 1

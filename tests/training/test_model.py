@@ -9,6 +9,7 @@ from training.command.errors import ConfigError
 from training.config.load import override
 from training.config.schema import Config
 from training.data.ids import END_ID, START_ID
+from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.fit.crossentropy import token_losses
 from training.model.seq2seq import build_attention, build_seq2seq
@@ -60,7 +61,9 @@ def test_search_says_what_the_training_model_finds_most_probable(variant):
     rng = np.random.default_rng(3)
     source = ids(rng, 3, 6, SOURCE_VOCAB)
     source[1, 4:] = 0
-    found = search([model], source, beam_width=1, max_length=9, return_attention_weights=True)
+    found = search(
+        [model], source, Search(beam_width=1), max_length=9, return_attention_weights=True
+    )
     said, lengths = np.array(found.ids)[:, 0], np.array(found.lengths)[:, 0]
     target = np.concatenate([np.full((3, 1), START_ID), said[:, :-1]], axis=1).astype("int32")
     logits = np.array(model({"source": source, "target": target}, training=False))
@@ -125,7 +128,7 @@ def test_without_attention_the_decoder_sees_one_vector():
 def test_an_ensemble_averages_probabilities():
     models = [build(seed) for seed in (1, 2)]
     source = ids(np.random.default_rng(5), 1, 4, SOURCE_VOCAB)
-    found = search(models, source, beam_width=1, max_length=1, length_penalty=0.0)
+    found = search(models, source, Search(beam_width=1, length_penalty=0.0), max_length=1)
     first = {"source": source, "target": np.array([[START_ID]], "int32")}
     mean = np.mean([np.array(keras.ops.softmax(model(first)))[0, 0] for model in models], axis=0)
     assert int(found.ids[0, 0, 0]) == mean.argmax()

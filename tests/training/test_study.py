@@ -12,6 +12,7 @@ from training import study
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
+from training.decode.asked import Search
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, metrics
 from training.score.links import Reading
@@ -216,7 +217,7 @@ def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monke
     command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
     study.main(command)
     first, second = read_table(output / "scores.csv")
-    expected = evaluation.evaluate([tiny_run], split, beam_width=1)
+    expected = evaluation.evaluate([tiny_run], split, Search(beam_width=1))
     assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
     assert float(first["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
     assert int(first["weights"]) == tiny_run.model.count_params()

@@ -15,9 +15,10 @@ from training.config.schema import Config
 from training.data.ids import END_ID, START_ID, UNK_ID
 from training.data.splits import load_spec
 from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
+from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.texts import make_nbest, make_translator
-from training.decode.unknown import check_replaces_unknown, replace_unknown
+from training.decode.unknown import replace_unknown
 from training.fit.train import train
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
@@ -58,12 +59,14 @@ def expected(run, text, ids):
 
 def test_an_unknown_word_is_the_one_that_was_looked_at(run):
     sources = [source for source, _ in names_task(np.random.default_rng(2), 5)]
-    found = make_nbest([run], beam_width=3, num_results=2, replaces_unknown=True)([*sources, ""])
-    plain = make_nbest([run], beam_width=3, num_results=2)([*sources, ""])
+    found = make_nbest([run], Search(beam_width=3, num_results=2, replaces_unknown=True))(
+        [*sources, ""]
+    )
+    plain = make_nbest([run], Search(beam_width=3, num_results=2))([*sources, ""])
     unknown, looked = 0, set()
     for text, replaced, kept in zip(sources, found, plain, strict=False):
         source = run.source_tokenizer.tokenize(tf.constant([text])).to_tensor()
-        said = np.array(search([run.model], source, beam_width=3, num_results=2).ids)[0]
+        said = np.array(search([run.model], source, Search(beam_width=3, num_results=2)).ids)[0]
         unknown += (said == UNK_ID).sum()
         looked |= set(" ".join(one.text for one in replaced).split()) & set(text.split())
         assert [one.text for one in replaced] == [expected(run, text, ids) for ids in said]
@@ -83,7 +86,7 @@ def test_a_served_model_replaces_them_too(run, tmp_path):
     settings = {"beam_width": 1, "num_results": 1, "replaces_unknown": True}
     version = export([run], tmp_path / "names", **settings)
     sources = [source for source, _ in names_task(np.random.default_rng(3), 7)]
-    texts = make_translator([run], beam_width=1, replaces_unknown=True)(sources)
+    texts = make_translator([run], Search(beam_width=1, replaces_unknown=True))(sources)
     with ModelSession(version) as session:
 
         def call(signature, **inputs):
@@ -105,7 +108,9 @@ def test_the_commands_have_the_option(run, tmp_path, capsys):
     words = ["--run", str(run.path), "--replace-unknown"]
     translate.main([str(tmp_path / "sources"), *words])
     said = capsys.readouterr().out.splitlines()
-    assert said == make_translator([run], replaces_unknown=True)([source for source, _ in pairs])
+    assert said == make_translator([run], Search(replaces_unknown=True))(
+        [source for source, _ in pairs]
+    )
     hypotheses = tmp_path / "said"
     spec = f"tsv:{tmp_path / 'pairs.tsv'}"
     evaluate.main([*words, "--data", spec, "--hypotheses", str(hypotheses)])
@@ -132,7 +137,7 @@ def test_runs_without_what_it_takes_are_refused(run, changes, said, tmp_path):
         run, config=config, target=VocabularyTokenizer("characters", ["a", "b"])
     )
     with pytest.raises(UserError, match=f"--replace-unknown {said}"):
-        check_replaces_unknown([run, other])
+        Search(replaces_unknown=True).check([run, other])
     with pytest.raises(UserError, match=f"--replace-unknown {said}"):
         export([other], tmp_path / "new" / "model", replaces_unknown=True)
     assert not (tmp_path / "new").exists()
@@ -142,4 +147,4 @@ def test_pieces_that_spell_what_they_do_not_know_are_refused(run):
     pieces = train_tokenizer("sentencepiece", ["she sees it", "he sees her"], 30)
     source = dataclasses.replace(run, source=TextSource(pieces), target=pieces)
     with pytest.raises(UserError, match=r"Received: .*, sentencepiece and sentencepiece"):
-        check_replaces_unknown([source])
+        Search(replaces_unknown=True).check([source])

@@ -10,6 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, Shortlist, backend, beam_search, greedy_search
 from training.data.ids import END_ID, PAD_ID, START_ID
+from training.decode.asked import Search
 from training.decode.steps import FixedStep, PlainStep, prepare
 from training.model.seq2seq import mean_of_heads
 
@@ -19,11 +20,8 @@ Tensor = Any
 def search(
     models: Sequence[keras.Model],
     source: Tensor,
+    asked: Search | None = None,
     *,
-    beam_width: int = 5,
-    length_penalty: float = 1.0,
-    coverage_penalty: float = 0.0,
-    num_results: int = 1,
     max_length: int | None = None,
     return_attention_weights: bool = False,
     steps: Sequence[PlainStep] | Sequence[FixedStep] | None = None,
@@ -33,10 +31,7 @@ def search(
     Args:
         models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
         source: int32 `(B, S)`, padded with 0, S at least 1.
-        beam_width: hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: see `keras_attention.beam_search`.
-        coverage_penalty: see there; of models that attend to a text, and with beams alone.
-        num_results: translations returned for each sentence.
+        asked: beam width, penalties, and how many results; those of `Search()` by default.
         max_length: most target tokens; by default, of each sentence, twice its source tokens and
             10 more.
         return_attention_weights: whether to return the weights, averaged over the models.
@@ -44,11 +39,12 @@ def search(
             not given.
 
     Returns:
-        A `SearchResult` with ids `(B, num_results, T)`.
+        A `SearchResult` with ids `(B, asked.num_results, T)`.
     """
+    asked = asked or Search()
     if max_length is None:
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
-    steps = steps or [PlainStep(model, beam_width) for model in models]
+    steps = steps or [PlainStep(model, asked.beam_width) for model in models]
     memories, states = map(list, zip(*(one.prepare(source) for one in steps), strict=True))
 
     def step(tokens, states, memories):
@@ -59,23 +55,24 @@ def search(
         log_probs, weights, states = zip(*taken, strict=True)
         log_probs = _mean_log_probs(log_probs)
         if steps[0].copying:  # of how many words differs from source to source
-            log_probs = _shortlist(log_probs, beam_width)
+            log_probs = _shortlist(log_probs, asked.beam_width)
         return log_probs, sum(weights) / len(models), list(states)
 
-    settings = {
+    settings: dict[str, Any] = {
         "batch_size": ops.shape(source)[0],
         "start_id": START_ID,
         "end_id": END_ID,
         "max_length": max_length,
-        "length_penalty": length_penalty,
+        "length_penalty": asked.length_penalty,
         "return_attention_weights": return_attention_weights,
         "memory": memories,
     }
-    if beam_width > 1:
-        if coverage_penalty:
-            settings["coverage_penalty"] = coverage_penalty
+    if asked.beam_width > 1:
+        if asked.coverage_penalty:
+            settings["coverage_penalty"] = asked.coverage_penalty
             settings["memory_mask"] = ops.not_equal(source, PAD_ID)
-        return beam_search(step, states, beam_width=beam_width, num_results=num_results, **settings)
+        settings |= {"beam_width": asked.beam_width, "num_results": asked.num_results}
+        return beam_search(step, states, **settings)
     ids, lengths, scores, weights = greedy_search(step, states, **settings)
     if weights is not None:
         weights = ops.expand_dims(weights, 1)

@@ -9,28 +9,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from training.command.errors import UserError
 from training.data.ids import PAD_ID, START_ID
+from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.steps import fixed_steps
-from training.decode.unknown import check_replaces_unknown, replace_unknown
+from training.decode.unknown import replace_unknown
 from training.runs.run import Run
 from training.sources.pipeline import source_batches
-
-
-def check_precision(precision: str, runs: Sequence[Any]) -> None:
-    """Raise a UserError where an ensemble of runs is asked for in bfloat16."""
-    if precision != "float32" and len(runs) > 1:
-        raise UserError(f"--precision {precision} expected one --run. Received: {len(runs)} runs")
-
-
-def check_covers(runs: Sequence[Run], beam_width: int) -> None:
-    """Raise a UserError where a search cannot tell what was not looked at."""
-    if beam_width < 2:
-        raise UserError("--coverage-penalty expected a --beam-width of at least 2")
-    for run in runs:
-        if run.config.source != "text" or run.config.attention == "none":
-            raise UserError(f"--coverage-penalty expected attention to a text, not so {run.path}")
 
 
 @dataclass(frozen=True)
@@ -41,17 +26,11 @@ class Translation:
     score: float
 
 
-def make_translator(runs: Sequence[Run], **settings: Any) -> Callable[..., list[str]]:
-    """Return a function from texts to translations, compiled once for all calls.
-
-    Args:
-        runs: a run, or several that are used as an ensemble.
-        **settings: as for `make_nbest`, without `num_results`.
-
-    Returns:
-        `translate(texts, progress=None)`; `progress` is called with the number of texts done.
-    """
-    nbest = make_nbest(runs, **settings)
+def make_translator(
+    runs: Sequence[Run], asked: Search | None = None, batch_size: int = 64
+) -> Callable[..., list[str]]:
+    """Return a function from texts to their best translations: see `make_nbest`."""
+    nbest = make_nbest(runs, asked, batch_size)
 
     def translate(texts: Sequence[str], progress: Callable[[int], None] | None = None) -> list[str]:
         return [found[0].text for found in nbest(texts, progress)]
@@ -60,16 +39,7 @@ def make_translator(runs: Sequence[Run], **settings: Any) -> Callable[..., list[
 
 
 def make_nbest(
-    runs: Sequence[Run],
-    *,
-    num_results: int = 1,
-    beam_width: int = 5,
-    length_penalty: float = 1.0,
-    coverage_penalty: float = 0.0,
-    batch_size: int = 64,
-    max_source_length: int = 256,
-    precision: str = "float32",
-    replaces_unknown: bool = False,
+    runs: Sequence[Run], asked: Search | None = None, batch_size: int = 64
 ) -> Callable[..., list[list[Translation]]]:
     """Return a function from texts to the best translations of each, compiled once for all calls.
 
@@ -77,47 +47,35 @@ def make_nbest(
 
     Args:
         runs: a run, or several that are used as an ensemble.
-        num_results: translations of each text, at most `beam_width`.
-        beam_width: hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: see `keras_attention.beam_search`.
-        coverage_penalty: see there; of runs that attend to a text, and with beams alone.
+        asked: how they search; `Search()` by default.
         batch_size: texts translated together; they are sorted by length for it.
-        max_source_length: tokens after which a text is cut.
-        precision: of the products, "float32" or, for one run alone, "bfloat16".
-        replaces_unknown: whether unknown words are replaced, see `training.decode.unknown`.
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
 
     Raises:
-        UserError: if unknown words of these runs cannot be replaced, or `coverage_penalty` has
-            nothing to go by.
+        UserError: if these runs cannot be searched so.
     """
-    if coverage_penalty:
-        check_covers(runs, beam_width)
-    if replaces_unknown:
-        check_replaces_unknown(runs)
-    models = [run.model for run in runs]
+    asked = asked or Search()
+    asked.check(runs)
+    models, num_results = [run.model for run in runs], asked.num_results
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
-    steps = fixed_steps(models, beam_width, precision) if precision == "bfloat16" else None
-    settings = {
-        "beam_width": beam_width,
-        "length_penalty": length_penalty,
-        "coverage_penalty": coverage_penalty,
-        "num_results": num_results,
+    rounded = asked.precision == "bfloat16"
+    steps = fixed_steps(models, asked.beam_width, asked.precision) if rounded else None
+    settings: dict[str, Any] = {
         "steps": steps,
         "max_length": source.longest_target(runs[0].config),
-        "return_attention_weights": replaces_unknown,
+        "return_attention_weights": asked.replaces_unknown,
     }
-    copies = runs[0].config.copy or replaces_unknown
+    copies = runs[0].config.copy or asked.replaces_unknown
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
     @tf.function(input_signature=[spec, tf.TensorSpec([None], tf.string)], autograph=False)
     def translate_ids(ids, copied_from):
-        found = search(models, ids, **settings)
+        found = search(models, ids, asked, **settings)
         ids = found.ids
-        if replaces_unknown:
+        if asked.replaces_unknown:
             ids = replace_unknown(ids, found.attention_weights, target_tokenizer.vocab_size)
         flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
         copied = tokens_to_copy(runs[0], copied_from, num_results) if copies else None
@@ -128,7 +86,7 @@ def make_nbest(
         texts: Sequence[str], progress: Callable[[int], None] | None = None
     ) -> list[list[Translation]]:
         result = [[Translation("", 0.0)] * num_results for _ in texts]
-        batches = source_batches(source.rows(texts), batch_size, max_source_length)
+        batches = source_batches(source.rows(texts), batch_size, asked.max_source_length)
         done = 0
         for indices, ids in batches:
             read = [texts[index] for index in indices] if copies else []

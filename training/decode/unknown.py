@@ -2,39 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import tensorflow as tf
 
-from training.command.errors import UserError
 from training.data.ids import UNK_ID
-from training.data.tokenizers import VocabularyTokenizer
-from training.runs.run import Run
-
-
-def check_replaces_unknown(runs: Sequence[Run]) -> None:
-    """Raise a UserError where unknown words of these runs cannot be replaced.
-
-    The source must be a text that all runs attend to. Both sides must be cut in the same way, into
-    tokens that a vocabulary may lack: SentencePiece spells what it does not know.
-    """
-    for run in runs:
-        if run.config.source != "text" or run.config.target != "text":
-            raise UserError(
-                f"--replace-unknown expected runs from text to text. Received: {run.path}, "
-                f"source = {run.config.source}"
-            )
-        if run.config.attention == "none":
-            raise UserError(
-                f"--replace-unknown expected attention. Received: {run.path}, attention = none"
-            )
-        sides = run.source_tokenizer, run.target_tokenizer
-        kinds = [side.kind for side in sides]
-        if len(set(kinds)) > 1 or not isinstance(sides[1], VocabularyTokenizer):
-            raise UserError(
-                "--replace-unknown expected words, characters or symbols as the tokenizer of both "
-                f"sides. Received: {run.path}, {' and '.join(kinds)}"
-            )
 
 
 def replace_unknown(ids: tf.Tensor, weights: tf.Tensor, vocab_size: int) -> tf.Tensor:

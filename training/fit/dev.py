@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pair_files import Split
+from training.decode.asked import Search
 from training.decode.labels import make_predictor
 from training.decode.texts import make_translator
 from training.fit.crossentropy import Perplexity
@@ -57,7 +58,7 @@ class DevSet:
         limit = run.config.validation_limit or len(dev.sources)
         chosen = np.random.default_rng(0).permutation(len(dev.sources))[:limit]
         self.split = dev.select(sorted(chosen))
-        self.translate = make_translator([run], beam_width=1)
+        self.translate = make_translator([run], Search(beam_width=1))
         self.perplexity = Perplexity()
 
     def score(self) -> dict[str, float]:

@@ -12,6 +12,7 @@ from typing import Any
 from training.command.errors import UserError
 from training.command.progress import progress
 from training.data.pair_files import Split
+from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
 from training.score import links, metrics
@@ -29,13 +30,9 @@ _RATES = {
 def evaluate(
     runs: Sequence[Run],
     split: Split,
+    asked: Search | None = None,
     *,
-    beam_width: int = 5,
-    length_penalty: float = 1.0,
-    coverage_penalty: float = 0.0,
     batch_size: int = 64,
-    precision: str = "float32",
-    replaces_unknown: bool = False,
     lowercase: bool = False,
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
@@ -47,12 +44,8 @@ def evaluate(
     Args:
         runs: a run, or several of the same data that are used as an ensemble.
         split: sources with their references, and gold links where there are.
-        beam_width: hypotheses kept for each sentence; 1 is greedy search.
-        length_penalty: see `keras_attention.beam_search`.
-        coverage_penalty: see `training.decode.texts.make_nbest`.
+        asked: how they search; `Search()` by default.
         batch_size: sentences translated together.
-        precision: of the products, "float32" or, for one run alone, "bfloat16".
-        replaces_unknown: see `training.decode.texts.make_nbest`.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
@@ -68,15 +61,8 @@ def evaluate(
         `beam_width`.
     """
     config = runs[0].config
-    translate = make_translator(
-        runs,
-        beam_width=beam_width,
-        length_penalty=length_penalty,
-        coverage_penalty=coverage_penalty,
-        batch_size=batch_size,
-        precision=precision,
-        replaces_unknown=replaces_unknown,
-    )
+    asked = asked or Search()
+    translate = make_translator(runs, asked, batch_size)
     started = time.perf_counter()
     with progress(len(split.sources), "sentences") as advance:
         hypotheses = translate(split.sources, advance)
@@ -118,7 +104,7 @@ def evaluate(
             result["pointing_interval"] = metrics.bootstrap_interval(hits, metrics.ratio)
     return {
         **result,
-        "beam_width": beam_width,
+        "beam_width": asked.beam_width,
         "sentences": len(split.sources),
         "seconds": round(seconds, 1),
         "sentences_per_second": round(len(split.sources) / seconds, 1),

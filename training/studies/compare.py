@@ -23,6 +23,7 @@ from training.command.options import add_beam_width
 from training.command.parser import count, positive_int
 from training.data import corpus
 from training.data.pair_files import Split
+from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run, load_run
 from training.score import metrics
@@ -175,7 +176,7 @@ def _statistics(
 
     def translate() -> list[str]:
         print(f"{found.path}: translating {len(split.sources):,} sentences", flush=True)
-        return make_translator([found], beam_width=options.beam_width)(split.sources)
+        return make_translator([found], Search(options.beam_width))(split.sources)
 
     what = {"sources": split.sources, "beam_width": options.beam_width}
     file = options.output / "translations" / f"{name}.json"

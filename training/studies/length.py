@@ -21,6 +21,7 @@ from training.command.parser import count, positive_int
 from training.command.progress import progress
 from training.data import corpus
 from training.data.pair_files import Split
+from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
 from training.score import metrics
@@ -154,7 +155,7 @@ def translations(
     def translate() -> list[str]:
         print(f"{name}: translating {len(split.sources)} sentences of {set_name}", flush=True)
         with progress(len(split.sources), "sentences") as advance:
-            return make_translator([run], beam_width=options.beam_width)(split.sources, advance)
+            return make_translator([run], Search(options.beam_width))(split.sources, advance)
 
     file = options.output / "translations" / f"{set_name}-{name}.json"
     return shared.kept(file, run, [options.beam_width, split.sources], translate)

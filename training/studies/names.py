@@ -23,6 +23,7 @@ from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
+from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run, load_run
 from training.score import metrics
@@ -166,7 +167,7 @@ def table_row(
 
         def translate(sources: list[str] = sources, settings: dict = settings) -> list[str]:
             print(f"{name}: translating {len(sources)} sentences", flush=True)
-            return make_translator([found], **settings)(sources)
+            return make_translator([found], Search(**settings))(sources)
 
         file = options.output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
         hypotheses = shared.kept(file, found, [settings, sources], translate)

@@ -25,6 +25,7 @@ from training.config.schema import Config
 from training.data.ids import END_ID
 from training.data.pair_files import Split
 from training.data.tokenizers import Tokenizer
+from training.decode.asked import Search
 from training.fit.clipping import ClippedAdam
 from training.fit.schedule import make_schedule
 from training.runs.begin import make_sides
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             options.output / "evaluations" / f"{name}.json",
             found,
             [options.limit],
-            partial(evaluate, [found], split, beam_width=1),
+            partial(evaluate, [found], split, Search(beam_width=1)),
         )
         history = read_history(found.files.history)
         rows.append(

@@ -19,6 +19,7 @@ from training.command.options import add_beam_width
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
+from training.decode.asked import Search
 from training.runs.history import best, read_history
 from training.runs.run import Run
 from training.score.evaluation import evaluate
@@ -70,7 +71,13 @@ def score(options: argparse.Namespace, name: str, run: Run, split: Split) -> dic
         options.output / "evaluations" / f"{name}.json",
         run,
         [settings, split.sources, split.references],
-        lambda: evaluate([run], split, **settings),
+        lambda: evaluate(
+            [run],
+            split,
+            Search(options.beam_width),
+            lowercase=options.lowercase,
+            bootstrap=True,
+        ),
     )
 
 

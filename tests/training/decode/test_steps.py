@@ -8,6 +8,7 @@ from keras import ops
 from keras_attention import mechanisms
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
+from training.decode.asked import Search
 from training.decode.search import search
 from training.decode.steps import FixedStep, PlainStep, fixed_steps
 from training.model.seq2seq import build_seq2seq
@@ -87,12 +88,12 @@ def test_every_mechanism_steps_with_constant_kernels(rng, name):
 @pytest.mark.parametrize("width", [1, 3])
 def test_an_ensemble_searches_with_constants_as_without(rng, width):
     models = [make_model(rng) for _ in range(2)]
-    settings = {"beam_width": width, "num_results": min(width, 2), "max_length": 7}
+    asked = Search(beam_width=width, num_results=min(width, 2))
     steps = fixed_steps(models, width, "float32")
     for batch in (BATCH, 1):
         source = rng.integers(1, SOURCES, (batch, 5)).astype("int32")
-        found = search(models, source, steps=steps, **settings)
-        expected = search(models, source, **settings)
+        found = search(models, source, asked, max_length=7, steps=steps)
+        expected = search(models, source, asked, max_length=7)
         np.testing.assert_array_equal(array(found.ids), array(expected.ids))
         assert_close(found.scores, array(expected.scores))
     with pytest.raises(ValueError, match="bfloat16 expected one model"):
