@@ -43,7 +43,7 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         config: a `Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
-    from training.data.batches import PairBatches
+    from training.data.batches import Batching, make_pair_batches
     from training.data.splits import load_training
     from training.fit import train as texts
     from training.fit.callbacks import EpochEnd
@@ -59,7 +59,7 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
             config = self.recorder.config
             data, _ = load_training(config)
             ids = pair_rows(config, data, *load_sides(config, self.recorder.files))
-            pairs = PairBatches.of(config, *ids, training=True)
+            pairs = make_pair_batches(Batching.of(config), *ids, training=True)
             self.batches = make_dataset(pairs).as_numpy_iterator()
 
         def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:

@@ -15,7 +15,7 @@ import pytest
 from training import train_arrays
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.batches import PairBatches
+from training.data.batches import Batching, make_pair_batches
 from training.data.sentences import Sentences
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
@@ -84,7 +84,7 @@ def make_run(path, config=CONFIG):
     train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
     write_tokens(files, "random", {"train": train, "dev": dev})
     keep_tokens(files)
-    statistics = PairBatches.of(config, *train, training=True).statistics
+    statistics = make_pair_batches(Batching.of(config), *train, training=True).statistics
     write_origin(files, Origin.now("random", "random", statistics, 47, (23, 23)))
     config.save(files.config)
     return path

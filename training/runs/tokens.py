@@ -15,7 +15,7 @@ import numpy as np
 from training.command.errors import RunError, UserError
 from training.command.files import read_json, write_json
 from training.config.schema import Config
-from training.data.batches import PairBatches
+from training.data.batches import Batching, PairBatches, make_pair_batches
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared, is_prepared
 from training.data.sentences import Sentences
@@ -100,8 +100,8 @@ def read_batches(
     if config.subword_sampling and tokenizers:
         alpha, (source, target) = config.subword_sampling, tokenizers
         samplers = make_sampler(alpha, source), make_sampler(alpha, target)
-    pairs = PairBatches.of(config, *train, training=True, samplers=samplers)
-    return pairs, PairBatches.of(config, *dev, training=False)
+    pairs = make_pair_batches(Batching.of(config), *train, training=True, samplers=samplers)
+    return pairs, make_pair_batches(Batching.of(config), *dev, training=False)
 
 
 def read_source_words(folder: Path) -> np.ndarray:

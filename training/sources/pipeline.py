@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.config.schema import Config
-from training.data.batches import Batch, PairBatches
+from training.data.batches import Batch, Batching, PairBatches, make_pair_batches
 from training.data.pair_files import Split
 from training.data.sentences import Rows, Sentences
 from training.data.tokenizers import Tokenizer
@@ -62,7 +62,7 @@ def make_batches(
         rows = source.rows(split, training)
         return LabelBatches.of(config, rows, split.labels, training=training)
     sides = pair_rows(config, split, source, target, training)
-    return PairBatches.of(config, *sides, training=training)
+    return make_pair_batches(Batching.of(config), *sides, training=training)
 
 
 def make_dataset(pairs: Batches, start_epoch: int = 0) -> tf.data.Dataset:

@@ -21,7 +21,7 @@ from training.bulk.lines import blocks
 from training.bulk.workers import workers
 from training.command.errors import ConfigError, UserError
 from training.config.load import override
-from training.data.batches import PairBatches
+from training.data.batches import Batching, make_pair_batches
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
 from training.data.splits import load_training
@@ -60,7 +60,7 @@ def batches_of(config):
     sides = make_sides(config, data)
     held = make_batches(config, dev, *sides, training=False)
     if isinstance(data, Prepared):
-        train = PairBatches.of(config, *data.sides(), training=True)
+        train = make_pair_batches(Batching.of(config), *data.sides(), training=True)
     else:
         train = make_batches(config, data, *sides, training=True)
     epochs = [list(train.epoch(number)) for number in (0, 1, 5)]

@@ -11,7 +11,7 @@ from training.bulk.run import prepare_run
 from training.command.errors import ConfigError, RunError
 from training.command.parser import Parser
 from training.config.load import load_config, override
-from training.data.batches import PairBatches
+from training.data.batches import Batching, make_pair_batches
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
 from training.data.splits import load_split, load_training
@@ -70,7 +70,7 @@ def test_the_preset_of_a_size_takes_the_tokenizers_of_what_is_prepared(corpus):
     config = configuration(parser.parse_args(["--data", f"prepared:{corpus}"]))
     assert (config.source_tokenizer, config.target_vocab_size) == ("words", 300)
     assert config.epochs == 40  # of the small ones
-    train = PairBatches.of(config, *Prepared(config.data).sides(), training=True)
+    train = make_pair_batches(Batching.of(config), *Prepared(config.data).sides(), training=True)
     inputs, labels = next(iter(make_dataset(train).as_numpy_iterator()))
     assert len(inputs["source"]) == len(labels) == config.batch_size
 
@@ -84,7 +84,7 @@ def test_other_backends_read_it_where_it_lies(corpus, tmp_path):
     found = read_batches(load_config(files.config), files.tokens)[0].epoch(3)
     sides = Prepared(f"prepared:{corpus}").sides(97, config.seed)
     for (inputs, labels), (expected, target) in zip(
-        found, PairBatches.of(config, *sides, training=True).epoch(3), strict=True
+        found, make_pair_batches(Batching.of(config), *sides, training=True).epoch(3), strict=True
     ):
         np.testing.assert_array_equal(inputs["source"], expected["source"])
         np.testing.assert_array_equal(labels, target)

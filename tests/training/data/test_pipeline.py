@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from training.data import batches
-from training.data.batches import PairBatches
+from training.data.batches import Batching, make_pair_batches
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.data.tokenizers import train_tokenizer
 from training.sources.pipeline import make_dataset, source_batches, tokenize
@@ -33,10 +33,10 @@ def pairs():
     return sources, targets
 
 
-def build(pairs, tokenizer, start_epoch=0, **options):
+def build(pairs, tokenizer, start_epoch=0, *, training, **options):
     defaults = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40, "seed": 11}
     ids = [tokenize(texts, tokenizer) for texts in pairs]
-    made = PairBatches(*ids, **{**defaults, **options})
+    made = make_pair_batches(Batching(**{**defaults, **options}), *ids, training=training)
     return make_dataset(made, start_epoch), made.statistics
 
 
@@ -201,8 +201,10 @@ def test_batches_of_tokens(pairs, tokenizer, tokens, multiple, monkeypatch):
     for window in (10_000, 3):  # one for all of these pairs; many
         monkeypatch.setattr(batches, "_WINDOW", window)
         made, again = (
-            PairBatches(
-                *ids, **sizes, training=True, batch_tokens=tokens, length_multiple=multiple, seed=5
+            make_pair_batches(
+                Batching(**sizes, batch_tokens=tokens, length_multiple=multiple, seed=5),
+                *ids,
+                training=True,
             )
             for _ in range(2)
         )

@@ -9,7 +9,7 @@ import sentencepiece
 
 from tests.training.conftest import tiny_config
 from training.command.errors import UserError
-from training.data.batches import PairBatches
+from training.data.batches import Batching, make_pair_batches
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.pieces import model_of, model_state
 from training.data.sentences import Sentences
@@ -126,7 +126,9 @@ def test_a_side_without_subwords_stays_as_it_is(run):
     assert make_sampler(0.2, {"kind": "characters", "tokens": ["a"]}) is None
     ids = Sentences.of(np.arange(5, 5 + 34), np.full(17, 2))
     sampler = make_sampler(0.2, model_state(model(source.tokenizer)) | {"kind": "sentencepiece"})
-    batches = PairBatches.of(config, ids, ids, training=True, samplers=(sampler, None))
+    batches = make_pair_batches(
+        Batching.of(config), ids, ids, training=True, samplers=(sampler, None)
+    )
     ((inputs, labels),) = batches.epoch()
     assert sorted(labels[:, :-1].ravel().tolist()) == list(range(5, 5 + 34))
     assert inputs["target"].shape == labels.shape

@@ -10,7 +10,7 @@ from PIL import Image
 
 from training.command.errors import ConfigError
 from training.config.schema import Config
-from training.data.batches import PairBatches
+from training.data.batches import Batching, make_pair_batches
 from training.data.sentences import Sentences
 from training.sources.image.source import (
     GridPositions,
@@ -130,8 +130,7 @@ def test_batches_of_images_do_not_tell_how_long_their_texts_are():
     lengths = rng.integers(1, 8, 210)
     images = Images(np.arange(210 * 6, dtype="uint8").reshape(210, 2, 3, 1))
     texts = Sentences.of(rng.integers(4, 9, lengths.sum()), lengths)
-    limits = {"batch_size": 30, "max_source_length": 1, "max_target_length": 9}
-    batches = PairBatches(images, texts, **limits, training=True)
+    batches = make_pair_batches(Batching(30, 1, 9), images, texts, training=True)
     for _, labels in batches.epoch():
         assert len(set((labels != 0).sum(axis=1))) > 3
 
