@@ -7,6 +7,7 @@ import onnxruntime
 from serving.export.onnx.graphs import write_graphs
 from training.config.load import load_preset, override
 from training.data.ids import END_ID
+from training.decode.asked import Search
 from training.decode.search import search
 from training.model.seq2seq import build_seq2seq
 
@@ -72,9 +73,7 @@ def expected(model, ids, width, results=1, penalty=1.0):
     found = search(
         [model],
         ids.astype("int32"),
-        beam_width=width,
-        num_results=results,
-        length_penalty=penalty,
+        Search(beam_width=width, num_results=results, length_penalty=penalty),
         return_attention_weights=True,
     )
     return [keras.ops.convert_to_numpy(x) for x in found]
