@@ -184,7 +184,6 @@ def test_a_resumed_run_goes_on_with_its_average(tmp_path, monkeypatch):
         (["--preset", "phrasebook-en-fr", "--resume"], "nothing to resume"),
         (["--resume"], "nothing to resume"),
         ([], "what to train with --preset"),
-        (["--preset", "phrasebook-en-fr", "--epochs", "3"], "unrecognized arguments: --epochs 3"),
         (["--preset", "phrasebook-en-fr", "--dev", "0.1"], "phrasebook-en-fr has splits"),
         (["--preset", "phrasebook-en-fr", "--set", "learning_rate=-1"], "more than 0"),
         (["--preset", "/nowhere.toml"], "cannot read the configuration /nowhere.toml"),
