@@ -7,6 +7,7 @@ release the GIL. Importing this module registers the ops of tensorflow_text.
 """
 
 import ctypes
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -34,7 +35,8 @@ _TSTRING_BYTES = 24
 
 def _bind() -> ctypes.CDLL:
     # The library is in the process since `import tensorflow`: same op registry, same kernels.
-    library = ctypes.CDLL(str(Path(tf.__file__).with_name("libtensorflow_cc.so.2")))
+    name = "libtensorflow_cc.2.dylib" if sys.platform == "darwin" else "libtensorflow_cc.so.2"
+    library = ctypes.CDLL(str(Path(tf.__file__).with_name(name)))
     pointer, size, number = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     buffer, outputs = ctypes.POINTER(_Buffer), ctypes.POINTER(_Output)
     signatures = {

@@ -63,14 +63,12 @@ class ServerProcess:
         self.port, self.rest_port = free_port(), free_port()
         self.log = log
         command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
-        self.process = subprocess.Popen(
-            [
-                *(*command, f"--rest_api_port={self.rest_port}"),
-                f"--monitoring_config_file={write_monitoring(log.with_suffix('.monitoring'))}",
-                *map(str, flags),
-            ],
-            stderr=log.open("a"),
-        )
+        command += [f"--rest_api_port={self.rest_port}", *map(str, flags)]
+        monitoring = write_monitoring(log.with_suffix(".monitoring"))
+        with log.open("a") as file:
+            self.process = subprocess.Popen(
+                [*command, f"--monitoring_config_file={monitoring}"], stderr=file
+            )
 
     @property
     def target(self):

@@ -196,7 +196,7 @@ def test_a_file_of_histories_is_answered_as_by_the_server(
     batch(list(map(str, words)))
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 0
     known = histories.read_table(table, "patient", "day")
-    found = [json.loads(line) for line in (tmp_path / "visits.jsonl").open()]
+    found = [json.loads(line) for line in (tmp_path / "visits.jsonl").read_text().splitlines()]
     assert [record["patient"] for record in found] == list(known)
     with Predictor(event_server, "visits") as predictor:
         answers = predictor.outcome(list(known.values()), ignore=True)

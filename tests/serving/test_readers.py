@@ -192,7 +192,7 @@ def test_a_folder_of_images_is_answered_as_by_the_server(image_target, models, t
     words = ["--model", models / "digits", "--input", tmp_path / "shots", "--output", output]
     batch(list(map(str, words)))
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 1
-    found = [json.loads(line) for line in (output / "shots.jsonl").open()]
+    found = [json.loads(line) for line in (output / "shots.jsonl").read_text().splitlines()]
     assert [record["image"] for record in found] == ["0.png", "1.png", "1b.png", "2.png"]
     assert found.pop(2) == {"image": "1b.png", "error": "is neither PNG nor JPEG"}
     with Reader(image_target, "digits") as reader:

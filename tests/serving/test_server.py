@@ -45,14 +45,12 @@ class Process:
         self._log = log
         monitoring = write_monitoring(log.with_suffix(".monitoring"))
         command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
-        self.process = subprocess.Popen(
-            [
-                *(*command, "--max_request_rows=0", f"--rest_api_port={self.rest_port}"),
-                f"--monitoring_config_file={monitoring}",
-                *("--model_name=upper", f"--model_base_path={base}"),
-            ],
-            stderr=log.open("a"),
-        )
+        command += ["--max_request_rows=0", f"--rest_api_port={self.rest_port}"]
+        command += ["--model_name=upper", f"--model_base_path={base}"]
+        with log.open("a") as file:
+            self.process = subprocess.Popen(
+                [*command, f"--monitoring_config_file={monitoring}"], stderr=file
+            )
 
     def log(self):
         return self._log.read_text()

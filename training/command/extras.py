@@ -23,6 +23,11 @@ def _prepare_command() -> None:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     package = spec.name.split(".")[0].removeprefix("keras_attention_") if spec else ""
     needed = {"training": TRAINING, "serving": SERVING}.get(package, ())
+    if needed and sys.platform == "win32":
+        raise SystemExit(
+            "error: training and serving run on Linux and macOS, since tensorflow-text is not made "
+            "for Windows: use WSL. The layers and the client run on Windows"
+        )
     if name := missing(needed):
         raise SystemExit(f"error: {name} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")

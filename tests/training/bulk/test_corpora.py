@@ -3,6 +3,7 @@
 import functools
 import gzip
 import hashlib
+import io
 import json
 import os
 import subprocess
@@ -176,7 +177,8 @@ def test_standard_input_two_files_and_zstandard(text, tmp_path, monkeypatch, cap
     packed.write_bytes(b"".join(map(zstandard.compress, parts)))  # two frames
     found = prepare_corpus(tmp_path / "z", override(config, [f"data=tsv:{packed}"]), HERE)
     assert found["sha256"] == expected
-    monkeypatch.setattr(sys, "stdin", text.open())
+    said = io.BufferedReader(io.BytesIO(text.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(said))
     words = ["--preset", "phrasebook-en-fr", "--data", "tsv:-", "--corpus", str(tmp_path / "i")]
     for side in ("source", "target"):
         words += ["--set", f"{side}_tokenizer=sentencepiece", "--set", f"{side}_vocab_size=300"]
