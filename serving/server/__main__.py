@@ -4,11 +4,12 @@
 
 Stands in for `tensorflow_model_server` where that cannot run. It listens on the loopback address
 unless `--host` says otherwise. On SIGTERM it takes no new requests, and stops when those under way
-have ended, or after `--shutdown_grace_seconds`; a second signal stops it at once.
+have ended, or after `--shutdown_grace_seconds`; a second signal stops it at once. On SIGUSR1 it
+prints where each of its threads is.
 """
 
 import contextlib
-import logging
+import faulthandler
 import os
 import signal
 import socket
@@ -20,8 +21,10 @@ from typing import TYPE_CHECKING
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
+from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
 from serving.server.flags import build_parser
+from serving.server.log_lines import log_to
 
 if TYPE_CHECKING:
     from serving.server.model_server import ModelServer
@@ -86,7 +89,7 @@ def _serve(server: "ModelServer", stop: threading.Event) -> int:
         server.start()
         stop.wait()
     except (StatusError, OSError) as error:
-        print(f"Failed to start server. Error: {error}", file=sys.stderr)
+        print(f"Failed to start server. Error: {printable(str(error))}", file=sys.stderr)
         return 1
     finally:
         server.close()
@@ -99,9 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(argv)
     if arguments.model_base_path is None and arguments.model_config_file is None:
         parser.error("one of --model_base_path and --model_config_file is required")
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr
-    )
+    log_to(sys.stderr)
+    faulthandler.register(signal.SIGUSR1)
     # TensorFlow takes seconds to import: not before the flags are known to be right.
     import training.command.startup  # noqa: F401
 

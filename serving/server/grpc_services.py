@@ -22,6 +22,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from serving.client.printing import printable
 from serving.savedmodel.status import Code, StatusError
 from serving.server.api import Api
 from serving.server.call import Call
@@ -150,8 +151,8 @@ class Services:
     async def _reload(self, data: bytes, call: Call, context: Context) -> bytes:
         def work() -> bytes:
             request = model_management_pb2.ReloadConfigRequest.FromString(data)
-            models = [model.name for model in request.config.model_config_list.config]
-            log.info("ReloadConfig from %s: models %s", context.peer(), ", ".join(models)[:1000])
+            names = ", ".join(model.name for model in request.config.model_config_list.config)
+            log.info("ReloadConfig from %s: models %s", context.peer(), printable(names[:1000]))
             self._api.reload_config(request)
             response = model_management_pb2.ReloadConfigResponse()
             response.status.error_code = Code.OK
