@@ -46,7 +46,9 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(0 if arguments else 2)
     name, *rest = arguments
     if name not in COMMANDS:
-        raise SystemExit(f"error: expected a command, {', '.join(COMMANDS)}. Received: {name}")
+        known = ", ".join(COMMANDS)
+        print(f"error: expected a command, {known}. Received: {name}", file=sys.stderr)
+        raise SystemExit(2)
     module, _ = COMMANDS[name]
     sys.argv = [name, *rest]
     try:

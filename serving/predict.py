@@ -32,11 +32,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("table", metavar="CSV", help="a row for each visit; .gz allowed")
     add_connection(parser, "histories")
-    parser.add_argument("--id", default="id", metavar="COLUMN", help="whose each row is")
-    parser.add_argument("--time", default="time", metavar="COLUMN", help="when it was")
-    parser.add_argument("--only", action="append", metavar="ID", help="these ids alone")
-    parser.add_argument("--json", action="store_true", help="print one JSON object an id")
-    parser.add_argument("--png", type=file_to_write, metavar="FILE", help="draw the first timeline")
+    add = parser.add_argument
+    add("--id", default="id", metavar="COLUMN", help="whose each row is; default: id")
+    add("--time", default="time", metavar="COLUMN", help="when it was; default: time")
+    add("--only", action="append", metavar="ID", help="these ids alone")
+    add("--json", action="store_true", help="print one JSON object an id")
+    add("--png", type=file_to_write, metavar="FILE", help="draw the first timeline")
     return parser
 
 

@@ -12,17 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING
 
-from serving.client import Predictor, Reader, Translator, draw_alignment
 from serving.client.errors import ServingError
-from serving.client.images import Regions
 from serving.demo.stages import command, make_room, server, stage
 from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, count
-from training.sources.events import data as events
-from training.sources.events.histories import Histories
+
+if TYPE_CHECKING:
+    from training.sources.events.histories import Histories
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,9 @@ class Task:
 
 def read_images(task: str, target: str, output: Path, seed: int) -> None:
     """Write images that nobody has seen, have them read, and draw where the model looked."""
+    from serving.client.drawing import draw_regions
+    from serving.client.images import Reader, Regions
+
     folder = output / "images"
     command("training.pictures", task, "--count", 6, "--seed", seed, "--output", folder)
     labels = (folder / "labels.tsv").read_text(encoding="utf-8").splitlines()
@@ -57,12 +59,10 @@ def read_images(task: str, target: str, output: Path, seed: int) -> None:
     print(f"      $ python -m serving.read {paths[0]} {words}\n")
     with Reader(target, task, timeout=60) as reader:
         reader.wait_ready(timeout=120)
-        found = cast(list[Regions], reader.regions(paths))
+        found = [one for one in reader.regions(paths) if isinstance(one, Regions)]
     for (name, text), answer in zip(wanted.items(), found, strict=True):
         mark = "" if answer.text == text else f"   expected: {text}"
         print(f"      {name}  {answer.text}   ({answer.score:.2f}){mark}")
-    from serving.client.drawing import draw_regions
-
     draw_regions(paths[0].read_bytes(), found[0], output / "picture.png")
 
 
@@ -78,6 +78,10 @@ def read_captchas(target: str, output: Path, seed: int) -> None:
 
 def predict_outcomes(target: str, output: Path, seed: int) -> None:
     """Ask how probable the outcome is after the histories of a few test patients."""
+    from serving.client import Predictor
+    from serving.client.drawing import draw_timeline
+    from training.sources.events import data as events
+
     data = events.load("pbcseq", "test", limit=40, seed=seed)
     lengths = data.ends - data.starts
     chosen = data.select(sorted(lengths.argsort()[-6:]))  # the longest histories
@@ -90,8 +94,6 @@ def predict_outcomes(target: str, output: Path, seed: int) -> None:
         visits = len(histories[row]["time"])
         died = "yes" if chosen.labels[row] else "no"
         print(f"      {chosen.people[row]:>8}  {visits:6}  {answer.probability:11.3f}  {died}")
-    from serving.client.drawing import draw_timeline
-
     draw_timeline(
         histories[0]["time"], found[0], output / "picture.png", f"patient {chosen.people[0]}"
     )
@@ -106,7 +108,8 @@ def _columns(data: Histories, row: int) -> dict[str, list[float]]:
 
 def pronounce_words(target: str, output: Path, seed: int) -> None:
     """Ask for the pronunciation of words, and draw which letters were looked at."""
-    from keras_attention.plot import plot_attention
+    from serving.client import Translator, draw_alignment
+    from serving.client.heat_map import plot_attention
 
     words = ["attention", "keras", "bahdanau", "shibboleth", "served", "phonetic"]
     with Translator(target, "pronounce", timeout=60) as translator:

@@ -22,8 +22,10 @@ RUN = ROOT / "tests" / "fixtures" / "old_run" / "run"
 MODULES = sorted(module for module, _ in COMMANDS.values())
 WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know what for
     "serving.batch",
+    "serving.check",
     "serving.client",
     "serving.demo",
+    "serving.export",
     "serving.page",
     "serving.predict",
     "serving.read",
@@ -102,9 +104,9 @@ MISTAKES = [
     ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),
     ("serving.server", ["--port=0"], "--model_base_path and --model_config_file"),
     ("serving.server", ["--port=0", "--model_config_file=/no"], "/no"),
-    ("serving.client", [*ASKED, "--timeout", "x", "text"], "invalid float value: 'x'"),
-    ("serving.client", [*ASKED, "--timeout", "-1", "text"], "timeout above 0 seconds"),
-    ("serving.client", [*ASKED, "--batch-size", "0", "text"], "batch size of at least 1"),
+    ("serving.client", [*ASKED, "--timeout", "x", "text"], "more than 0. Received: x"),
+    ("serving.client", [*ASKED, "--timeout", "-1", "text"], "more than 0. Received: -1"),
+    ("serving.client", [*ASKED, "--batch-size", "0", "text"], "at least 1. Received: 0"),
     ("serving.client", [*ASKED, "--tls-roots", "/no.pem", "text"], "/no.pem"),
     ("serving.client", [*ASKED, "--align", "--png", "NEW/a.png", "a"], "there is no directory"),
     ("serving.client", [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
@@ -114,7 +116,7 @@ MISTAKES = [
     ("serving.read", [*ASKED, "FILE", "--regions", "--png", "NEW/a"], "there is no directory"),
     ("serving.predict", [*ASKED, "/no.csv"], "/no.csv"),
     ("serving.predict", [*ASKED, "FILE", "--png", "NEW/a.png"], "there is no directory"),
-    ("serving.predict", [*ASKED, "--retries", "x", "FILE"], "invalid int value: 'x'"),
+    ("serving.predict", [*ASKED, "--retries", "x", "FILE"], "Received: x"),
     (
         "serving.batch",
         ["--model", "/no", "--input", "FILE", "--output", "NEW"],

@@ -172,7 +172,7 @@ def test_the_command_lists_the_scripts(python):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
     done = python("site/bin/keras-attention", "tain")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert done.stderr.startswith("error: expected a command, train, ")
 
 

@@ -8,10 +8,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.batch import engines, files
-from serving.batch.job import Job, begin, summary, sweep
-from serving.batch.kinds import Events, Images, Kind, Texts
-from serving.batch.model import latest_version
 from training.command.options import main_guard
 from training.command.parser import Parser, positive_int
 from training.command.progress import progress
@@ -20,6 +16,11 @@ from training.command.progress import progress
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
+    from serving.batch import engines, files  # imported here because NumPy takes a while
+    from serving.batch.job import Job, begin, summary, sweep
+    from serving.batch.kinds import Events, Images, Kind, Texts
+    from serving.batch.model import latest_version
+
     started = time.monotonic()
     model, output = latest_version(options.model), options.output.resolve()
     paths = files.find(options.inputs, output)

@@ -26,7 +26,6 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import training.command.extras  # noqa: F401
-from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, number_from_0
 from training.command.progress import Tell, stages
@@ -150,19 +149,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
     add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
-    add("--server-version", default="not told", help="for the report: servers do not tell theirs")
+    add("--server-version", default="unknown", help="for the report: servers do not tell theirs")
     add("--report", type=Path, metavar="FILE", help="write a report of the comparison in Markdown")
     arguments = parser.parse_args(argv)
     if not arguments.timeout:
-        raise UserError("--timeout expected more than 0 seconds")
+        parser.error("--timeout expected more than 0 seconds. Received: 0")
     if not arguments.against and (arguments.rest or arguments.report or arguments.model):
-        raise UserError("--rest, --report and --model are for --against HOST:PORT")
+        parser.error("--rest, --report and --model are for --against HOST:PORT")
     version_dir, ready = arguments.version_dir.absolute(), "ready to serve"
     answer: dict[str, Any]
     with stages("starting TensorFlow") as tell:
         if arguments.against:
             if not version_dir.name.isdecimal():
-                raise UserError(f"expected the directory of a version. Received: {version_dir}")
+                parser.error(f"expected the directory of a version. Received: {version_dir}")
             model = arguments.model or version_dir.parent.name
             server = (arguments.against, model, arguments.rest)
             answer = check_against(version_dir, server, arguments.timeout, tell)

@@ -77,7 +77,9 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
     try:
         data = (version_dir / "saved_model.pb").read_bytes()
     except OSError:
-        return f"{version_dir} holds no saved_model.pb: expected a version directory"
+        versions = list_versions(version_dir)
+        such_as = f", such as {versions[max(versions)]}" if versions else ""
+        return f"{version_dir} holds no saved_model.pb: expected a version directory{such_as}"
     try:
         saved_model = saved_model_pb2.SavedModel.FromString(data)
     except DecodeError as error:

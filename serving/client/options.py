@@ -28,6 +28,31 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}; {self.prog} --help says more\n")
 
 
+def seconds(text: str) -> float:
+    """Read a time above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not number > 0:
+        raise argparse.ArgumentTypeError(f"expected seconds, more than 0. Received: {text}")
+    return number
+
+
+def count(text: str, least: int = 0) -> int:
+    """Read a whole number."""
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at least {least}. Received: {text}"
+        )
+    return int(text)
+
+
+def size(text: str) -> int:
+    """Read a number of things, at least one."""
+    return count(text, 1)
+
+
 def file_to_write(text: str) -> Path:
     """Read the place of a picture, which is drawn last: find out now whether it can be written."""
     path = Path(text)
@@ -51,7 +76,11 @@ def add_connection(parser: argparse.ArgumentParser, rows: str, local: bool = Fal
         local: whether an ONNX export in this process may take the server's place.
     """
     add = parser.add_argument
-    add("--target", default="localhost:8500", help="host:port of the server, or unix:PATH")
+    add(
+        "--target",
+        default="localhost:8500",
+        help="host:port of the server, or unix:PATH; default: localhost:8500",
+    )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--model", help="name of the model on the server")
     if local:
@@ -61,17 +90,33 @@ def add_connection(parser: argparse.ArgumentParser, rows: str, local: bool = Fal
             metavar="DIR",
             help="no server: models/NAME/1, exported with --format onnx",
         )
-        add("--threads", type=int, default=1, help="with --local: that an operation may use")
+        add(
+            "--threads",
+            type=size,
+            default=1,
+            help="with --local: that an operation may use; default: 1",
+        )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, help="version of the model; default: the latest")
     which.add_argument("--label", help="label of the version")
-    add("--timeout", type=float, default=30.0, help="seconds for each request, retries included")
-    add("--call-timeout", type=float, metavar="SECONDS", help="for all requests together")
-    add("--retries", type=int, default=RETRIES, help="further attempts at a busy or absent server")
-    add("--batch-size", type=int, default=32, help=f"most {rows} in a request")
+    add(
+        "--timeout",
+        type=seconds,
+        default=30.0,
+        metavar="SECONDS",
+        help="for each request, retries included; default: 30",
+    )
+    add("--call-timeout", type=seconds, metavar="SECONDS", help="for all requests together")
+    add(
+        "--retries",
+        type=count,
+        default=RETRIES,
+        help=f"further attempts at a busy or absent server; default: {RETRIES}",
+    )
+    add("--batch-size", type=size, default=32, help=f"most {rows} in a request; default: 32")
     add(
         "--wait-ready",
-        type=float,
+        type=seconds,
         metavar="SECONDS",
         help="wait so long for a server that is starting",
     )

@@ -9,15 +9,17 @@ import json
 import time
 import warnings
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import training.command.extras  # noqa: F401
-from serving.client import Alignment, Translation, Translator, draw_alignment
 from serving.client.errors import ServingError
 from serving.demo.stages import LIST, command, make_room, server, stage
-from training import phrasebook
 from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, count
+
+if TYPE_CHECKING:
+    from serving.client import Alignment, Translation
 
 # Neither sentence nor its pairing of words is in the training split.
 EXPECTED = {
@@ -89,6 +91,9 @@ def compare(scores: dict, name: str) -> None:
 
 def query(target: str, pair: str, seed: int, heat_map: Path) -> bool:
     """Translate over gRPC; return whether what is expected came back."""
+    from serving.client import Translator, draw_alignment
+    from training import phrasebook
+
     drawn = phrasebook.generate(pair, "test", 8, seed)
     wanted = {**EXPECTED[pair], **{sample.source: sample.target for sample in drawn}}
     try:

@@ -9,18 +9,8 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.command.install import install
-
-try:
-    import uvicorn
-
-    from serving.page.app import LOCAL, Settings, build
-except ModuleNotFoundError as error:
-    if (error.name or "").split(".")[0] not in {"uvicorn", "starlette", "grpc", "google"}:
-        raise
-    raise SystemExit(f"error: {error.name} is not installed: {install('page')}") from None
-
 from serving.page.card import read_card
+from training.command.install import install
 from training.command.parser import Parser, port, seconds
 
 
@@ -61,6 +51,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     options = parser.parse_args(arguments)
     try:
+        import uvicorn
+
+        from serving.page.app import LOCAL, Settings, build
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in {"uvicorn", "starlette", "grpc", "google"}:
+            raise
+        return _fail(f"{error.name} is not installed: {install('page')}")
+    try:
         card = read_card(options.manifest) if options.manifest else {}
     except (OSError, ValueError) as error:
         return _fail(str(error))
@@ -87,6 +85,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         uvicorn.Server(config).run(sockets=[listening])
     except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
         return 130
     return 0
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 from typing import Any
+
+from training.runs.history import best
 
 FIGURES = {
     "bleu": "BLEU",
@@ -43,18 +45,28 @@ def read_card(manifest: Path) -> dict[str, str]:
 
 def _of_run(run: dict[str, Any]) -> dict[str, str]:
     config, history = run["config"], run["history"]
-    card = {"Data": config["data"], "Attention": config["attention"]}
+    # Exports of before have no record of the weights that were kept.
+    exported = run.get("kept") or best(history, config.get("keep_by", "auto"))
+    card = {"Data": _named(config["data"]), "Attention": config["attention"]}
     # A model of images has no recurrent encoder, one of labels no decoder.
     encoder = config.get("encoder") or "convolutional"
     decoder = f", {config['decoder']} decoder" if "decoder" in config else ""
     card["Model"] = f"{encoder} encoder{decoder}"
     card["Weights"] = f"{run['parameters']:,}"
-    last = history[-1]
     card["Training"] = f"{len(history)} epochs"
+    epochs: Any = exported.get("epochs")
+    which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {exported['epoch']}"
     for key, name in FIGURES.items():
-        if key in last:
-            card[f"{name}, last epoch, dev"] = f"{last[key]:.4g}"
+        if key in exported:
+            card[f"{name}, {which}, dev"] = f"{exported[key]:.4g}"
     return card
+
+
+def _named(data: str) -> str:
+    """Return a data SPEC with the names of its files: visitors are not told where they lie."""
+    kind, colon, paths = data.partition(":")
+    names = ",".join(PureWindowsPath(path).name for path in paths.split(","))  # of any system
+    return f"{kind}{colon}{names}"
 
 
 def _listed(values: Any) -> str:

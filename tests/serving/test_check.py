@@ -239,6 +239,13 @@ def test_a_damaged_version_is_one_line(upper, spoil, message):
     assert "\n" not in finding
 
 
+def test_a_model_in_place_of_its_version_is_told_which_was_meant(upper):
+    (upper.parent / "10").mkdir()
+    (finding,) = check_version(upper.parent)
+    assert finding.startswith(f"{upper.parent} holds no saved_model.pb")
+    assert finding.endswith(f"expected a version directory, such as {upper.parent / '10'}")
+
+
 def test_the_command_runs_on_its_own(upper):
     done = subprocess.run(
         [sys.executable, "-m", "serving.check", str(upper)], capture_output=True, text=True

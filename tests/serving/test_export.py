@@ -8,7 +8,8 @@ import tensorflow as tf
 
 from serving.check.version import check_version as check
 from serving.export import __main__ as script
-from serving.export.__main__ import export
+from serving.export import version as writer
+from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from tests.training.conftest import (  # noqa: F401 - fixtures
@@ -151,14 +152,14 @@ def test_half_precision_halves_the_size_and_keeps_the_translations(
     capsys,
     dtype,
 ):
-    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
-    monkeypatch.setattr(script, "AGREEMENT_TEXTS", 101)
+    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
+    monkeypatch.setattr(writer, "AGREEMENT_TEXTS", 101)
     arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2", "--weights", dtype]
     script.main([*arguments, "--output", str(tmp_path / "half")])
     half = tmp_path / "half" / "1"
     assert bytes_of_weights(half) == 2 * tiny_run.model.count_params()
     assert check(half) == []
-    told = json.loads((half / script.MANIFEST).read_text())["agreement"]
+    told = json.loads((half / writer.MANIFEST).read_text())["agreement"]
     assert told["texts"] == 101
     assert f"{told['same']} of 101" in capsys.readouterr().out
     rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
@@ -187,13 +188,13 @@ def test_products_in_bfloat16_keep_the_translations(
     monkeypatch,
     capsys,
 ):
-    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
-    monkeypatch.setattr(script, "AGREEMENT_TEXTS", 101)
+    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
+    monkeypatch.setattr(writer, "AGREEMENT_TEXTS", 101)
     arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"
     assert check(quick) == []
-    told = json.loads((quick / script.MANIFEST).read_text())["agreement"]
+    told = json.loads((quick / writer.MANIFEST).read_text())["agreement"]
     assert f"{told['same']} of 101" in capsys.readouterr().out
     assert told["same"] > 50  # of a model that has hardly learnt anything, and is rarely sure
     assert 0 < told["score_difference"] < 0.1
@@ -241,7 +242,7 @@ def test_a_missing_run_is_one_clear_line(tmp_path):
 
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkeypatch, value):  # noqa: F811
-    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
+    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
     weight = tiny_run.model.get_layer("decoder").cell.kernel
     before = weight.numpy()
     try:
@@ -270,7 +271,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_left(tiny_run, tmp_path):  # noq
 
 
 def test_an_export_that_fails_leaves_what_was_there(tiny_run, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr(script, "Exported", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr(writer, "Exported", lambda *_, **__: 1 / 0)
     (tmp_path / "x" / "1").mkdir(parents=True)
     with pytest.raises(ZeroDivisionError):
         export([tiny_run], tmp_path / "x", beam_width=1, num_results=1)
@@ -375,7 +376,7 @@ def test_a_coverage_penalty_without_beams_is_one_clear_line(
     arguments,
     message,
 ):
-    monkeypatch.setattr(script, "load_ensemble", lambda paths: [tiny_run])
+    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
     with pytest.raises(UserError, match=message):
         script.main(
             ["--run", "x", "--output", str(tmp_path / "y"), "--coverage-penalty", "1", *arguments]

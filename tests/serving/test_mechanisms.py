@@ -8,7 +8,7 @@ import pytest
 from keras_attention import mechanisms
 from serving.check.__main__ import check
 from serving.client.texts import Translator
-from serving.export.__main__ import export
+from serving.export.version import export
 from tests.serving.conftest import serving
 from tests.training.conftest import no_pictures, tiny_config  # noqa: F401 - a fixture
 from training.fit.train import train

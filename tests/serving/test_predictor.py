@@ -14,7 +14,7 @@ from serving.batch.__main__ import main as batch
 from serving.check import __main__ as check
 from serving.client import events as histories
 from serving.client.events import Predictor
-from serving.export.__main__ import export
+from serving.export.version import export
 from tests.serving.conftest import serving
 from training import evaluate, translate
 from training.command.errors import RunError

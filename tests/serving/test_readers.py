@@ -20,7 +20,7 @@ from serving.check import __main__ as check
 from serving.client import images as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
-from serving.export.__main__ import export
+from serving.export.version import export
 from tests.serving.conftest import error_of, serving
 from tests.serving.test_rest import free_port
 from tests.training.sources.test_image import encode, huge_png

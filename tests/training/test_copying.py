@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from serving.check.__main__ import check
 from serving.client.texts import Translator
-from serving.export.__main__ import export
+from serving.export.version import export
 from tests.serving.conftest import serving
 from training.bulk.run import prepare_run
 from training.command.errors import ConfigError

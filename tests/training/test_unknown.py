@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.export.__main__ import export
+from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate

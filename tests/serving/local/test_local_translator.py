@@ -11,8 +11,8 @@ import tensorflow as tf
 
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
-from serving.export.__main__ import export
 from serving.export.texts import Exported
+from serving.export.version import export
 from tests.training.conftest import no_pictures, terse_run, tiny_config, tiny_run  # noqa: F401
 from training.command.errors import UserError
 

@@ -5,38 +5,69 @@ import pytest
 from serving.page.card import read_card
 
 
-def manifest(tmp_path, config, last):
-    run = {"name": "r", "config": config, "history": [{}, last], "parameters": 12345}
+def manifest(tmp_path, config, kept, history):
+    run = {"name": "r", "config": config, "history": history, "parameters": 12345}
     path = tmp_path / "manifest.json"
     about = {"created": "today", "settings": {"beam_width": 3}, "versions": {"keras": "3"}}
-    path.write_text(json.dumps({**about, "runs": [run]}))
+    path.write_text(json.dumps({**about, "runs": [run | ({"kept": kept} if kept else {})]}))
     return path
 
 
 @pytest.mark.parametrize(
-    ("config", "last", "model", "figure"),
+    ("config", "figures", "model", "said"),
     [
         (
             {"encoder": "gru", "decoder": "lstm"},
-            {"bleu": 41.234},
+            ("bleu", 30.0, 41.234, 12.0),
             "gru encoder, lstm decoder",
             ("BLEU", "41.23"),
         ),
         (
             {"decoder": "gru"},
-            {"exact": 99.6},
+            ("cer", 5.0, 0.123, 2.0),
             "convolutional encoder, gru decoder",
-            ("Exact", "99.6"),
+            ("CER", "0.123"),
         ),
-        ({"encoder": "gru"}, {"auc": 0.90812}, "gru encoder", ("AUC", "0.9081")),
+        ({"encoder": "gru"}, ("auc", 0.7, 0.90812, 0.6), "gru encoder", ("AUC", "0.9081")),
     ],
 )
-def test_the_card_knows_texts_images_and_histories(tmp_path, config, last, model, figure):
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
+    tmp_path, config, figures, model, said, recorded
+):
+    key, *values = figures
+    history = [{"epoch": n, key: value, "val_loss": 9} for n, value in enumerate(values, 1)]
+    history[1]["val_loss"] = 1  # the second is the best by any score
     config = {"data": "d", "attention": "additive", **config}
-    card = read_card(manifest(tmp_path, config, last))
+    card = read_card(manifest(tmp_path, config, history[1] if recorded else None, history))
     assert card["Model"] == model
-    assert card[f"{figure[0]}, last epoch, dev"] == figure[1]
+    assert card["Training"] == "3 epochs"
+    assert [line for line in card.items() if line[0].endswith("dev")] == [
+        (f"{said[0]}, epoch 2, dev", said[1])
+    ]
     assert (card["Weights"], card["Search"]) == ("12,345", "beam width 3")
+
+
+def test_the_card_of_mean_weights_names_their_epochs(tmp_path):
+    history = [{"epoch": n, "bleu": n} for n in range(1, 6)]
+    kept = {"epochs": [2, 3, 4], "bleu": 7.5}
+    card = read_card(manifest(tmp_path, {"data": "d", "attention": "none"}, kept, history))
+    assert card["BLEU, epochs 2 to 4, dev"] == "7.5"
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ("phrasebook-en-fr", "phrasebook-en-fr"),
+        ("tsv:/home/someone/secret/my.tsv", "tsv:my.tsv"),
+        ("parallel:/home/a/train.en,../b/train.fr", "parallel:train.en,train.fr"),
+        (r"images:C:\Users\someone\shots", "images:shots"),
+    ],
+)
+def test_the_card_tells_nobody_where_the_data_lies(tmp_path, data, said):
+    history = [{"epoch": 1, "bleu": 2}]
+    card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, None, history))
+    assert card["Data"] == said
 
 
 def test_what_is_no_manifest_is_one_line(tmp_path):

@@ -1,0 +1,238 @@
+"""A new version of a model that can be served, made of a run or of an ensemble of several."""
+
+from __future__ import annotations
+
+import training.command.startup  # noqa: F401
+
+import contextlib
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from keras_attention import exporting
+from serving.check.stored_weights import count_not_finite
+from serving.export.events import ExportedPredictor
+from serving.export.images import ExportedReader
+from serving.export.texts import WARMUP_TEXTS, Exported, asked_of
+from training.command.errors import UserError
+from training.command.progress import Tell
+from training.data.pair_files import CorpusError
+from training.data.splits import load_split
+from training.runs.history import read_history
+from training.runs.run import Run
+from training.runs.summary import kept
+
+MANIFEST = "assets.extra/manifest.json"
+AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
+# The share of an export's time after which each begins: 7 million weights on two cores.
+_TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35
+
+
+def export(
+    runs: Sequence[Run],
+    output: Path,
+    *,
+    tell: Tell = lambda what, share=None: None,
+    form: str = "savedmodel",
+    **settings: Any,
+) -> Path:
+    """Write a new version of a servable model.
+
+    Args:
+        runs: a run, or several that are used as an ensemble.
+        output: the model's base path; versions are numbered directories in it.
+        tell: is called with what is done next, see `training.command.progress.stages`.
+        form: "savedmodel" or "onnx".
+        **settings: see `Exported`; for ONNX `weights` may be "int8".
+
+    Returns:
+        The version's directory. It is written beside the versions and renamed when it is whole, so
+        that a server never sees half of it. Where the export fails, nothing is left of it.
+
+    Raises:
+        UserError: if a weight is not finite, or the files cannot be written.
+    """
+    check_finite(runs)
+    asked_of({**settings, "precision": "float32"}).check(runs)
+    if form == "onnx":
+        return _export_onnx(runs, output, tell, settings)
+    with _aside(output) as aside:
+        module, settings = _module(runs, settings)
+        manifest = _manifest(runs, settings)
+        scale = _COMPARING if isinstance(module, Exported) and is_rounded(settings) else 1.0
+        tell("tracing the model", _TRACING * scale)
+        with exporting():
+            signatures = module.signatures()
+        tell("writing the SavedModel", _WRITING * scale)
+        try:
+            tf.saved_model.save(module, str(aside), signatures=signatures)
+            if isinstance(module, Exported) and is_rounded(settings):
+                manifest["agreement"] = agreement(runs, module, settings, tell)
+            extra = aside / "assets.extra"
+            extra.mkdir()
+            (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
+            _write_warmup(extra / "tf_serving_warmup_requests", output.name, module.warmup())
+        except tf.errors.OpError as error:
+            raise UserError(f"cannot write {output}: {error.message.splitlines()[0]}") from error
+        return _number(aside)
+
+
+def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
+    """Write a new version as ONNX graphs: see `export`."""
+    from serving.export.onnx.folder import check_exports, write_folder  # others need no onnx
+
+    check_exports(runs, settings)
+    with _aside(output) as aside:
+        tell("writing the ONNX graphs", 0.5)
+        aside.mkdir()
+        try:
+            write_folder(runs[0], aside, settings, _manifest(runs, settings))
+        except OSError as error:
+            raise UserError(f"cannot write {output}: {error.strerror}") from error
+        return _number(aside)
+
+
+def _number(aside: Path) -> Path:
+    """Give a whole version its number."""
+    output = aside.parent
+    version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
+    return aside.rename(output / str(version))
+
+
+def check_finite(runs: Sequence[Run]) -> None:
+    """Raise a UserError where a weight is NaN or infinite."""
+    for run in runs:
+        for weight in run.model.weights:
+            if wrong := count_not_finite(keras.ops.convert_to_numpy(weight)):
+                raise UserError(
+                    f"{run.path} cannot be exported: {wrong:,} values of its weight {weight.path} "
+                    "are not finite; train it again, with a lower learning rate or clip_norm"
+                )
+
+
+@contextlib.contextmanager
+def _aside(output: Path) -> Iterator[Path]:
+    """A directory beside the versions to write one to; without it, no directory that it needed."""
+    missing = [path for path in (output, *output.parents) if not path.exists()]
+    output.mkdir(parents=True, exist_ok=True)
+    aside = output / f"writing-{os.getpid()}"
+    try:
+        yield aside
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+        for path in missing:
+            with contextlib.suppress(OSError):  # it is not empty
+                path.rmdir()
+
+
+def _module(
+    runs: Sequence[Run], settings: dict[str, Any]
+) -> tuple[Exported | ExportedReader | ExportedPredictor, dict[str, Any]]:
+    """Return what is saved of runs, by what they read, with the settings that it has."""
+    config = runs[0].config
+    if config.source == "text":
+        return Exported(runs, **settings), settings
+    if settings.get("precision", "float32") != "float32":
+        raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
+    if config.target == "label":
+        kept = {key: settings[key] for key in ("weights",) if key in settings}
+        return ExportedPredictor(runs, **kept), kept
+    keys = ("beam_width", "length_penalty", "weights")
+    kept = {key: settings[key] for key in keys if key in settings}
+    return ExportedReader(runs, **kept), kept
+
+
+def is_rounded(settings: dict) -> bool:
+    """Whether an export of these settings may translate otherwise than its runs."""
+    return any(settings.get(name, "float32") != "float32" for name in ("weights", "precision"))
+
+
+def agreement(
+    runs: Sequence[Run],
+    module: Exported,
+    settings: dict,
+    tell: Tell = lambda what, share=None: None,
+) -> dict[str, float]:
+    """How the translations differ from those in float32.
+
+    Args:
+        runs: what was exported.
+        module: the export of them.
+        settings: of the export.
+        tell: see `export`.
+
+    Returns:
+        The number of `texts` (of the dev split, where it can be found), how many have the `same`
+        translation, and the largest `score_difference` among those.
+    """
+    try:
+        texts = load_split(runs[0].config, "dev", limit=AGREEMENT_TEXTS)[0].sources
+    except CorpusError:
+        texts = [text for batch in WARMUP_TEXTS for text in batch]
+    plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
+    found = []
+    for turn, each in enumerate((plain, module)):
+        translate = tf.function(each.translate, autograph=False, reduce_retracing=True)
+        batches = []
+        for start in range(0, len(texts), 100):
+            done = (turn + start / len(texts)) / 2
+            share = _COMPARING + (1 - _COMPARING) * done
+            tell("comparing its translations with those in float32", share)
+            batches.append(translate(tf.constant(texts[start : start + 100])))
+        found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
+    (expected, scores), (translations, other_scores) = found
+    same = expected == translations
+    difference = np.abs(scores - other_scores)[same]
+    return {
+        "texts": len(texts),
+        "same": int(same.sum()),
+        "score_difference": float(difference.max(initial=0)),
+    }
+
+
+def _manifest(runs: Sequence[Run], settings: dict) -> dict:
+    """Return what the version was made of."""
+    return {
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "settings": settings,
+        "runs": [
+            {
+                "name": run.path.resolve().name,
+                "config": run.config.values(),
+                "history": (history := read_history(run.files.history)),
+                "kept": kept(run.files) if history else None,
+                "parameters": run.model.count_params(),
+            }
+            for run in runs
+        ],
+        "versions": {
+            "tensorflow": tf.__version__,
+            "keras": keras.__version__,
+            "python": sys.version.split()[0],
+        },
+    }
+
+
+def _write_warmup(path: Path, name: str, requests: Sequence[tuple[str, dict]]) -> None:
+    """Write requests that TensorFlow Serving replays before the version is available."""
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for signature, inputs in requests:
+            request = predict_pb2.PredictRequest()
+            request.model_spec.name = name
+            request.model_spec.signature_name = signature
+            for alias, values in inputs.items():
+                request.inputs[alias].CopyFrom(tf.make_tensor_proto(values))
+            log = prediction_log_pb2.PredictionLog(
+                predict_log=prediction_log_pb2.PredictLog(request=request)
+            )
+            writer.write(log.SerializeToString())
