@@ -37,6 +37,7 @@ from keras_attention.shapes import (
     causal_mask,
     check_shapes,
     checked_mask,
+    expect_known_length,
     flat_length,
     flat_mask,
     flat_memory,
@@ -139,6 +140,8 @@ class Attention(Weighing):
             self, "attention_mask", attention_mask, (*query.shape[:-1], flat_length(value.shape))
         )
         one_step = len(query.shape) == 2
+        if self.sequential and not one_step:
+            expect_known_length(self, query)
         if one_step:
             query = ops.expand_dims(query, 1)
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)

@@ -18,6 +18,7 @@ from keras_attention.shapes import is_empty
 Tensor = Any
 
 MODES = ("parallel", "hard")
+LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX, whose lengths are open
 
 
 def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -181,7 +182,7 @@ def _recurrence(factors: Tensor, terms: Tensor) -> Tensor:
 
     After step n each position has gathered from the `2 ** n` before it.
     """
-    length = backend.known_size(factors.shape[-1])
+    length = LONGEST if backend.traces_onnx() else factors.shape[-1]
     if isinstance(length, int):
         distance = 1
         while distance < length:

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention import backend
+
 Tensor = Any
 
 
@@ -66,6 +68,27 @@ def checked_mask(
     raise ValueError(
         f"{type(layer).__name__} expected {name} {tuple(shape)}. "
         f"Received: {name} {tuple(mask.shape)}{hint}"
+    )
+
+
+def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
+    """Raise a ValueError where an export to ONNX would unroll a loop over an unknown length.
+
+    Keras traces unknown lengths as 1.
+
+    Args:
+        layer: one that is being called.
+        sequence: `(B, T, ...)`, what it goes through step by step.
+    """
+    if not backend.traces_onnx() or sequence.shape[1] != 1:
+        return
+    symbols = [node.arguments.keras_tensors for node in layer._inbound_nodes]
+    if symbols and all(x and x[0].shape[1] is not None for x in symbols):
+        return
+    raise ValueError(
+        f"{type(layer).__name__} expected a known number of steps in an export from PyTorch to "
+        "ONNX, where its loop is unrolled: give the input a length, or export a SavedModel from "
+        "TensorFlow or JAX. Received: an unknown number"
     )
 
 

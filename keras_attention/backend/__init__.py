@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from keras_attention.backend.generic import (
+    add_in_rows,
     average,
     builds_graph,
     compiled,
@@ -15,13 +16,13 @@ from keras_attention.backend.generic import (
     in_loop,
     in_place_additive,
     is_tensorflow,
-    known_size,
     matmul,
     project,
     pull_back,
     scan,
     share,
     times_transposed,
+    traces_onnx,
     under_xla,
     unfold,
     writes_in_place,
@@ -54,10 +55,12 @@ elif keras.backend.backend() == "jax":
     )
 elif keras.backend.backend() == "torch":
     from keras_attention.backend.torch import (
+        add_in_rows,
         average,
+        gather_in_rows,
         in_place_additive,
-        known_size,
         matmul,
         project,
+        traces_onnx,
         writes_in_place,
     )

@@ -35,8 +35,9 @@ def scan(
     length = tree.flatten(inputs)[0].shape[0]
     if length == 0:
         return nothing(step, state, inputs), state
-    for t in range(length):
-        output, state = step(tree.map_structure(lambda x, t=t: x[t], inputs), state)
+    # Unstacked, not indexed: an ONNX graph then refuses other lengths than the one that was traced.
+    for now in zip(*(ops.unstack(x) for x in tree.flatten(inputs)), strict=True):
+        output, state = step(tree.pack_sequence_as(inputs, now), state)
         outputs.append(output)
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state
 
@@ -114,9 +115,20 @@ def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
     return ops.take_along_axis(x, index, axis=1)
 
 
-def known_size(size: Any) -> Any:
-    """Return a size of a shape as an integer where its value is known while a graph is traced."""
-    return size
+def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
+    """Return `(B, T, size)`, the sums of `x` `(B, T, S)` at the places `index`, int32 `(B, S)`."""
+    batch, time, _ = ops.shape(x)
+    row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
+    flat = row + ops.expand_dims(index, 1)
+    total = ops.segment_sum(
+        ops.reshape(x, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
+    )
+    return ops.reshape(total, (batch, time, size))
+
+
+def traces_onnx() -> bool:
+    """Whether a graph of ONNX is being traced, on PyTorch: loops are unrolled there."""
+    return False
 
 
 def share(rows: Any, batch: Any) -> Any:

@@ -24,9 +24,24 @@ BLOCK = 2**21
 _Block = tuple[slice, slice, slice]
 
 
-def known_size(size: Any) -> int:
-    """Return a size as an integer: it is a tensor while an export to ONNX is traced."""
-    return int(size)
+def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
+    """Return `(B, k, ...)`, the elements `index` `(B, k)`, none negative, of `x` `(B, n, ...)`.
+
+    ONNX knows no `take_along_dim`, which `keras.ops` has.
+    """
+    index = index.to(torch.int64).reshape(*index.shape, *[1] * (x.ndim - 2))
+    return torch.gather(x, 1, index.expand(-1, -1, *x.shape[2:]))
+
+
+def add_in_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
+    """Return the sums of `x` at the places `index`: see `generic.add_in_rows`."""
+    index = index.to(torch.int64).unsqueeze(1).expand(-1, x.shape[1], -1)
+    return x.new_zeros(*x.shape[:2], size).scatter_add(2, index, x)
+
+
+def traces_onnx() -> bool:
+    """Whether a graph of ONNX is being traced: loops are unrolled there."""
+    return bool(torch.jit.is_tracing())
 
 
 def matmul(x: Any, y: Any) -> Any:

@@ -96,6 +96,7 @@ class PointerGenerator(keras.layers.Layer):
         log_probs = ops.concatenate([generated, beyond], axis=-1)
         if is_empty(weights):
             return log_probs
+        source_ids = ops.cast(source_ids, "int32")
         same = _same(source_ids)
         mixed = _mixed(
             _at_words(log_probs, source_ids), ops.matmul(weights, ops.cast(same, "float32")), copy
@@ -104,8 +105,8 @@ class PointerGenerator(keras.layers.Layer):
         places = ops.arange(ops.shape(weights)[-1], dtype="int32")
         once = ops.expand_dims(ops.cast(ops.equal(_first_places(same), places), "float32"), 1)
         size = ops.shape(log_probs)[-1]
-        in_source = spread_over_words(once, source_ids, size) > 0  # (B, 1, V + S)
-        return ops.where(in_source, spread_over_words(once * mixed, source_ids, size), log_probs)
+        in_source = backend.add_in_rows(once, source_ids, size) > 0  # (B, 1, V + S)
+        return ops.where(in_source, backend.add_in_rows(once * mixed, source_ids, size), log_probs)
 
     def _check(self, features: Shape, logits: Shape, weights: Shape, source: Shape) -> None:
         steps = features, logits, weights
@@ -186,23 +187,3 @@ def _at_words(x: Tensor, words: Tensor) -> Tensor:
     words = ops.broadcast_to(ops.expand_dims(ops.cast(words, "int32"), 1), shape)
     rows = ops.reshape(x, (-1, size)), ops.reshape(words, (-1, shape[-1]))
     return ops.reshape(backend.gather_in_rows(*rows), shape)
-
-
-def spread_over_words(weights: Tensor, source_ids: Tensor, size: int | Tensor) -> Tensor:
-    """Add up what all places have at which a word stands.
-
-    Args:
-        weights: float32 `(B, T, S)`.
-        source_ids: int32 `(B, S)`, below `size`.
-        size: number of words.
-
-    Returns:
-        float32 `(B, T, size)`.
-    """
-    batch, time, _ = ops.shape(weights)
-    row = ops.reshape(ops.arange(batch * time, dtype="int32"), (batch, time, 1)) * size
-    flat = row + ops.expand_dims(ops.cast(source_ids, "int32"), 1)
-    total = ops.segment_sum(
-        ops.reshape(weights, (-1,)), ops.reshape(flat, (-1,)), num_segments=batch * time * size
-    )
-    return ops.reshape(total, (batch, time, size))

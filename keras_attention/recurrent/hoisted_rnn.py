@@ -19,6 +19,7 @@ from keras_attention.fast import switch
 from keras_attention.fast.deferred import Trace
 from keras_attention.fast.gates import hoisted_cell
 from keras_attention.recurrent.keras_cells import without_dropout
+from keras_attention.shapes import expect_known_length
 
 Tensor = Any
 
@@ -76,6 +77,7 @@ class HoistedRNN(keras.layers.RNN):
         training: bool = False,
     ) -> Any:
         """Run the layer; at inference it draws no dropout masks, unlike Keras's."""
+        expect_known_length(self, sequences)
         # A draw moves the random generators: scoring would change the training that follows.
         with contextlib.nullcontext() if training else without_dropout(self.cell):
             return super().call(sequences, initial_state, mask, training)

@@ -12,7 +12,7 @@ from keras_attention.attention import Attention, Tensor
 from keras_attention.fast import loop, switch
 from keras_attention.recurrent import hoisted_rnn
 from keras_attention.recurrent.cell import AttentionCell, State
-from keras_attention.shapes import checked_mask, flat_length, keep_where
+from keras_attention.shapes import checked_mask, expect_known_length, flat_length, keep_where
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -93,6 +93,7 @@ class AttentionRNN(AttentionCell):
     ) -> Any:
         """Run over the sequence; arguments and result as the class says."""
         self._check_shapes(inputs.shape, [m.shape for m in self._list(memory)])
+        expect_known_length(self, inputs)
         inputs_mask = checked_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
         memory_mask = self._checked_memory_masks(memory, memory_mask)
         prepared = self.prepare(memory, memory_key, memory_mask)

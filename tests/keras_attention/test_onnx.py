@@ -1,17 +1,26 @@
 """Models exported from PyTorch to ONNX say in ONNX Runtime what they say here."""
 
+import warnings
+
 import keras
 import numpy as np
 import pytest
 
 from keras_attention import (
     AdditiveAttention,
+    AttentionPooling,
     AttentionRNN,
+    CoverageAttention,
+    HoistedRNN,
     LayerNormGRUCell,
     LayerNormLSTMCell,
+    LocalAttention,
+    LocationAttention,
+    LocationSensitiveAttention,
     MonotonicAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
+    PointerGenerator,
 )
 
 pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="exports from PyTorch")
@@ -26,15 +35,25 @@ LAYERS = {
 CELLS = {"GRU": LayerNormGRUCell, "LSTM": LayerNormLSTMCell}
 
 
-def holds(model, rng, path):
+def exported(model, inputs, path):
+    """A function from inputs to what ONNX Runtime says of the model."""
     import onnxruntime
 
-    inputs = [rng.normal(size=(2, *x.shape[1:])).astype("float32") for x in model.inputs]
-    expected = model(inputs if len(inputs) > 1 else inputs[0]).detach().numpy()
+    model(inputs if len(inputs) > 1 else inputs[0])
     model.export(str(path), format="onnx", verbose=False)
     session = onnxruntime.InferenceSession(str(path))
-    feeds = {x.name: array for x, array in zip(session.get_inputs(), inputs, strict=True)}
-    np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=2e-6)
+    names = [x.name for x in session.get_inputs()]
+    return lambda inputs: session.run(None, dict(zip(names, inputs, strict=True)))[0]
+
+
+def agrees(run, model, inputs):
+    expected = model(inputs if len(inputs) > 1 else inputs[0]).detach().numpy()
+    np.testing.assert_allclose(run(inputs), expected, atol=2e-6)
+
+
+def holds(model, rng, path):
+    inputs = [rng.normal(size=(2, *x.shape[1:])).astype("float32") for x in model.inputs]
+    agrees(exported(model, inputs, path), model, inputs)
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -49,3 +68,112 @@ def test_cells_with_layer_normalisation_are_exported(rng, tmp_path, name):
     inputs = keras.Input((3, 7))
     model = keras.Model(inputs, keras.layers.RNN(CELLS[name](13))(inputs))
     holds(model, rng, tmp_path / "model.onnx")
+
+
+# Lengths that are not known, tried at others than the one that Keras traces, which is 1.
+
+OPEN = {
+    "additive": lambda: AdditiveAttention(13),
+    "multiplicative": lambda: MultiplicativeAttention("general"),
+    "location": lambda: LocationAttention(17),
+    "local": lambda: LocalAttention(MultiplicativeAttention("general"), 2, predictive=True),
+}
+IN_TURN = {
+    "coverage": lambda: CoverageAttention(5),
+    "location-sensitive": lambda: LocationSensitiveAttention(5, filters=2, kernel_size=3),
+    "monotonic": lambda: MonotonicAttention(AdditiveAttention(5)),
+    "chunkwise": lambda: MonotonicChunkwiseAttention(AdditiveAttention(5), AdditiveAttention(3)),
+    "recurrent": lambda: AttentionRNN(keras.layers.GRUCell(5), AdditiveAttention(3)),
+    "last of recurrent": lambda: AttentionRNN(
+        keras.layers.GRUCell(5), AdditiveAttention(3), order="luong", return_sequences=False
+    ),
+}
+
+
+def pair(rng, steps, length, batch=2):
+    sizes = (batch, steps, 7), (batch, length, 11)
+    return [rng.normal(size=size).astype("float32") for size in sizes]
+
+
+def attending(layer, steps):
+    query, memory = keras.Input((steps, 7)), keras.Input((None, 11))
+    return keras.Model([query, memory], layer(query, memory))
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_attention_to_all_at_once_is_exported_for_every_length(rng, tmp_path, name):
+    model = attending(OPEN[name](), None)
+    run = exported(model, pair(rng, 2, 3), tmp_path / "model.onnx")
+    for sizes in ((5, 3), (1, 13), (2, 1)):
+        agrees(run, model, pair(rng, *sizes, batch=3))
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_what_goes_step_by_step_needs_known_steps_and_takes_every_memory(rng, tmp_path, name):
+    model = attending(IN_TURN[name](), None)
+    model(pair(rng, 2, 3))
+    with pytest.raises(ValueError, match=r"expected a known number of steps .* Received: an unkn"):
+        model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
+    for steps in (1, 3):
+        model = attending(IN_TURN[name](), steps)
+        run = exported(model, pair(rng, steps, 3), tmp_path / f"{steps}.onnx")
+        for length in (1, 5, 13):
+            agrees(run, model, pair(rng, steps, length, batch=3))
+
+
+def test_other_layers_are_exported_for_every_length_or_refused(rng, tmp_path):
+    value = keras.Input((None, 7))
+    model = keras.Model(value, AttentionPooling(5)(value))
+    run = exported(model, pair(rng, 2, 1)[:1], tmp_path / "model.onnx")
+    agrees(run, model, pair(rng, 5, 1)[:1])
+    model = keras.Model(value, HoistedRNN(keras.layers.GRUCell(5))(value))
+    model(pair(rng, 2, 1)[0])
+    with pytest.raises(ValueError, match="HoistedRNN expected a known number of steps"):
+        model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
+
+
+def test_a_graph_that_was_traced_at_one_length_refuses_others(rng, tmp_path):
+    import onnxruntime
+    import torch
+
+    layer = AttentionRNN(keras.layers.GRUCell(5), AdditiveAttention(3))
+    inputs = [torch.tensor(x) for x in pair(rng, 3, 5)]
+    layer(*inputs)
+    axes = {"query": {0: "b", 1: "t"}, "memory": {0: "b", 1: "s"}}
+    path = str(tmp_path / "model.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            *(layer, tuple(inputs), path),
+            input_names=list(axes),
+            dynamic_axes=axes,
+            dynamo=False,
+        )
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(path, options)
+    for steps in (3, 4):
+        given = pair(rng, steps, 7)
+        feeds = dict(zip(axes, given, strict=True))
+        if steps == 3:
+            expected = layer(*map(torch.tensor, given)).detach().numpy()
+            np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=2e-6)
+        else:
+            with pytest.raises(Exception, match="Split"):
+                session.run(None, feeds)
+
+
+def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):
+    shapes = (None, 7), (None, 5), (None, None), (None,)
+    symbols = [keras.Input(s, dtype="int32" if len(s) == 1 else "float32") for s in shapes]
+    model = keras.Model(symbols, PointerGenerator()(*symbols))
+
+    def inputs(batch, steps, places):
+        features, logits = (rng.normal(size=(batch, steps, n)).astype("float32") for n in (7, 5))
+        weights = rng.dirichlet(np.ones(places), size=(batch, steps)).astype("float32")
+        ids = rng.integers(0, 5 + places, size=(batch, places)).astype("int32")
+        return [features, logits, weights, ids]
+
+    run = exported(model, inputs(2, 3, 5), tmp_path / "model.onnx")
+    for sizes in ((3, 5, 7), (1, 1, 2)):
+        agrees(run, model, inputs(*sizes))
