@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401
-
 import argparse
-import json
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-from training.command.errors import UserError
-from training.command.files import check_writable, write_json
+import training.command.extras  # noqa: F401
 from training.command.options import (
     add_batch_size,
     add_precision,
@@ -21,17 +15,7 @@ from training.command.options import (
     main_guard,
 )
 from training.command.parser import Parser, count, positive_int
-from training.config.schema import Config
-from training.data import corpus
-from training.data.pair_files import Split, sample
-from training.data.splits import load_spec, load_split
-from training.decode.asked import Search, check_precision
-from training.runs.run import Run, load_ensemble
-from training.score import links, metrics
-from training.score.baselines import most_similar
-from training.score.evaluation import evaluate, with_gold_links
-from training.score.label_evaluation import evaluate_labels
-from training.score.links import Reading
+from training.score.reading import METHODS, SYMMETRIZATIONS, Reading
 
 
 def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +24,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how links are read from the attention weights, for the AER")
     group.add_argument(
         "--links",
-        choices=links.METHODS,
+        choices=METHODS,
         default=default.method,
         help="a target word's links: all source words of enough weight, or the one with most; "
         f"default: {default.method}",
@@ -62,7 +46,7 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--symmetrize",
-        choices=links.SYMMETRIZATIONS,
+        choices=SYMMETRIZATIONS,
         default=default.symmetrize,
         help="what is done with the links read from source to target words; default: none",
     )
@@ -76,73 +60,15 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split, dict[str, Any]]:
-    """Read what is to be scored, as the runs' source does, and say what it is."""
-    config = runs[0].config
-    if config.source == "text":
-        return _load_sentences(options, config)
-    for name in ("alignments", "max_words", "by_length", "baseline"):
-        if getattr(options, name):
-            raise UserError(
-                f"--{name.replace('_', '-')} expected runs with source = text. Received: "
-                f"{config.source}"
-            )
-    return _load_others(options, runs[0])
-
-
-def _load_others(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
-    """Read images or histories."""
-    spec = options.data or run.config.data
-    if corpus.is_file(spec) and not options.data:
-        raise UserError(f"{spec} has no splits: say what to score with --data")
-    _check_split(options)
-    found = run.source.load_split(
-        run.config, spec, options.split, limit=options.limit, seed=options.seed
-    )
-    return found, {"data": spec, "split": "all" if corpus.is_file(spec) else options.split}
-
-
-def _check_split(options: argparse.Namespace) -> None:
-    given = options.data
-    if given and corpus.is_file(given) and options.split != "test":
-        raise UserError(f"--split expected none: {given} is read whole. Received: {options.split}")
-
-
-def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split, dict[str, Any]]:
-    """Read sentences; gold links belong to the lines as they stand in the files."""
-    given = options.data
-    _check_split(options)
-    whole = bool(options.alignments or options.max_words)
-    generated = (given or config.data).startswith("phrasebook-")  # as many as are asked for
-    settings: dict[str, Any] = {
-        "limit": options.limit if generated or not whole else None,
-        "seed": options.seed,
-        "merge": not options.alignments,
-    }
-    if given:
-        split, read = load_spec(given, options.split, **settings)
-    else:
-        split, read = load_split(config, options.split, **settings)
-    if options.alignments:
-        split = with_gold_links(split, options.alignments)
-    if options.max_words:
-        split = links.at_most(split, options.max_words)
-        if not split.sources:
-            raise UserError(
-                f"{read['data']} has no pair of at most {options.max_words} words a side"
-            )
-    split = sample(split, options.limit, options.seed)
-    found: dict[str, Any] = dict(read)
-    if split.unusable:
-        found["unusable_lines"] = split.unusable
-    return corpus.written_like(config.data, split), found
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(
         prog="python -m training.evaluate",
         description="Score a run, or an ensemble of several. The last line is a JSON object.",
+        examples=[
+            "--run runs/cmudict",
+            "--run runs/a --run runs/b --data tsv:test.tsv --bootstrap --output scores.json",
+        ],
     )
     add_runs(parser)
     parser.add_argument(
@@ -185,76 +111,11 @@ def main(arguments: list[str] | None = None) -> None:
         help="write the JSON here too; of an outcome, the calibration beside it, a PNG",
     )
     options = parser.parse_args(arguments)
-    check_writable(options.output, options.hypotheses)
-    check_precision(options.precision, options.runs)
-    runs = load_ensemble(options.runs)
-    if runs[0].config.target == "label":
-        _evaluate_labels(options, runs)
-        return
-    split, read = _load_split(options, runs)
-    result = evaluate(
-        runs,
-        split,
-        Search.of(options),
-        batch_size=options.batch_size,
-        lowercase=options.lowercase,
-        hypotheses_file=options.hypotheses,
-        bootstrap=options.bootstrap,
-        by_length=options.by_length,
-        reading=Reading(
-            options.links,
-            options.link_threshold,
-            options.link_shift,
-            options.symmetrize,
-            options.link_tension,
-        ),
-    )
-    if options.baseline:
-        config = runs[0].config
-        train, _ = load_split(
-            config, "train", limit=config.train_limit or None, seed=config.seed, merge=False
-        )
-        similar = most_similar(train.pairs(), split.sources)
-        scores = metrics.score(
-            config.metric, similar, split.references, lowercase=options.lowercase
-        )
-        result |= {f"baseline_{key}": value for key, value in scores.items()}
-    _finish(options, read, result)
+    import training.command.startup  # noqa: F401
 
+    from training.score.report import report
 
-def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
-    """Score runs that say how probable an outcome is."""
-    for name in (
-        "alignments",
-        "max_words",
-        "by_length",
-        "hypotheses",
-        "lowercase",
-        "replace_unknown",
-    ):
-        if getattr(options, name):
-            raise UserError(f"--{name.replace('_', '-')} expected runs with target = text")
-    config, source = runs[0].config, runs[0].source
-    split, read = _load_others(options, runs[0])
-    train = source.load_training(config)[0] if options.baseline else None
-    figure = options.output.with_suffix(".png") if options.output else None
-    scores = evaluate_labels(runs, split, train=train, bootstrap=options.bootstrap, figure=figure)
-    _finish(options, read, scores)
-
-
-def _finish(options: argparse.Namespace, read: dict[str, Any], scores: dict[str, Any]) -> None:
-    """Write and print the result."""
-    result = {
-        "runs": [str(path) for path in options.runs],
-        **read,
-        **({"max_words": options.max_words} if options.max_words else {}),
-        **scores,
-    }
-    if options.output:
-        write_json(options.output, result)
-    for key, value in result.items():
-        print(f"{key:>24}  {value:.4g}" if isinstance(value, float) else f"{key:>24}  {value}")
-    print(json.dumps(result))
+    report(options)
 
 
 if __name__ == "__main__":

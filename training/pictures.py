@@ -7,8 +7,6 @@ from pathlib import Path
 from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, count, positive_int
-from training.sources.image import captchas, digits
-from training.sources.image.generated import write_folder
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -16,6 +14,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(
         prog="python -m training.pictures",
         description="Write images and their labels.tsv, which `images:DIR` reads as data.",
+        examples=["digits --output pictures/digits", "captcha --output pictures --count 1000"],
     )
     parser.add_argument("task", choices=("digits", "captcha"), help="what is drawn")
     parser.add_argument(
@@ -26,6 +25,9 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()):
         raise UserError(f"--output expected a new or empty directory. Received: {options.output}")
+    from training.sources.image import captchas, digits
+    from training.sources.image.generated import write_folder
+
     options.output.mkdir(parents=True, exist_ok=True)
     if options.task == "digits":
         made = digits.make(options.count, options.seed, test=True)

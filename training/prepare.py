@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import training.command.extras  # noqa: F401
-from training.command.errors import UserError
+from training.command.errors import UsageError
 from training.command.options import main_guard
 from training.command.parser import Parser, count, number_from_0, positive_int
 from training.config.schema import Config
@@ -84,6 +84,10 @@ def main(arguments: list[str] | None = None) -> None:
         "training.train --data prepared:DIR. Without it: a run directory that "
         "training.train_arrays trains from, on JAX or PyTorch and without TensorFlow. JAX compiles "
         "the step anew for each length: with it, add --set length_multiple=8 or so.",
+        examples=[
+            "--data tsv:pairs.tsv.gz --corpus corpora/pairs",
+            "--preset cmudict --output runs/cmudict",
+        ],
     )
     add_configuration(parser)
     parser.add_argument("--output", type=Path, metavar="DIR", help="the run; default: runs/NAME")
@@ -91,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.corpus:
         if options.output:
-            raise UserError("--corpus makes no run: no --output fits")
+            raise UsageError("--corpus makes no run: no --output fits")
         print(json.dumps(_prepare_corpus(options)))
         return
     import training.command.startup  # noqa: F401

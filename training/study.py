@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401
-
 import argparse
 import contextlib
+import importlib
 import json
+import sys
 from pathlib import Path
+from types import ModuleType
 
+import training.command.extras  # noqa: F401
 from training.command.options import main_guard
 from training.command.parser import Parser
-from training.studies import (
-    alignment,
-    compare,
-    gradients,
-    length,
-    mechanisms,
-    names,
-    order,
-    regions,
-    score_functions,
-)
 
-STUDIES = {
-    "length": (length, "BLEU by source length, without attention and with"),
-    "regions": (regions, "images: score functions, no attention, and CTC at equal training"),
-    "order": (order, "histories: the order of events, attention, and what needs neither"),
-    "scores": (score_functions, "score functions at equal size and training"),
-    "mechanisms": (mechanisms, "every attention mechanism at equal size and training"),
-    "gradients": (gradients, "the gradient's norm over the distance to the loss"),
-    "alignment": (alignment, "alignment error rate by mechanism, and heat-maps"),
-    "names": (names, "whether names that training never saw come through a translation"),
-    "compare": (compare, "whether one recipe is better than another, or chance explains it"),
+STUDIES = {  # module of training.studies, and what it finds
+    "length": ("length", "BLEU by source length, without attention and with"),
+    "regions": ("regions", "images: score functions, no attention, and CTC at equal training"),
+    "order": ("order", "histories: the order of events, attention, and what needs neither"),
+    "scores": ("score_functions", "score functions at equal size and training"),
+    "mechanisms": ("mechanisms", "every attention mechanism at equal size and training"),
+    "gradients": ("gradients", "the gradient's norm over the distance to the loss"),
+    "alignment": ("alignment", "alignment error rate by mechanism, and heat-maps"),
+    "names": ("names", "whether names that training never saw come through a translation"),
+    "compare": ("compare", "whether one recipe is better than another, or chance explains it"),
 }
 
 
@@ -43,12 +34,16 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         description="Repeat an experiment. It ends in a table (CSV) and a figure (PNG) in the "
         "output directory. What is there of an earlier try, models and translations, is used "
         "again. The last line is a JSON object.",
+        examples=["scores --output studies/scores", "compare --help"],
     )
+    words = sys.argv[1:] if arguments is None else arguments
     names = parser.add_subparsers(dest="study", required=True, metavar="NAME")
-    for name, (study, about) in STUDIES.items():
-        found = names.add_parser(
-            name, help=about, description=(study.__doc__ or "").partition("\n\n")[2]
-        )
+    for name, (module, about) in STUDIES.items():
+        found = names.add_parser(name, help=about)
+        if name in words[:1]:  # the others' modules take seconds, and are not asked
+            study = _study(module)
+            found.description = (study.__doc__ or "").partition("\n\n")[2]
+            study.add_arguments(found)
         found.add_argument(
             "--output",
             type=Path,
@@ -56,8 +51,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
             metavar="DIR",
             help=f"default: studies/{name}",
         )
-        study.add_arguments(found)
-    return parser.parse_args(arguments)
+    return parser.parse_args(words)
+
+
+def _study(module: str) -> ModuleType:
+    import training.command.startup  # noqa: F401
+
+    return importlib.import_module(f"training.studies.{module}")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     try:
-        result = STUDIES[options.study][0].run(options)
+        result = _study(STUDIES[options.study][0]).run(options)
     finally:
         with contextlib.suppress(OSError):  # it holds something
             options.output.rmdir()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401
-
 import argparse
 import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from training.command.errors import ConfigError
+import training.command.extras  # noqa: F401
+from training.command.errors import ConfigError, UsageError
 from training.command.options import main_guard
 from training.command.parser import Parser
 from training.config.load import later_keys
-from training.fit.train import resume, train
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles
 from training.runs.summary import summary
@@ -24,6 +25,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         prog="python -m training.train",
         description="Train an encoder-decoder with attention. The last line is a JSON object: the "
         "epoch that\nis kept.",
+        examples=[
+            "--preset phrasebook-en-fr",
+            "--data tsv:pairs.tsv --output runs/mine --set epochs=20 --set dropout=0.3",
+        ],
     )
     add_configuration(parser)
     parser.add_argument(
@@ -49,23 +54,42 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     if options.resume:
         output = _to_resume(options)
-        resume(output, options.settings, options.force)
     else:
         if options.init and not RunFiles(options.init).best.is_file():
             raise ConfigError(f"--init expected a trained run. Received: {options.init}")
         config = configuration(options)
         output = options.output or default_output(options)
-        train(config, output, init=options.init)
+    with telling_how_to_go_on(RunFiles(output)):
+        import training.command.startup  # noqa: F401
+
+        from training.fit.train import resume, train
+
+        if options.resume:
+            resume(output, options.settings, options.force)
+        else:
+            train(config, output, init=options.init)
     print(json.dumps(summary(RunFiles(output))))
+
+
+@contextmanager
+def telling_how_to_go_on(files: RunFiles) -> Iterator[None]:
+    """Within this, Ctrl-C says how the run goes on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not files.config.is_file():
+            raise KeyboardInterrupt("the run had not begun, the same command begins it") from None
+        again = f"python -m training.train --resume --output {shlex.quote(str(files.path))}"
+        raise KeyboardInterrupt(f"go on with {again}") from None
 
 
 def _to_resume(options: argparse.Namespace) -> Path:
     """Return the run that is to go on."""
     for name in ("init", "data", "dev", "test"):
         if getattr(options, name):
-            raise ConfigError(f"--resume goes on with what the run began with: no --{name} fits")
+            raise UsageError(f"--resume goes on with what the run began with: no --{name} fits")
     if not options.output and not options.preset:
-        raise ConfigError("say what to resume with --output")
+        raise UsageError("say what to resume with --output")
     return options.output or default_output(options)
 
 

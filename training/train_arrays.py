@@ -29,16 +29,20 @@ def main(arguments: list[str] | None = None) -> None:
         "JAX all devices are used; several processes, named by KERAS_DISTRIBUTION_JOB_ADDRESSES, "
         "KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID or by what Kubeflow "
         "sets, train one run, on a disk that all of them see.",
+        examples=["runs/cmudict", "/shared/runs/cmudict    # KERAS_BACKEND=jax before it"],
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
-    from training.fit.arrays import train_arrays  # Keras and its backend take seconds
-    from training.fit.distributed import joined
+    try:
+        from training.fit.arrays import train_arrays  # Keras and its backend take seconds
+        from training.fit.distributed import joined
 
-    with joined() as processes:
-        train_arrays(options.run, processes)
-        if processes.writes:
-            print(json.dumps(summary(RunFiles(options.run))))
+        with joined() as processes:
+            train_arrays(options.run, processes)
+            if processes.writes:
+                print(json.dumps(summary(RunFiles(options.run))))
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command goes on") from None
 
 
 if __name__ == "__main__":

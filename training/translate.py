@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401
-
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from training.command.errors import UserError
+import training.command.extras  # noqa: F401
+from training.command.errors import UsageError
 from training.command.options import (
     add_batch_size,
     add_replace_unknown,
@@ -19,9 +19,9 @@ from training.command.options import (
 )
 from training.command.parser import Parser, positive_int
 from training.command.progress import progress
-from training.decode.asked import Search
-from training.decode.texts import Translation, make_nbest
-from training.runs.run import load_translators
+
+if TYPE_CHECKING:
+    from training.decode.texts import Translation
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -30,6 +30,10 @@ def main(arguments: list[str] | None = None) -> None:
         prog="python -m training.translate",
         description="Translate files, or standard input, to standard output: a line for each "
         "line, and an empty one for an empty one. Typed by hand, each line is translated at once.",
+        examples=[
+            "--run runs/NAME < source.txt > target.txt",
+            "--run runs/NAME --nbest 5 --scores",
+        ],
     )
     parser.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="default: standard input"
@@ -50,9 +54,15 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     count = options.nbest or 1
     if count > options.beam_width:
-        raise UserError(
+        raise UsageError(
             f"--nbest expected at most --beam-width, {options.beam_width}. Received: {count}"
         )
+    import training.command.startup  # noqa: F401
+
+    from training.decode.asked import Search
+    from training.decode.texts import make_nbest
+    from training.runs.run import load_translators
+
     texts = [_lines(path.read_bytes()) for path in options.files]
     translate = make_nbest(
         load_translators(options.runs),

@@ -22,8 +22,8 @@ from training.command.errors import UserError
 from training.data.ids import END_ID, START_ID
 from training.decode.asked import Search
 from training.decode.texts import make_nbest, make_translator
+from training.fit.train import train
 from training.runs.run import load_run
-from training.train import train
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★"]
 LENGTH = 9  # tokens that the export reads

@@ -7,8 +7,8 @@ import pytest
 
 from training.config.load import load_preset, override
 from training.data.ids import END_ID
+from training.fit.train import train
 from training.runs.run import load_run
-from training.train import train
 
 TINY = [
     "train_limit=600",

@@ -15,7 +15,7 @@ from training.decode.asked import Search
 from training.decode.search import score_targets, search
 from training.decode.texts import forced_attention, make_nbest, make_translator
 from training.score import evaluation
-from training.score.links import Reading
+from training.score.reading import Reading
 from training.sources.pipeline import source_batches
 
 

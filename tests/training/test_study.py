@@ -15,7 +15,7 @@ from training.data.pair_files import Split
 from training.decode.asked import Search
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, metrics
-from training.score.links import Reading
+from training.score.reading import Reading
 from training.studies import alignment, gradients, length, score_functions, shared
 
 

@@ -17,9 +17,8 @@ from training.command.errors import UserError
 from training.data.pair_files import CorpusError
 from training.fit.callbacks import EpochEnd
 from training.fit.dev import DevSet
-from training.fit.train import resume
+from training.fit.train import resume, train
 from training.runs.run import RunError, load_ensemble, load_run
-from training.train import train
 
 
 def settings(*more):

@@ -9,8 +9,8 @@ from tests.training.conftest import TINY, tiny_config
 from training import prepare, train_arrays
 from training.command.errors import UserError
 from training.fit import arrays
+from training.fit.train import train
 from training.runs.checkpoints import save_checkpoint
-from training.train import train
 
 NO_DROPOUT = ["dropout=0.0", "epochs=2"]  # which draws other numbers in another process
 

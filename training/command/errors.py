@@ -25,6 +25,10 @@ class ConfigError(UserError):
     """A preset, key or value that does not exist or does not fit."""
 
 
+class UsageError(ConfigError):
+    """A command line that cannot be followed: the command ends with status 2."""
+
+
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
     """Within this, a backend that has no memory for a tensor raises MemoryFull.

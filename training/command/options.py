@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from training.command.errors import UserError, enough_memory
+from training.command.errors import UsageError, UserError, enough_memory
 from training.command.parser import number_from_0, positive_int
 
 
@@ -101,10 +101,11 @@ def add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 def main_guard(main: Callable[[], None]) -> None:
-    """Run a script's `main`; turn its user's errors into one line and exit status 1.
+    """Run a script's `main`; turn its user's errors into one line.
 
-    Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and keeps its
-    trace.
+    The exit status is 2 for a command line that cannot be followed, 130 where Ctrl-C was pressed,
+    and else 1. Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and
+    keeps its trace.
     """
     try:
         with enough_memory("a batch of these sizes"):
@@ -113,8 +114,13 @@ def main_guard(main: Callable[[], None]) -> None:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
-    except KeyboardInterrupt:
-        raise SystemExit("\nInterrupted.") from None
+    except KeyboardInterrupt as interrupt:
+        how = f": {interrupt}" if str(interrupt) else "."
+        print(f"\nInterrupted{how}", file=sys.stderr)
+        raise SystemExit(130) from None
+    except UsageError as error:
+        print(f"error: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise SystemExit(f"error: {error.strerror or error}{where}") from None

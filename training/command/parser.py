@@ -6,7 +6,7 @@ import argparse
 import math
 import os
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -27,13 +27,21 @@ class Help(argparse.RawDescriptionHelpFormatter):
 class Parser(argparse.ArgumentParser):
     """A parser whose help names the defaults, and whose errors are one line, like all others.
 
+    Args:
+        description: of the command.
+        examples: what can stand after the name of the command, for the end of the help.
+        **settings: as of an ArgumentParser.
+
     Attributes:
-        end_of_help: returns the epilog, in place of it, when help is asked for.
+        end_of_help: returns what stands before the examples, when help is asked for.
     """
 
     end_of_help: Callable[[], str] | None = None
 
-    def __init__(self, description: str | None = None, **settings: Any) -> None:
+    def __init__(
+        self, description: str | None = None, examples: Sequence[str] = (), **settings: Any
+    ) -> None:
+        self.examples = examples
         description = textwrap.fill(description or "", 79)
         super().__init__(description=description, **{"formatter_class": Help, **settings})
 
@@ -41,7 +49,11 @@ class Parser(argparse.ArgumentParser):
         """Return the help, whose end may take long to find out."""
         if self.end_of_help is not None:
             self.epilog = self.end_of_help()
-        return super().format_help()
+        found = super().format_help()
+        if self.examples:
+            lines = "".join(f"  {self.prog} {words}\n" for words in self.examples)
+            found += f"\nexamples:\n{lines}"
+        return found
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""

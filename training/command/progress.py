@@ -9,20 +9,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 _showing = False
 
@@ -53,6 +43,11 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     Yields:
         A function to be called with how much more is done.
     """
+    if not _is_shown():
+        yield lambda count: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+
     columns = (TextColumn(unit), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with _shown(*columns) as bar:
         task = bar.add_task(unit, total=total)
@@ -71,8 +66,13 @@ def stages(first: str) -> Iterator[Tell]:
     Yields:
         A function to be called with what is done next.
     """
+    if not _is_shown():
+        yield lambda what, share=None: None
+        return
+    from rich.progress import TextColumn, TimeElapsedColumn
+
     text = TextColumn("{task.description} …", markup=False)
-    with _shown(TimeElapsedColumn(), _TimeLeft(), text) as bar:
+    with _shown(TimeElapsedColumn(), _time_left(), text) as bar:
         task = bar.add_task(first, total=None)
 
         def tell(what: str, share: float | None = None) -> None:
@@ -84,19 +84,31 @@ def stages(first: str) -> Iterator[Tell]:
         yield tell
 
 
-class _TimeLeft(ProgressColumn):
+def _time_left() -> ProgressColumn:
     """Until the end that is expected; nothing where none is, or where it is over."""
+    from rich.progress import ProgressColumn, Task
+    from rich.text import Text
 
-    def render(self, task: Task) -> Text:
-        """Return the text."""
-        left = task.fields.get("ends", 0.0) - (task.elapsed or 0.0)
-        return Text(f"{timedelta(seconds=round(left))} left" if left >= 0.5 else "")
+    class TimeLeft(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            left = task.fields.get("ends", 0.0) - (task.elapsed or 0.0)
+            return Text(f"{timedelta(seconds=round(left))} left" if left >= 0.5 else "")
+
+    return TimeLeft()
+
+
+def _is_shown() -> bool:
+    """Whether a bar is to be seen; if not, rich is not imported."""
+    return not _showing and sys.stderr.isatty()
 
 
 @contextmanager
 def _shown(*columns: ProgressColumn) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import Progress
+
     global _showing
-    outer, _showing = _showing, True
+    _showing = True
     try:
         with Progress(
             *columns,
@@ -104,8 +116,7 @@ def _shown(*columns: ProgressColumn) -> Iterator[Progress]:
             redirect_stdout=False,
             redirect_stderr=False,
             transient=True,
-            disable=outer or not sys.stderr.isatty(),
         ) as bar:
             yield bar
     finally:
-        _showing = outer
+        _showing = False

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from training.command.errors import ConfigError
+from training.command.errors import ConfigError, UsageError
 from training.config.schema import Config
 
 RETIRED = {  # keys that runs of older versions have
@@ -35,7 +35,7 @@ def load_preset(name: str) -> Config:
     if name.endswith(".toml"):
         return load_config(name)
     if name not in preset_names():
-        raise ConfigError(
+        raise UsageError(
             f"unknown preset {name!r}; there are {', '.join(preset_names())}, and files NAME.toml"
         )
     return load_config(PRESETS / f"{name}.toml")

@@ -32,6 +32,7 @@ from training.data.pair_files import (
     sample,
 )
 from training.data.prepared import Prepared, is_prepared
+from training.data.specs import unknown
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
@@ -70,10 +71,8 @@ def load(
     elif spec in _CORPORA:
         loaded = written_like(spec, _load_named(spec, split))
     else:
-        raise CorpusError(
-            f"Unknown corpus {spec!r}; expected tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, "
-            f"prepared:PATH or one of {', '.join(NAMES)}"
-        )
+        forms = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
+        raise unknown("corpus", spec, forms, NAMES)
     if merge and split != "train":
         loaded = merge_sources(loaded)
     return sample(loaded, limit, seed)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from training.command.files import read_json
 from training.data.pair_files import CorpusError, Split, merge_sources, read_tsv
-from training.data.sentences import Sentences
-from training.data.token_files import SIDES, check_sizes, read_sides
+
+if TYPE_CHECKING:
+    from training.data.sentences import Sentences
 
 FORM = "prepared"  # of a SPEC
 FORMAT = 1
@@ -50,6 +51,8 @@ class Prepared:
         self.manifest: dict[str, Any] = read_json(file)
         if self.manifest.get("format") != FORMAT:
             raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
+        from training.data.token_files import SIDES, check_sizes
+
         check_sizes(self.path, self.manifest["bytes"])
         self.count: int = self.manifest["pairs"]
         self.unusable: int = self.manifest["unusable"]
@@ -62,6 +65,8 @@ class Prepared:
 
     def sides(self, limit: int = 0, seed: int = 0) -> tuple[Sentences, Sentences]:
         """Return the token ids of both sides, or of `limit` pairs: see `read_sides`."""
+        from training.data.token_files import read_sides
+
         return read_sides(self.path, "train", self.manifest, limit, seed)
 
     def texts(self, split: str) -> Split:

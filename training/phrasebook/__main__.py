@@ -10,7 +10,11 @@ from training.phrasebook import PAIRS, SPLITS, generate
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
-    parser = Parser(prog="python -m training.phrasebook", description=__doc__)
+    parser = Parser(
+        prog="python -m training.phrasebook",
+        description=__doc__,
+        examples=["--count 10", "--pair en-zh --split train --seed 3 > pairs.tsv"],
+    )
     parser.add_argument("--pair", default="en-fr", help=f"one of {', '.join(PAIRS)}")
     parser.add_argument("--split", default="test", help=f"one of {', '.join(SPLITS)}")
     parser.add_argument("--count", type=count, help="number of pairs; the whole split without it")

@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
         description="List the presets, with their task, size of corpus, time to train and figure "
         "to expect\n(docs/results.md), and the corpora with their splits, and whether they are "
         "here.",
+        examples=["", "--json"],
     )
     parser.add_argument("--list", action="store_true", help="what it does without it, too")
     parser.add_argument("--json", action="store_true", help="as JSON")

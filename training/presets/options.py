@@ -5,8 +5,9 @@ from __future__ import annotations
 import argparse
 import textwrap
 from pathlib import Path
+from typing import Any
 
-from training.command.errors import ConfigError
+from training.command.errors import ConfigError, UsageError
 from training.command.options import add_settings
 from training.command.parser import Parser
 from training.config.load import (
@@ -53,9 +54,19 @@ def add_configuration(parser: Parser) -> None:
         "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
     )
     add_settings(parser)
-    parser.end_of_help = lambda: (
-        f"{SPECS.format(specs=_specs())}\n\nKeys of --set, with their defaults:\n{keys_help()}"
+    parser.add_argument(
+        "--help-settings", action=_HelpSettings, help="list the keys of --set, and exit"
     )
+    parser.end_of_help = lambda: SPECS.format(specs=_specs())
+
+
+class _HelpSettings(argparse.Action):
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(nargs=0, default=argparse.SUPPRESS, **settings)
+
+    def __call__(self, parser: argparse.ArgumentParser, *rest: Any) -> None:
+        print(f"Keys of --set, with their defaults:\n{keys_help()}")
+        parser.exit()
 
 
 def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:
@@ -82,12 +93,15 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
         if pairs:
             print(f"{options.data}: {pairs:,} pairs, so with the settings of {file}", flush=True)
     else:
-        raise ConfigError("say what to train with --preset, or on what with --data")
+        raise UsageError("say what to train with --preset, or on what with --data")
     given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     if is_prepared(options.data or config.data):
         settled = Prepared(corpus.absolute(options.data or config.data)).settings
         config = override(config, [f"{key}={value}" for key, value in settled.items()])
-    config = override(config, options.settings)
+    try:
+        config = override(config, options.settings)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
     config = override(config, [f"{name}={value}" for name, value in given if value])
     paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
     paths["extra_data"] = " ".join(map(corpus.absolute, config.extra_data.split()))

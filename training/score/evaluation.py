@@ -16,8 +16,8 @@ from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
 from training.score import links, metrics
-from training.score.links import Reading
 from training.score.pointing import pointing
+from training.score.reading import Reading
 
 # Of metrics that are rates: what each counts.
 _RATES = {

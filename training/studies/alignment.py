@@ -24,7 +24,7 @@ from training.data.pair_files import Split
 from training.decode.texts import forced_attention
 from training.runs.run import Run, load_run
 from training.score import links, metrics
-from training.score.links import Reading
+from training.score.reading import SYMMETRIZATIONS, Reading
 from training.studies import shared
 
 MODELS = {
@@ -43,7 +43,7 @@ READINGS = tuple(
         *(("threshold", x) for x in (0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5)),
     )
     for shift in (-1, 0, 1)
-    for symmetrize in links.SYMMETRIZATIONS
+    for symmetrize in SYMMETRIZATIONS
     for tension in (0.0, 4.0, 8.0)
 )
 # Pairs in which words change places.

@@ -5,7 +5,8 @@ import pytest
 
 from training.data.pair_files import Split
 from training.score import links
-from training.score.links import Reading, WordWeights
+from training.score.links import WordWeights
+from training.score.reading import METHODS, Reading
 
 
 def one_hot(columns, width):
@@ -23,7 +24,7 @@ def one_hot(columns, width):
 )
 def test_a_shift_takes_the_weights_of_a_later_step_and_stops_at_the_ends(shift, expected):
     sentence = WordWeights(one_hot([2, 0, 1, 3], 5), [0, 1, 2, 3, 4], [0, 1, 2])
-    for method in links.METHODS:
+    for method in METHODS:
         assert links.read([sentence], Reading(method, shift=shift)) == [expected]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from training.data.pair_files import CorpusError
+from training.data.specs import unknown
 from training.sources.events import mayo
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.table import read_table
@@ -44,9 +45,7 @@ def load(
         elif split != "all":
             raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(splits)}, all")
     else:
-        raise CorpusError(
-            f"Unknown events {spec!r}; expected events:PATH or one of {', '.join(mayo.NAMES)}"
-        )
+        raise unknown("events", spec, "events:PATH", mayo.NAMES)
     if schema is not None and schema != found.schema:
         raise CorpusError(f"{spec} expected the columns {', '.join(schema.inputs())}")
     if limit is not None and limit < len(found.labels):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from training.data.corpus import data_folders
 from training.data.pair_files import CorpusError, Split
+from training.data.specs import unknown
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS, Example, kept
 
@@ -48,9 +49,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
             loaded = loaded.select(sorted(chosen))
         return loaded
     if spec not in _MADE:
-        raise CorpusError(
-            f"Unknown images {spec!r}; expected images:PATH or one of {', '.join(NAMES)}"
-        )
+        raise unknown("images", spec, "images:PATH", NAMES)
     if split not in _MADE[spec]:
         raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(_MADE[spec])}")
     count, number = _MADE[spec][split]

@@ -1,0 +1,137 @@
+"""Help comes at once, a wrong command line ends with 2, and Ctrl-C with 130 and how to go on."""
+
+import importlib
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from training import translate
+from training.command.options import main_guard
+
+COMMANDS = (
+    *("train", "evaluate", "translate", "prepare", "study", "train_arrays", "pictures"),
+    *("presets", "phrasebook"),
+)
+HEAVY = ["tensorflow", "keras", "numpy", "matplotlib", "sentencepiece", "sacrebleu", "rich"]
+
+
+def run(*words, **settings):
+    return subprocess.run(
+        [sys.executable, *words], capture_output=True, text=True, check=False, **settings
+    )
+
+
+def test_help_imports_nothing_that_takes_long():
+    """Each command in the same process: nothing is there at the end."""
+    code = (
+        "import contextlib, importlib, io, sys\n"
+        "for name in sys.argv[1:]:\n"
+        "    module = f'training.{name}'\n"
+        "    if name in ('presets', 'phrasebook'):\n"
+        "        module += '.__main__'\n"
+        "    said = io.StringIO()\n"
+        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):\n"
+        "        importlib.import_module(module).main(['--help'])\n"
+        "    there = said.getvalue().partition('examples:')[2].strip().splitlines()\n"
+        "    assert len(there) == 2, (name, there)\n"
+        "    assert all(f'python -m training.{name}' in line for line in there), there\n"
+        f"    found = set({HEAVY}) & set(sys.modules)\n"
+        "    assert not found, (name, found)\n"
+    )
+    done = run("-c", code, *COMMANDS)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["train", "evaluate", "study"])
+def test_help_takes_half_a_second_of_a_processor_at_most(name):
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert run("-m", f"training.{name}", "--help").returncode == 0
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
+
+
+def test_the_keys_have_a_help_of_their_own(capsys):
+    train = importlib.import_module("training.train")
+    with pytest.raises(SystemExit) as ended:
+        train.main(["--help"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert "learning_rate =" not in said
+    assert len(said.splitlines()) < 70
+    with pytest.raises(SystemExit) as ended:
+        train.main(["--help-settings"])
+    assert ended.value.code == 0
+    assert "  learning_rate = 0.001" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("train", ["--what"]),
+        ("train", []),
+        ("train", ["--preset", "nothing"]),
+        ("train", ["--preset", "cmudict", "--set", "epoch"]),
+        ("train", ["--preset", "cmudict", "--set", "epoch=3"]),
+        ("train", ["--preset", "cmudict", "--set", "epochs=-3"]),
+        ("train", ["--resume"]),
+        ("train", ["--resume", "--output", "x", "--data", "cmudict"]),
+        ("train", ["--preset", "cmudict", "--data", "cmudct"]),
+        ("prepare", ["--preset", "cmudict", "--corpus", "a", "--output", "b"]),
+        ("translate", ["--run", "x", "--nbest", "9"]),
+        ("evaluate", ["--split"]),
+        ("study", ["what"]),
+        ("pictures", ["digits"]),
+        ("phrasebook.__main__", ["--count", "x"]),
+        ("presets.__main__", ["--xml"]),
+        ("train_arrays", []),
+    ],
+)
+def test_a_command_line_that_cannot_be_followed_ends_with_2(
+    name, words, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(f"training.{name}")
+    with pytest.raises(SystemExit) as ended:
+        main_guard(lambda: module.main(words))
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("error: ")
+    assert said.count("\n") == 1
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
+    def interrupted(*words):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(translate, "_lines", interrupted)
+    monkeypatch.setattr("training.runs.run.load_translators", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        main_guard(lambda: translate.main(["--run", "x"]))
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "\nInterrupted.\n"
+
+
+@pytest.mark.parametrize(
+    ("begun", "said"),
+    [
+        (True, "go on with python -m training.train --resume --output 'a run'"),
+        (False, "the run had not begun, the same command begins it"),
+    ],
+)
+def test_an_interrupted_training_says_how_to_go_on(begun, said, tmp_path, monkeypatch, capsys):
+    def interrupted(config, output, init=None):
+        output.mkdir()
+        if begun:
+            config.save(output / "config.toml")
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("training.fit.train.train", interrupted)
+    train = importlib.import_module("training.train")
+    with pytest.raises(SystemExit) as ended:
+        main_guard(lambda: train.main(["--preset", "cmudict", "--output", "a run"]))
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == f"\nInterrupted: {said}\n"

@@ -1,0 +1,56 @@
+"""SPECs that name nothing: the error says what was probably meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from pathlib import Path
+
+from training.command.errors import UsageError
+from training.data.pair_files import CorpusError
+
+FORMS = ("tsv", "multiref", "parallel", "prepared", "images", "events")
+
+
+class SpecError(CorpusError, UsageError):
+    """A SPEC that names nothing."""
+
+
+def unknown(what: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
+    """Return the error for a SPEC that is none.
+
+    Args:
+        what: it should name, such as "corpus".
+        spec: as given.
+        expected: the forms that there are.
+        names: the names that there are.
+    """
+    meant = _meant(spec, names)
+    hint = f". Did you mean {meant}?" if meant else ""
+    return SpecError(
+        f"Unknown {what} {spec!r}; expected {expected} or one of {', '.join(names)}{hint}"
+    )
+
+
+def _meant(spec: str, names: Sequence[str]) -> str | None:
+    """Return the SPEC that is near, None where none is."""
+    path, (form, colon, rest) = Path(spec), spec.partition(":")
+    if path.is_dir():
+        marks = {"manifest.json": "prepared", "labels.tsv": "images"}
+        return next(
+            (f"{form}:{spec}" for mark, form in marks.items() if (path / mark).exists()), None
+        )
+    if path.is_file():
+        name = path.name.removesuffix(".gz")
+        is_table = name.endswith(".csv") and path.with_name(name).with_suffix(".toml").is_file()
+        return f"events:{spec}" if is_table else f"tsv:{spec}"
+    if "," in spec and all(Path(part).is_file() for part in spec.split(",")):
+        return f"parallel:{spec}"
+    if colon:
+        near = difflib.get_close_matches(form.lower(), FORMS, n=1)
+        return f"{near[0]}:{rest}" if near and near[0] != form else None
+    if near := difflib.get_close_matches(spec, names, n=1):
+        return near[0]
+    return (
+        f"tsv:{spec}, a file that is not there" if path.suffix in (".tsv", ".txt", ".gz") else None
+    )
