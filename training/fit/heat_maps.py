@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+import warnings
 
 import keras
 import tensorflow as tf
@@ -33,10 +35,21 @@ class HeatMaps(keras.callbacks.Callback):
         short = [pair for pair in pairs if max(map(len, pair)) <= LONGEST] or pairs
         self.sources, self.targets = zip(*short[:COUNT], strict=True)
         self.attend = make_attender([run])
+        self.told = False  # that a font is missing
         self.writer = tf.summary.create_file_writer(str(run.files.tensorboard / "alignments"))
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
-        """Draw and write the pictures."""
+        """Draw and write the pictures; that a font is missing is said once."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            self._draw(epoch)
+        for warning in caught:
+            about_fonts = str(warning.message).startswith("no installed font has")
+            if not about_fonts or not self.told:
+                print(f"Warning: heat-maps: {warning.message}", file=sys.stderr)
+            self.told = self.told or about_fonts
+
+    def _draw(self, epoch: int) -> None:
         with self.writer.as_default(epoch):
             for number, found in enumerate(self.attend(self.sources, self.targets)):
                 file = io.BytesIO()
