@@ -18,7 +18,7 @@ COMMANDS = {
     "prepare": ("training.prepare", "write token ids, to train without TensorFlow"),
     "train-arrays": ("training.train_arrays", "train on them, on JAX or PyTorch"),
     "export": ("serving.export", "make a SavedModel of a run, or ONNX"),
-    "check": ("serving.check", "check that TensorFlow Serving would serve a SavedModel"),
+    "check": ("serving.check", "check that a SavedModel can be served, an ONNX export used"),
     "server": ("serving.server", "serve SavedModels"),
     "read": ("serving.read", "read images with a served model"),
     "predict": ("serving.predict", "say how probable an outcome is, with a served model"),

@@ -10,6 +10,9 @@ program, so it is loaded in a process of its own, which is ended when a step tak
 
 asks a server that serves the same version everything that the check asks, and compares with the
 C++ session here.
+
+An ONNX export is asked in onnxruntime: whether its graphs are valid, each row is answered as alone,
+and translations are those of its run, or of a SavedModel of the run beside it.
 """
 
 import json
@@ -31,7 +34,8 @@ from training.command.parser import Parser, number_from_0
 from training.command.progress import Tell, stages
 
 STEP_SECONDS = 120.0
-_RUN = "from serving.check.version import main; main()"
+ONNX_MANIFEST = "manifest.json"
+_RUN = "from serving.check.{} import main; main()"
 _END_SECONDS = 1.0  # in which what was printed is read to its end
 _LAST_WORDS = 2000  # characters of what a process that died has said
 
@@ -40,15 +44,19 @@ def check(
     version_dir: Path,
     step_seconds: float = STEP_SECONDS,
     tell: Tell = lambda stage, share=None: None,
+    run: Path | None = None,
 ) -> list[str]:
-    """All findings about a model version, none where it can be served.
+    """All findings about a model version, none where it can be served, or an ONNX export used.
 
     Args:
-        version_dir: the directory that holds `saved_model.pb`.
+        version_dir: the directory that holds `saved_model.pb`, or the `manifest.json` of an ONNX
+            export.
         step_seconds: the most that one step may take, such as loading it or running one batch.
         tell: is called with what is done next, see `training.command.progress.stages`.
+        run: that an ONNX export is compared with.
     """
-    return _in_a_process([str(version_dir)], step_seconds, tell)["findings"]
+    paths = [str(version_dir), *([str(run)] if run else [])]
+    return _in_a_process(paths, step_seconds, tell)["findings"]
 
 
 def check_against(
@@ -69,9 +77,10 @@ def check_against(
 
 
 def _in_a_process(arguments: Sequence[str], step_seconds: float, tell: Tell) -> dict[str, Any]:
-    """The last answer of `serving.check.version.main`; where there is none, that is a finding."""
+    """The last answer of a check's process; where there is none, that is a finding."""
+    code = _RUN.format("onnx" if _is_onnx(arguments[0]) else "version")
     process = subprocess.Popen(
-        [sys.executable, "-c", _RUN, *arguments],
+        [sys.executable, "-c", code, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -128,11 +137,16 @@ def _death(status: int, said: str) -> str:
     return f"the process that ran it failed: {last}"
 
 
+def _is_onnx(version_dir: str | Path) -> bool:
+    return (Path(version_dir) / ONNX_MANIFEST).is_file()
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Check; returns the exit status."""
     parser = Parser(
         prog="python -m serving.check",
-        description="Checks that TensorFlow Serving can serve a SavedModel.",
+        description="Checks that TensorFlow Serving can serve a SavedModel, or that an ONNX export "
+        "answers as its run does.",
     )
     parser.add_argument("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -150,6 +164,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
     add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
     add("--server-version", default="unknown", help="for the report: servers do not tell theirs")
+    add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")
     add("--report", type=Path, metavar="FILE", help="write a report of the comparison in Markdown")
     arguments = parser.parse_args(argv)
     if not arguments.timeout:
@@ -157,8 +172,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not arguments.against and (arguments.rest or arguments.report or arguments.model):
         parser.error("--rest, --report and --model are for --against HOST:PORT")
     version_dir, ready = arguments.version_dir.absolute(), "ready to serve"
+    if _is_onnx(version_dir):
+        ready = "ready to use"
+    elif arguments.run:
+        parser.error(f"--run expected an ONNX export. Received: {version_dir}")
     answer: dict[str, Any]
-    with stages("starting TensorFlow") as tell:
+    with stages("starting the runtime") as tell:
         if arguments.against:
             if not version_dir.name.isdecimal():
                 parser.error(f"expected the directory of a version. Received: {version_dir}")
@@ -167,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             answer = check_against(version_dir, server, arguments.timeout, tell)
             ready = f"{arguments.against} answers all {answer.get('asked', 0)} requests alike"
         else:
-            answer = {"findings": check(arguments.version_dir, arguments.timeout, tell)}
+            answer = {"findings": check(version_dir, arguments.timeout, tell, arguments.run)}
     findings = answer["findings"]
     if arguments.report:
         about = f"{arguments.against}, {arguments.server_version}"

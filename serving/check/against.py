@@ -23,7 +23,8 @@ from tensorflow_serving.apis import (
 )
 
 from serving.check.answers import different, first_line
-from serving.check.questions import HARD_TEXTS, IMAGES, PREDICT, TEXTS, images, values
+from serving.check.questions import IMAGES, PREDICT, images, values
+from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from serving.savedmodel.tensors import to_array

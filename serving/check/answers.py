@@ -12,7 +12,8 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.check.questions import HARD_TEXTS, IMAGES, PREDICT, TEXTS, images, values
+from serving.check.questions import IMAGES, PREDICT, images, values
+from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
 

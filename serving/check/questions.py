@@ -10,19 +10,6 @@ from tensorflow.core.protobuf import meta_graph_pb2
 PREDICT = "tensorflow/serving/predict"
 IMAGES = "image_bytes"
 
-TEXTS = (
-    b"She is eating a green apple.",
-    "Il n'aime pas les pommes : été.".encode(),
-    "他不喜欢苹果。".encode(),
-    *(b"a text of " + b"some more " * count + b"words" for count in range(14)),
-)
-HARD_TEXTS = (
-    b"",
-    b" ".join([b"word"] * 2000),
-    b"\xff\xfe invalid \x80 UTF-8",
-    b"NUL \x00 inside",
-    b"a short text",
-)
 _OTHER_DIMENSION = 3
 
 

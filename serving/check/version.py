@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import training.command.startup  # noqa: F401
 
-import contextlib
-import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
@@ -20,6 +19,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from serving.check.answers import check_answers
 from serving.check.files import check_files
 from serving.check.graph import check_ops, check_outputs, check_xla
+from serving.check.process import answer
 from serving.check.stored_weights import check_weights
 from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
@@ -126,27 +126,15 @@ def main() -> None:
     """Check the version that the first argument names, or compare it with a server.
 
     The server is what follows: its target, the model's name there, and its target of REST or "".
-    Prints a JSON object a line: `{"stage": …, "share": …}` before each step, with the share of all
-    its time that a check has mostly taken by then, and `{"findings": […]}` at the end.
     """
-    # A model that takes all memory is this process's end, and no other's.
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
-    # What TensorFlow and the model print is not what is answered.
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
-
-    def say(**line: object) -> None:
-        print(json.dumps(line), file=answers, flush=True)
-
-    def tell(stage: str, share: float | None = None) -> None:
-        say(stage=printable(stage), share=share)
-
     version_dir, *server = sys.argv[1:]
-    if server:
+
+    def check(tell: Tell) -> dict[str, Any]:
+        if not server:
+            return {"findings": check_version(Path(version_dir), tell)}
         from serving.check.against import Server, compare
 
         asked, differences = compare(Path(version_dir), Server(*server), tell)
-        say(findings=[*map(printable, differences)], asked=asked)
-    else:
-        say(findings=check_version(Path(version_dir), tell))
+        return {"findings": [*map(printable, differences)], "asked": asked}
+
+    answer(check)

@@ -75,7 +75,7 @@ def test_models_without_alignment_or_text_pass(saved, tmp_path, kind):
 
 
 def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys, monkeypatch):
-    monkeypatch.setattr(check, "check", lambda path, seconds, tell: check_version(path, tell))
+    monkeypatch.setattr(check, "check", lambda path, seconds, tell, run: check_version(path, tell))
     assert check.main([str(upper)]) == 0
     assert capsys.readouterr().out == f"{upper}: ready to serve\n"
     write_warmup(upper, request("missing", ["one"]), request("translate", [1.0]))

@@ -39,10 +39,10 @@ class Folder:
             )
         except (ValueError, OSError) as error:
             raise ValueError(f"{self.path / MANIFEST} cannot be read: {error}") from None
-        if self.manifest.get("format") != FORMAT:
+        kind = self.manifest.get("format") if isinstance(self.manifest, dict) else None
+        if kind != FORMAT:
             raise ValueError(
-                f"{self.path} expected to be an export with --format onnx. "
-                f"Received: format {self.manifest.get('format')}"
+                f"{self.path} expected to be an export with --format onnx. Received: format {kind}"
             )
         self._options = onnxruntime.SessionOptions()
         self._options.intra_op_num_threads = threads

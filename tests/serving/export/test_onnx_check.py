@@ -1,0 +1,104 @@
+"""The check of an ONNX export: what is well passes, what is broken is found."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from serving.check.__main__ import check, main
+from serving.check.onnx import check_folder
+from serving.client.local import LocalTranslator
+from serving.export.onnx.constants import FILE
+from serving.export.version import export
+from training.runs.run import load_run
+
+RUN = Path(__file__).parents[2] / "fixtures" / "old_run" / "run"
+SETTINGS = {"beam_width": 2, "num_results": 2, "max_source_length": 9, "length_penalty": 1.0}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    output = tmp_path_factory.mktemp("models") / "old"
+    return export([load_run(RUN)], output, form="onnx", **SETTINGS)
+
+
+@pytest.fixture
+def version(exported, tmp_path):
+    return Path(shutil.copytree(exported, tmp_path / "old" / "1"))
+
+
+def test_an_export_is_ready_in_a_process_of_its_own(exported, capsys):
+    told = []
+    assert check(exported, tell=lambda stage, share: told.append(stage)) == []
+    assert "asking for score" in told
+    with pytest.raises(SystemExit):
+        main([str(RUN), "--run", str(RUN)])
+    assert "--run expected an ONNX export" in capsys.readouterr().err
+
+
+def test_it_is_compared_with_its_run(version):
+    assert check_folder(version, run=RUN) == []
+
+
+@pytest.mark.parametrize(
+    ("weights", "others", "fine"),
+    [("float32", 2, True), ("float32", 3, False), ("int8", 8, True), ("int8", 9, False)],
+)
+def test_a_saved_model_of_the_same_run_beside_it_answers_alike(
+    version, monkeypatch, weights, others, fine
+):
+    """Of 17 texts two may be answered otherwise, in eight bits eight."""
+    manifest = json.loads((version / "manifest.json").read_text())
+    manifest["settings"]["weights"] = weights
+    (version / "manifest.json").write_text(json.dumps(manifest))
+    beside = version.parent / "2"
+    card = {"runs": manifest["runs"], "settings": SETTINGS}
+
+    def answers(path, texts):
+        assert path == beside.resolve()
+        found = [each.text for each in LocalTranslator(version).translate(texts)]
+        return ["otherwise"] * others + found[others:]
+
+    monkeypatch.setattr("serving.check.onnx._by_saved_model", answers)
+    (beside / "assets.extra").mkdir(parents=True)
+    for settings, compared in (({**SETTINGS, "beam_width": 3}, False), (SETTINGS, True)):
+        card["settings"] = settings
+        (beside / "assets.extra" / "manifest.json").write_text(json.dumps(card))
+        assert bool(check_folder(version)) == (compared and not fine)
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "translator.onnx", FILE])
+def test_a_file_that_is_cut_or_missing_is_found(version, name):
+    path = version / name
+    path.write_bytes(path.read_bytes()[:100])
+    assert check_folder(version)
+    path.unlink()
+    assert check_folder(version)
+
+
+def test_weights_that_are_not_finite_are_found(version):
+    values = np.fromfile(version / FILE, "float32")
+    values[np.flatnonzero(values)[:3]] = np.nan
+    values.tofile(version / FILE)
+    assert any("weights not finite" in finding for finding in check_folder(version))
+
+
+def test_operators_that_are_not_onnx_are_found(version):
+    path = version / "step.onnx"
+    model = onnx.load(str(path), load_external_data=False)
+    model.graph.node[0].domain = "com.microsoft"
+    model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
+    path.write_bytes(model.SerializeToString())
+    assert "step.onnx has operators of com.microsoft" in check_folder(version)
+
+
+def test_a_manifest_that_is_broken_is_found(version):
+    path = version / "manifest.json"
+    about = json.loads(path.read_text())
+    path.write_text("[]")
+    assert "manifest.json cannot be read" in check_folder(version)[0]
+    path.write_text(json.dumps({**about, "tokenizers": {}}))
+    assert "it cannot be loaded" in check_folder(version)[0]
