@@ -11,7 +11,6 @@ import tensorflow as tf
 from serving.export.weights import Weights
 from training.decode.labels import attends, predict
 from training.runs.run import Run
-from training.sources.events.source import EventSource
 
 
 class ExportedPredictor(tf.Module):
@@ -25,7 +24,6 @@ class ExportedPredictor(tf.Module):
     def __init__(self, runs: Sequence[Run], *, weights: str = "float32") -> None:
         super().__init__()
         models, source = [run.model for run in runs], runs[0].source
-        assert isinstance(source, EventSource)
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
         self._source = lambda: source
         self.weights = Weights(models, weights)
@@ -34,24 +32,18 @@ class ExportedPredictor(tf.Module):
     def signatures(self) -> dict[str, Any]:
         """Return the functions by the name they are served under."""
         specs = {
-            name: tf.TensorSpec([None, None], tf.float32, name=name)
-            for name in ("time", *self._source().schema.inputs())
+            name: tf.TensorSpec(*spec, name=name) for name, spec in self._source().inputs().items()
         }
         made = tf.function(self.predict, autograph=False).get_concrete_function(**specs)
         return {"serving_default": made, "predict": made}
 
     def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:
         """Return requests to warm up with, each the name of a signature and its inputs."""
-        names = ("time", *self._source().schema.inputs())
-        requests = []
-        for batch, events in ((1, 1), (3, 8)):
-            times = np.tile(np.arange(events, dtype="float32"), (batch, 1))
-            requests.append(("predict", dict.fromkeys(names, tf.constant(times))))
-        return requests
+        return [("predict", self._source().examples(count)) for count in (1, 3)]
 
     def predict(self, **columns: tf.Tensor) -> dict[str, tf.Tensor]:
         """Columns, each `(B, T)`, to `probability` `(B,)` and `attention_weights` `(B, T)`."""
-        batch = self._source().read(columns)
+        batch = self._source().read(**columns)
         events = tf.shape(batch)[1]
         # One event that is none, so that histories may be empty.
         batch = tf.pad(batch, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)

@@ -30,6 +30,7 @@ from training.data.pair_files import CorpusError
 from training.data.splits import load_split
 from training.runs.history import read_history
 from training.runs.run import Run
+from training.sources.kinds import KINDS
 from training.runs.summary import kept
 
 MANIFEST = "assets.extra/manifest.json"
@@ -140,7 +141,7 @@ def _module(
 ) -> tuple[Exported | ExportedReader | ExportedPredictor, dict[str, Any]]:
     """Return what is saved of runs, by what they read, with the settings that it has."""
     config = runs[0].config
-    if config.source == "text":
+    if KINDS[config.source].tokens:
         return Exported(runs, **settings), settings
     if settings.get("precision", "float32") != "float32":
         raise UserError(f"--precision expected runs with source = text. Received: {config.source}")

@@ -86,6 +86,21 @@ class Source(ABC):
     def rows(self, raw: Sequence[Any], training: bool = False) -> Rows:
         """Read many examples; in training they may come slightly changed, each time otherwise."""
 
+    def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
+        """Return shape and dtype of each input of an export; texts have an export of their own."""
+        raise NotImplementedError
+
+    def read(self, **inputs: Tensor) -> Tensor:
+        """Return the batch that an export's inputs make, in TensorFlow's graph."""
+        raise NotImplementedError
+
+    def examples(self, count: int) -> dict[str, Any]:
+        """Return inputs of so many examples, to warm an export up with."""
+        raise NotImplementedError
+
+    def places(self, config: Config) -> tuple[int, ...] | None:  # noqa: B027
+        """Return the shape of the memory's places; None for those of a sequence."""
+
     def longest_target(self, config: Config) -> int | None:
         """Return the most tokens that a search may say, None where that depends on each source."""
         return config.max_target_length

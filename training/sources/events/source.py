@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -188,20 +187,29 @@ class EventSource(Source):
         """Give the statistics to the model."""
         model.get_layer("encoder").get_layer("features").set_statistics(self.statistics)
 
-    def read(self, columns: Mapping[str, Tensor]) -> Tensor:
+    def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
+        """Return what an export reads: times and columns."""
+        return dict.fromkeys(("time", *self.schema.inputs()), ((None, None), "float32"))
+
+    def examples(self, count: int) -> dict[str, Any]:
+        """Return histories of several events; a single one has one event."""
+        times = np.arange(1 if count == 1 else 8, dtype="float32")
+        return dict.fromkeys(self.inputs(), np.tile(times, (count, 1)))
+
+    def read(self, **columns: Tensor) -> Tensor:
         """Join columns to a batch, in TensorFlow's graph.
 
         Args:
-            columns: `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing; where
-                the time is missing there is no event.
+            **columns: `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing;
+                where the time is missing there is no event.
 
         Returns:
             float32 `(B, T, 1 + inputs)`.
         """
         import tensorflow as tf
 
-        names = ["time", *self.schema.inputs()]
-        return tf.stack([tf.ensure_shape(columns[name], [None, None]) for name in names], axis=-1)
+        found = [tf.ensure_shape(columns[name], [None, None]) for name in self.inputs()]
+        return tf.stack(found, axis=-1)
 
     def rows(self, raw: Histories, training: bool = False) -> Events:  # type: ignore[override]
         """Return the histories as they are: a batch is made when it is asked for."""

@@ -115,7 +115,23 @@ class ImageSource(Source):
             digest.update(b"\n")
         return digest.hexdigest()
 
-    def read(self, image_bytes: Tensor) -> Tensor:
+    def inputs(self) -> dict[str, tuple[tuple[int | None, ...], str]]:
+        """Return what an export reads: PNG or JPEG files."""
+        return {"image_bytes": ((None,), "string")}
+
+    def examples(self, count: int) -> dict[str, Any]:
+        """Return blank images, PNG and JPEG in turn."""
+        import tensorflow as tf
+
+        blank = tf.zeros([self.height, self.width, self.channels], tf.uint8)
+        files = [tf.io.encode_png(blank), tf.io.encode_jpeg(blank)]
+        return {"image_bytes": tf.stack([files[number % 2] for number in range(count)])}
+
+    def places(self, config: Config) -> tuple[int, int]:
+        """Return height and width of the grid."""
+        return grid_size(config)
+
+    def read(self, image_bytes: Tensor) -> Tensor:  # type: ignore[override]
         """Read PNG or JPEG files, in TensorFlow's graph.
 
         Args:
