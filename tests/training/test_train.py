@@ -326,6 +326,7 @@ def test_runs_of_different_tokenizers_make_no_ensemble(tiny_run, tmp_path):
     shutil.copytree(tiny_run.path, other)
     content = (other / "target.tokenizer").read_text()
     (other / "target.tokenizer").write_text(content + "\n")
+    (other / "digests.json").unlink()
     with pytest.raises(RunError, match=r"different files target\.tokenizer"):
         load_ensemble([tiny_run.path, other])
 
