@@ -30,8 +30,8 @@ from training.data.pair_files import CorpusError
 from training.data.splits import load_split
 from training.runs.history import read_history
 from training.runs.run import Run
-from training.sources.kinds import KINDS
 from training.runs.summary import kept
+from training.sources.kinds import KINDS
 
 MANIFEST = "assets.extra/manifest.json"
 AGREEMENT_TEXTS = 500  # compared when weights or products are rounded

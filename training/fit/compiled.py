@@ -20,9 +20,9 @@ def settle(config: Config) -> None:
     Raises:
         ConfigError: naming it.
     """
+    build_attention(config)  # before the seed is set: it draws from the same generator
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
-    build_attention(config)
 
 
 def compile_model(
