@@ -1,7 +1,7 @@
 """Attention for recurrent Keras models."""
 
 from keras_attention import addons, distributions, losses, mechanisms, scores
-from keras_attention.attention import Attention
+from keras_attention.attention import Attention, Memory
 from keras_attention.fast.switch import exporting, fast_paths
 from keras_attention.layers.normalized import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attention.layers.pointer import PointerGenerator
@@ -16,7 +16,7 @@ from keras_attention.mechanisms.location_sensitive import LocationSensitiveAtten
 from keras_attention.mechanisms.monotonic import MonotonicAttention
 from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 from keras_attention.plot import plot_attention
-from keras_attention.recurrent.cell import AttentionCell, State
+from keras_attention.recurrent.cell import AttentionCell
 from keras_attention.recurrent.hoisted_rnn import HoistedRNN
 from keras_attention.recurrent.rnn import AttentionRNN
 from keras_attention.search import (
@@ -27,7 +27,7 @@ from keras_attention.search import (
     sample_search,
 )
 from keras_attention.shapes import as_grid
-from keras_attention.weighing import Memory
+from keras_attention.step import State
 
 __all__ = [
     "AdditiveAttention",

@@ -6,16 +6,9 @@ A mechanism is a Keras layer that can be used in two ways that give the same res
 - one step at a time: `memory = layer.prepare(value)`, `state = layer.initial_state(memory)`, then
   `context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
 
-Who calls whom, from what users call to what a mechanism gives:
-
-    call ──> prepare, then attend_all ──┬─ queries that do not depend on one another ──> attend
-             keys, project_key          └─ `sequential`: one after the other ─────────> attend
-             queries, project_query
-
-    step ──> step_with_noise, whose noise was drawn outside any loop ─────────────────> attend
-
-    attend: masks, then weigh, then the average of the values
-            weigh: score, then the distribution; a mechanism with a past overrides it
+Both prepare the memory once (`keys`), project the queries (`queries`), and `attend`: masks, then
+`score`, then `weigh`, then the average of the values. Queries of a `sequential` mechanism attend
+one after the other.
 
 A memory may also be a grid, `(B, H, W, dim)`, as convolutions over an image make it: it is read
 row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
@@ -23,36 +16,57 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import keras
-from keras import ops
+from keras import ops, tree
 
-from keras_attention import backend, losses, masks
+from keras_attention import backend, distributions, losses, masks
 from keras_attention.fast import switch
-from keras_attention.sequential import attend_in_turn
+from keras_attention.layer import AveragingLayer, keeps
 from keras_attention.shapes import (
+    at_least_one,
     batched_mask,
     both,
     causal_mask,
     check_shapes,
+    checked_attention_mask,
     checked_mask,
     expect_known_length,
     flat_length,
     flat_mask,
     flat_memory,
+    keep_where,
 )
-from keras_attention.weighing import Memory, Weighing
 
 Tensor = Any
+Noise = dict[str, Tensor] | None
 
 
-class Attention(Weighing):
+class Memory(NamedTuple):
+    """What is attended to, with everything that does not depend on the query done once.
+
+    Attributes:
+        value: `(B, Tv, dv)`, what contexts are averaged from.
+        key: `(B, Tv, ·)`, the keys as the score function wants them, projected where it projects.
+        mask: boolean `(B, Tv)`, True where there is something to attend to, or None.
+
+    With several heads value and key are split among them, `(B, heads, Tv, ·)`.
+    """
+
+    value: Tensor
+    key: Any
+    mask: Tensor | None
+
+
+class Attention(AveragingLayer):
     """Base class of the mechanisms.
 
-    A subclass makes its weights in `build_score(query_dim, key_dim)` and gives `project_query`,
-    `project_key` and `score`. One that remembers something from query to query sets
-    `sequential = True` and overrides `initial_state` and `weigh`.
+    A subclass makes its weights in `build_score(query_dim, key_dim)`, projects in `queries` and
+    `keys`, and scores in `score`. A mechanism that changes what follows the scores overrides
+    `weigh`. One that remembers something from query to query sets `sequential = True`, and its
+    `initial_state` and `weigh` say what.
 
     Args:
         distribution: what makes weights out of scores: `"softmax"`, `"sparsemax"`, `"entmax15"`,
@@ -101,6 +115,72 @@ class Attention(Weighing):
         ```
     """
 
+    # What a mechanism provides.
+
+    # Whether a query's weights depend on those of the queries before it.
+    sequential = False
+
+    def build_score(self, query_dim: int, key_dim: int) -> None:
+        """Make the weights of the score function."""
+
+    def queries(self, query: Tensor) -> Any:
+        """Return what `score` and `weigh` are to know of the queries `(B, n, dq)`.
+
+        With several heads it is split among them: see `split_heads`.
+        """
+        return self.split_heads(query)
+
+    def keys(self, key: Tensor, mask: Tensor | None) -> Any:
+        """Return the memory's `key` of keys `(B, Tv, dk)` and its mask `(B, Tv)` or None."""
+        return self.split_heads(key)
+
+    def score(self, query: Any, key: Any) -> Any:
+        """Return the scores `(B, n, Tv)` of what `queries` and `keys` return.
+
+        With several heads the arguments are `(B, heads, T, ·)`, the scores `(B, heads, n, Tv)`.
+        """
+        raise NotImplementedError
+
+    def initial_state(self, memory: Memory) -> Any:
+        """Return what the mechanism remembers before the first step: here nothing, `()`.
+
+        A state is a structure of tensors whose first axis is the batch.
+        """
+        return ()
+
+    def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
+        """Return the states before each of `Tq` queries, `(B·Tq, ...)`, if not `sequential`."""
+        return ()
+
+    def weigh(
+        self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
+    ) -> tuple[Tensor, Any]:
+        """Return the attention weights of queries that do not depend on one another.
+
+        Args:
+            scores: from `score`.
+            query: from `queries`.
+            memory: from `prepare`.
+            state: from `initial_state` or the last step, with `B·n` rows.
+            mask: boolean, broadcasts to the weights, or None.
+            noise: in training from `noise`, for weights of this shape; otherwise None.
+
+        Returns:
+            The weights `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`, and the next state.
+        """
+        return distributions.BY_NAME[self.distribution](scores, mask), state
+
+    def noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
+        """Draw, before any loop, what is random in training about weights of this shape.
+
+        Args:
+            shape: `(..., n, Tv)`.
+
+        Returns:
+            Tensors of this shape by name: `"dropout"`, factors for the weights.
+        """
+        return {"dropout": self.dropped(shape)} if self.dropout else {}
+
     # All queries at once.
 
     def build(
@@ -135,10 +215,9 @@ class Attention(Weighing):
         check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
         query_mask = checked_mask(self, "query_mask", query_mask, query.shape[:-1])
         value_mask = checked_mask(self, "value_mask", value_mask, value.shape[:-1])
-        key_mask = checked_mask(self, "key_mask", key_mask, (*value.shape[:-1],))
-        attention_mask = checked_mask(
-            self, "attention_mask", attention_mask, (*query.shape[:-1], flat_length(value.shape))
-        )
+        key_mask = checked_mask(self, "key_mask", key_mask, value.shape[:-1])
+        shape = (*query.shape[:-1], flat_length(value.shape))
+        attention_mask = checked_attention_mask(self, attention_mask, shape)
         one_step = len(query.shape) == 2
         if self.sequential and not one_step:
             expect_known_length(self, query)
@@ -152,8 +231,12 @@ class Attention(Weighing):
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
+        given = self._given(query, memory, query_mask, attention_mask, training)
         with switch.training(training):
-            context, weights = self.attend_all(query, memory, query_mask, attention_mask, training)
+            if self.sequential:
+                context, weights = attend_in_turn(self.attend, *given, query_mask)
+            else:
+                context, weights, _ = self.attend(*given)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
         if not return_attention_scores:
@@ -169,7 +252,6 @@ class Attention(Weighing):
         query: Tensor,
         memory: Memory,
         query_mask: Tensor | None = None,
-        attention_mask: Tensor | None = None,
         training: bool | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Attend with a sequence of queries to a prepared memory.
@@ -178,32 +260,70 @@ class Attention(Weighing):
             query: `(B, Tq, dq)`.
             memory: from `prepare`.
             query_mask: boolean `(B, Tq)` or None.
-            attention_mask: boolean `(B | 1, Tq, Tv)` or None.
             training: whether there is dropout and noise.
 
         Returns:
             Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
         """
+        given = self._given(query, memory, query_mask, None, training)
+        if self.sequential:
+            return attend_in_turn(self.attend, *given, query_mask)
+        return self.attend(*given)[:2]
+
+    def _given(
+        self,
+        query: Tensor,
+        memory: Memory,
+        query_mask: Tensor | None,
+        mask: Tensor | None,
+        training: bool | None,
+    ) -> tuple[Any, Memory, Any, Tensor | None, Noise]:
+        """Return what `attend`, or `attend_in_turn`, is given for a sequence of queries."""
         query = ops.cast(query, self.compute_dtype)
-        length, mask = ops.shape(query)[1], attention_mask
+        length = ops.shape(query)[1]
         if query_mask is not None:
             mask = both(mask, ops.expand_dims(query_mask, -1))
-        query = self.queries(query)
         if self.sequential:
-            noise = self.noise((length, *self.weights_shape(memory, 1)), training)
-
-            def attend(query: Any, state: Any, mask: Any, noise: Any) -> tuple[Tensor, Tensor, Any]:
-                return self.attend(query, memory, state, mask, noise)
-
+            shape = (length, *self.weights_shape(memory, 1))
             state = self.initial_state(memory)
-            return attend_in_turn(attend, query, state, noise, query_mask, mask, self.compute_dtype)
-        noise = self.noise(self.weights_shape(memory, length), training)
-        state = self.states_at_once(memory, query_mask, length)
-        return self.attend(query, memory, state, mask, noise)[:2]
+        else:
+            shape = self.weights_shape(memory, length)
+            state = self.states_at_once(memory, query_mask, length)
+        return self.queries(query), memory, state, mask, self.noise(shape) if training else None
 
-    def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
-        """Return the states before each of `Tq` queries, `(B·Tq, ...)`, if not `sequential`."""
-        return ()
+    def attend(
+        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Weigh the memory and average it, for queries that do not depend on one another.
+
+        Args:
+            query: from `queries`.
+            memory: from `prepare`.
+            state: from `initial_state` or the last step, with `B·n` rows.
+            mask: boolean `(B | 1, n | 1, Tv | 1)` or None, combined with the memory's mask.
+            noise: in training from `noise`, for weights of this shape; otherwise None.
+
+        Returns:
+            The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
+        """
+        if memory.mask is not None:
+            mask = both(ops.expand_dims(memory.mask, 1), mask)
+        if mask is not None and self.num_heads > 1:
+            mask = ops.expand_dims(mask, 1)
+        scores = self.score(query, memory.key)
+        weights, state = self.weigh(scores, query, memory, state, mask, noise)
+        weights = ops.cast(weights, self.compute_dtype)
+        kept = weights * noise["dropout"] if noise and "dropout" in noise else weights
+        return self.average(kept, memory.value), weights, state
+
+    def averages(self) -> bool:
+        """Whether a context is the average of the memory's values by the weights."""
+        return keeps(self.attend, Attention.attend) and keeps(self.average, Attention.average)
+
+    def weights_shape(self, memory: Memory, queries: Any) -> tuple[Any, ...]:
+        """Return the shape of the weights of so many queries, `(B, [heads,] queries, Tv)`."""
+        *lead, length, _ = ops.shape(memory.value)
+        return (*lead, queries, length)
 
     # One query at a time.
 
@@ -227,7 +347,12 @@ class Attention(Weighing):
         return Memory(self.split_heads(value), self.keys(key, mask), mask)
 
     def step(
-        self, query: Tensor, memory: Memory, state: Any, training: bool | None = None
+        self,
+        query: Tensor,
+        memory: Memory,
+        state: Any,
+        training: bool | None = None,
+        noise: Noise = None,
     ) -> tuple[Tensor, Tensor, Any]:
         """Attend with one query.
 
@@ -239,21 +364,12 @@ class Attention(Weighing):
             memory: from `prepare`, with batch size B.
             state: from `initial_state` or the last step, with `B·n` rows.
             training: whether dropout is applied.
+            noise: from `noise`, where it was drawn before a loop; else it is drawn in training.
 
         Returns:
             The context `(B·n, dv)`, the attention weights `(B·n, Tv)`, with several heads
             `(B·n, heads, Tv)`, and the next state.
         """
-        noise = {}
-        if training:
-            queries = backend.share(ops.shape(query)[0], ops.shape(memory.value)[0])
-            noise = self.noise(self.weights_shape(memory, queries), training)
-        return self.step_with_noise(query, memory, state, noise)
-
-    def step_with_noise(
-        self, query: Tensor, memory: Memory, state: Any, noise: dict[str, Tensor]
-    ) -> tuple[Tensor, Tensor, Any]:
-        """Do the work of `step`, with given noise."""
         query = ops.cast(query, self.compute_dtype)
         rows, batch = query.shape[0], memory.value.shape[0]
         self._expect(
@@ -262,14 +378,16 @@ class Attention(Weighing):
             "is shared by the beams of a search, and never tiled",
             f"query {tuple(query.shape)}",
         )
-        total = ops.shape(query)[0]
+        total, count = ops.shape(query)[0], 1
         if rows is not None and rows == batch:
             query = ops.expand_dims(query, 1)
         else:
             batch = ops.shape(memory.value)[0]
-            query = ops.reshape(query, (batch, backend.share(total, batch), query.shape[-1]))
-        query = self.queries(query)
-        context, weights, state = self.attend(query, memory, state, None, noise)
+            count = backend.share(total, batch)
+            query = ops.reshape(query, (batch, count, query.shape[-1]))
+        if training and noise is None:
+            noise = self.noise(self.weights_shape(memory, count))
+        context, weights, state = self.attend(self.queries(query), memory, state, None, noise)
         # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis
         length = ops.shape(memory.value)[-2]
         context = ops.reshape(context, (-1, context.shape[-1]))
@@ -301,3 +419,60 @@ class Attention(Weighing):
         heads = [self.num_heads] if self.num_heads > 1 else []
         shape = (batch, *heads, *steps, flat_length(value.shape))
         return context, keras.KerasTensor(shape, self.compute_dtype)
+
+
+def attend_in_turn(
+    attend: Callable[..., tuple[Tensor, Tensor, Any]],
+    query: Any,
+    memory: Memory,
+    state: Any,
+    mask: Tensor | None,
+    noise: Noise,
+    query_mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Attend with each query in turn, passing the mechanism's state from one to the next.
+
+    Args:
+        attend: `Attention.attend`.
+        query: from `Attention.queries`, for `Tq` queries.
+        memory: from `Attention.prepare`.
+        state: before the first query.
+        mask: boolean `(B | 1, Tq, Tv | 1)` or None, for the weights.
+        noise: from `Attention.noise`, `(Tq, ...)`, or None.
+        query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
+
+    Returns:
+        Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
+    """
+    steps = {"query": tree.map_structure(lambda x: ops.expand_dims(_time_major(x), 2), query)}
+    if noise is not None:
+        steps["noise"] = noise
+    if mask is not None:
+        rows = ops.shape(tree.flatten(query)[0])[:2]
+        mask = ops.broadcast_to(mask, (*rows, ops.shape(mask)[-1]))
+        steps["mask"] = ops.expand_dims(_time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
+    if query_mask is not None:
+        steps["valid"] = _time_major(query_mask)  # (Tq, B)
+    length = tree.flatten(steps["query"])[0].shape[0]
+    if length is None:
+        steps = tree.map_structure(at_least_one, steps)
+
+    def step(now: dict[str, Any], state: Any) -> tuple[Any, Any]:
+        context, weights, new = attend(
+            now["query"], memory, state, now.get("mask"), now.get("noise")
+        )
+        if "valid" in now:
+            new = keep_where(now["valid"], new, state)
+        return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
+
+    dtype = keras.backend.standardize_dtype(memory.value.dtype)
+    outputs, _ = backend.scan(step, state, steps, (dtype, dtype))
+    if length is None:
+        count = ops.shape(tree.flatten(query)[0])[1]
+        outputs = tree.map_structure(lambda x: x[:count], outputs)
+    contexts, weights = (ops.moveaxis(x, 0, 1) for x in outputs)
+    return contexts, weights
+
+
+def _time_major(x: Tensor) -> Tensor:
+    return ops.moveaxis(x, 1, 0)

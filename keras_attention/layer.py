@@ -6,6 +6,12 @@ from numbers import Integral
 from typing import Any
 
 import keras
+from keras import ops
+
+from keras_attention import backend, distributions
+from keras_attention.shapes import join_heads, split_heads
+
+Tensor = Any
 
 from keras_attention import losses
 
@@ -76,4 +82,68 @@ class BaseLayer(keras.layers.Layer):
             "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
             "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
             "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
+        }
+
+
+def keeps(method: Any, own: Any) -> bool:
+    """Whether a bound method is `own`, a class's function, and not an override of it."""
+    return getattr(method, "__func__", None) is own
+
+
+class AveragingLayer(BaseLayer):
+    """A layer that weighs positions and averages them: distribution, heads and dropout.
+
+    Args:
+        distribution: a name of `keras_attention.distributions.BY_NAME`.
+        num_heads: number of heads, each with its part of the last axis.
+        dropout: fraction of the weights dropped in training.
+        seed: integer seed of the dropout.
+        **kwargs: as for `BaseLayer`.
+    """
+
+    def __init__(
+        self,
+        distribution: str = "softmax",
+        num_heads: int = 1,
+        dropout: float = 0.0,
+        seed: int | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._expect(
+            distribution in distributions.BY_NAME,
+            f"distribution to be one of {', '.join(distributions.BY_NAME)}",
+            f"distribution={distribution!r}",
+        )
+        self._expect_count("num_heads", num_heads)
+        self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
+        self.distribution = distribution
+        self.num_heads = num_heads
+        self.dropout = dropout
+        self.seed = seed
+        self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
+        self.supports_masking = True
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """Split the last axis of `(B, T, ·)` among the heads: `(B, heads, T, ·)`."""
+        return x if self.num_heads == 1 else split_heads(x, self.num_heads)
+
+    def dropped(self, shape: tuple[Any, ...]) -> Tensor:
+        """Draw the factors of weights of this shape: 0 for what is dropped."""
+        ones = ops.ones(shape, self.compute_dtype)
+        return keras.random.dropout(ones, self.dropout, seed=self.seed_generator)
+
+    def average(self, weights: Tensor, value: Tensor) -> Tensor:
+        """Return the averages `(B, n, ·)` of values that are split among the heads."""
+        found = backend.average(weights, value)
+        return found if self.num_heads == 1 else join_heads(found)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "distribution": self.distribution,
+            "num_heads": self.num_heads,
+            "dropout": self.dropout,
+            "seed": self.seed,
         }

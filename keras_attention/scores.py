@@ -74,21 +74,15 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
             "scores.additive expected queries and keys of one batch size, or of 1. "
             f"Received: query {tuple(query.shape)}, key {tuple(key.shape)}"
         )
-    if any(isinstance(x, KerasTensor) for x in (query, key, scale)):
-        return plain_additive(query, key, scale)
-    dtype = backend.standardize_dtype(query.dtype)
-    wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-    query, key, scale = (ops.cast(ops.convert_to_tensor(x), wide) for x in (query, key, scale))
-    path = switch.additive(query, key, scale)
-    if path == "formula":
-        return ops.cast(plain_additive(query, key, scale), dtype)
-    return ops.cast(exponential.additive(query, key, scale, path), dtype)
-
-
-def plain_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
-    """The formula of `additive` as it stands; arguments and result as there."""
+    dtype, path = backend.standardize_dtype(query.dtype), "formula"
+    if not any(isinstance(x, KerasTensor) for x in (query, key, scale)):
+        wide = "float32" if dtype in ("float16", "bfloat16") else dtype
+        query, key, scale = (ops.cast(ops.convert_to_tensor(x), wide) for x in (query, key, scale))
+        path = switch.additive(query, key, scale)
+    if path != "formula":
+        return ops.cast(exponential.additive(query, key, scale, path), dtype)
     hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
-    return project(hidden, scale)
+    return ops.cast(project(hidden, scale), dtype)
 
 
 def location(query: Tensor, kernel: Tensor, length: int | Tensor) -> Tensor:

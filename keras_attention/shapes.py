@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -41,32 +42,48 @@ def checked_mask(
 ) -> Tensor | None:
     """Return a mask, an array or a list, as a boolean tensor; None for None.
 
-    An attention mask may leave out the batch axis, and its other axes but the last may be 1. The
-    mask of a grid may be flat.
+    The mask of a grid may be flat.
 
     Raises:
         ValueError: if the mask's shape is not the one given.
     """
+    shapes = [tuple(shape)]
+    if len(shape) == 3:
+        shapes.append((shape[0], flat_length((*shape, None))))
+    return _checked(layer, name, mask, shapes)
+
+
+def checked_attention_mask(
+    layer: keras.layers.Layer, mask: Any, shape: tuple[Any, ...]
+) -> Tensor | None:
+    """Return an attention mask as `checked_mask` does.
+
+    It may leave out the batch axis, and its other axes but the last may be 1.
+    """
+    *lead, last = shape
+    choices = [(size, 1) for size in lead]
+    shapes = [(*sizes, last) for sizes in itertools.product(*choices)]
+    if len(lead) == 2:
+        shapes += [(size, last) for size in choices[1]]
+    return _checked(layer, "attention_mask", mask, shapes)
+
+
+def _checked(
+    layer: keras.layers.Layer, name: str, mask: Any, shapes: list[tuple[Any, ...]]
+) -> Tensor | None:
+    """Return the mask if it has one of the shapes, the first of which the error names."""
     if mask is None:
         return None
     mask = ops.cast(
         ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask, "bool"
     )
-    shapes = [tuple(shape)]
-    if name == "attention_mask":
-        *lead, last = shape
-        shapes = [(*(1 if n == 1 else m for n, m in zip(mask.shape, lead, strict=False)), last)]
-        if len(lead) == 2:
-            shapes.append((1 if mask.shape[0] == 1 else lead[1], last))
-    elif len(shape) == 3:
-        shapes.append((shape[0], flat_length((*shape, None))))
     if any(len(mask.shape) == len(s) and all(map(alike, mask.shape, s)) for s in shapes):
         return mask
-    hint = ""
+    hint, shape = "", shapes[0]
     if len(mask.shape) == 1 and len(shape) == 2:
         hint = f". Lengths are made a mask by keras.ops.arange({shape[1]}) < lengths[:, None]"
     raise ValueError(
-        f"{type(layer).__name__} expected {name} {tuple(shape)}. "
+        f"{type(layer).__name__} expected {name} {shape}. "
         f"Received: {name} {tuple(mask.shape)}{hint}"
     )
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from keras_attention import fast_paths
-from keras_attention.recurrent import hoisted_rnn
+from keras_attention.fast import loop
 from tests.keras_attention.helpers import array, assert_close
 from training.config.schema import Config
 from training.fit import crossentropy
@@ -42,7 +42,7 @@ def test_steps_by_fast_paths_are_those_of_the_plain_formulas(rng, monkeypatch, n
         batches.append((inputs, target[:, 1:].astype("int32")))
     taken = []
     paths = [
-        (hoisted_rnn, "run"),
+        (loop, "run_cell"),
         (crossentropy, "_cross_entropy"),
         (tf.raw_ops, "ResourceApplyAdam"),
     ]

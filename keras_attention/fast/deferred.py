@@ -6,7 +6,8 @@ product does it, once all steps are known.
 
 In the loop a kernel is `fixed`: it gets no gradient there. What is added to the product at each
 step, an input of the loop, is `deferred`: the gradient of that input is the gradient of the product
-at all steps, from which the kernel's is made. Both can be differentiated again and again.
+at all steps, from which the kernel's is made. Both can be differentiated again and again,
+in reverse mode.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class Trace:
         self._steps = steps
 
     def __getitem__(self, name: str) -> Tensor:
+        if name not in self._steps:  # forward mode asks for gradients as it goes
+            raise NotImplementedError(
+                "Forward mode expected a loop that has its gradients step by step: take the "
+                "derivative within keras_attention.fast_paths(False). Received: the fast loop"
+            )
         return self._steps[name]
 
     def before(self, name: str, first: Tensor) -> Tensor:

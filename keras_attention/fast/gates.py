@@ -1,27 +1,56 @@
-"""Recurrent cells in a hoisted loop: of each its step, and the gradients that belong to it.
+"""The steps of simple, GRU and LSTM cells in a loop, and the gradients that belong to them.
 
-Their inputs are `[before; in]`: what is known before the loop, whose product with its rows of the
-kernel is one product for all steps, and what a step makes known, a context or the last output.
+A cell's inputs are `[before; in]`: the part that is known before the loop, whose product with its
+rows of the kernel is computed once for all steps, and the part that a step makes known, a context
+or the last output.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
-import keras
 from keras import ops
 
 from keras_attention.fast.deferred import Trace, deferred, fixed, outer
 
 Tensor = Any
+Activation = Callable[[Tensor], Tensor]
+
+
+class Gates(NamedTuple):
+    """The tensors and functions that a recurrent cell's step is made of.
+
+    Attributes:
+        kind: `"simple"`, `"gru"` (with the reset gate after the product) or `"lstm"`.
+        kernel: `(dim, gates · units)`.
+        recurrent_kernel: `(units, gates · units)`.
+        bias: `(gates · units,)`, of a GRU `(2, 3 · units)`.
+        activation: of the candidate, or of the output.
+        recurrent_activation: of the gates.
+        dtype: of the products.
+    """
+
+    kind: str
+    kernel: Any
+    recurrent_kernel: Any
+    bias: Any
+    activation: Activation
+    recurrent_activation: Activation
+    dtype: str
+
+    @property
+    def units(self) -> int:
+        """Width of the state."""
+        units: int = self.recurrent_kernel.shape[0]
+        return units
 
 
 class Cell:
-    """A Keras `SimpleRNNCell` or `LSTMCell`: one product makes all its gates.
+    """A simple or LSTM cell: one product makes all its gates.
 
     Args:
-        cell: one for which `switch.hoists` is true.
+        gates: of the cell.
         inputs: `(T, B, ·)`, what is known before the loop.
         first: `(B, units)`, the output before the first step.
         trace: of the loop; it must get `"output"`, the first state after each step.
@@ -34,27 +63,27 @@ class Cell:
 
     def __init__(
         self,
-        cell: Any,
+        gates: Gates,
         inputs: Tensor,
         first: Tensor,
         trace: Trace,
         fed: Callable[[], list[Tensor]] = list,
     ) -> None:
-        self._cell, self._dtype, self._trace, self._fed = cell, cell.compute_dtype, trace, fed
+        self._gates, self._dtype, self._trace, self._fed = gates, gates.dtype, trace, fed
         self._first = first
         # In half precision the products alone are: a state that adds up keeps its small parts.
         half = self._dtype in ("float16", "bfloat16")
         self.state_dtype = "float32" if half else self._dtype
-        bias = ops.cast(cell.bias, self._dtype)
-        of_inputs, of_fed = ops.cast(cell.kernel, self._dtype), None
+        bias = ops.cast(gates.bias, self._dtype)
+        of_inputs, of_fed = ops.cast(gates.kernel, self._dtype), None
         if of_inputs.shape[0] > inputs.shape[-1]:
             # Split, not sliced: the gradient of a slice is a tensor of zeros around it.
             of_inputs, of_fed = ops.split(of_inputs, [inputs.shape[-1]], axis=0)
-        recurrent = ops.cast(cell.recurrent_kernel, self._dtype)
+        recurrent = ops.cast(gates.recurrent_kernel, self._dtype)
         self.steps: dict[str, Tensor] = {}
         parameters, bias = self._prepare(inputs, of_fed, recurrent, bias)
-        gates = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
-        self.steps["gates"] = deferred(gates, parameters, self._gradients)
+        known = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
+        self.steps["gates"] = deferred(known, parameters, self._gradients)
 
     def _prepare(
         self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
@@ -83,13 +112,13 @@ class Cell:
         """
         fed = [*fed, ops.cast(state[0], self._dtype)]
         gates = ops.cast(now["gates"] + self._times(_join(fed)), self.state_dtype)
-        if isinstance(self._cell, keras.layers.LSTMCell):
-            return lstm_step(self._cell, gates, state)
-        return [self._cell.activation(gates)]
+        if self._gates.kind == "lstm":
+            return lstm_step(self._gates, gates, state)
+        return [self._gates.activation(gates)]
 
 
 class GRU(Cell):
-    """A Keras `GRUCell`: the reset gate stands between the recurrent product and the candidate.
+    """A GRU cell: the reset gate stands between the recurrent product and the candidate.
 
     So the candidate's part of that product has a gradient of its own. The biases of both products
     of the other gates are one.
@@ -100,7 +129,7 @@ class GRU(Cell):
     ) -> tuple[list[Tensor], Tensor]:
         self._times_recurrent = fixed(recurrent)
         self._times_fed = None if of_fed is None else fixed(of_fed)
-        units = self._cell.units
+        units = self._gates.units
         of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
         bias, recurrent_bias = ops.unstack(bias)
         gates_bias, candidate_bias = ops.split(recurrent_bias, [2 * units], axis=-1)
@@ -114,7 +143,7 @@ class GRU(Cell):
         return [of_gates, *([] if of_fed is None else [of_fed])], bias
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
-        found = [outer(self._before(), gates[..., : 2 * self._cell.units])]
+        found = [outer(self._before(), gates[..., : 2 * self._gates.units])]
         return [*found, *([outer(_join(self._fed()), gates)] if self._times_fed else [])]
 
     def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
@@ -125,32 +154,32 @@ class GRU(Cell):
             ops.cast(x, self.state_dtype) for x in (gates, inner, now["candidate"])
         )
         *others, candidate = ops.split(inner, 3, axis=-1)
-        return gru_step(self._cell, gates, [*others, candidate + more], state)
+        return gru_step(self._gates, gates, [*others, candidate + more], state)
 
 
-def hoisted_cell(cell: Any, *args: Any) -> Cell:
-    """Return the hoisted form of a Keras cell; arguments as those of `Cell`."""
-    return (GRU if isinstance(cell, keras.layers.GRUCell) else Cell)(cell, *args)
+def hoisted_cell(gates: Gates, *args: Any) -> Cell:
+    """Return the form of a cell in a loop; arguments as those of `Cell`."""
+    return (GRU if gates.kind == "gru" else Cell)(gates, *args)
 
 
-def gru_step(cell: Any, gates: Tensor, inner: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+def gru_step(of: Gates, gates: Tensor, inner: list[Tensor], state: list[Tensor]) -> list[Tensor]:
     """Cho et al. 2014 (arXiv 1406.1078), with the reset gate after the product, as cuDNN has it."""
     (h,) = state
     gates_update, gates_reset, gates_candidate = ops.split(gates, 3, axis=-1)
     inner_update, inner_reset, inner_candidate = inner
-    update = cell.recurrent_activation(gates_update + inner_update)
-    reset = cell.recurrent_activation(gates_reset + inner_reset)
-    candidate = cell.activation(gates_candidate + reset * inner_candidate)
+    update = of.recurrent_activation(gates_update + inner_update)
+    reset = of.recurrent_activation(gates_reset + inner_reset)
+    candidate = of.activation(gates_candidate + reset * inner_candidate)
     return [candidate + update * (h - candidate)]
 
 
-def lstm_step(cell: Any, gates: Tensor, state: list[Tensor]) -> list[Tensor]:
+def lstm_step(of: Gates, gates: Tensor, state: list[Tensor]) -> list[Tensor]:
     """Hochreiter and Schmidhuber 1997, with forget gate, in Keras's order of gates."""
     (_, c) = state
     gates_input, gates_forget, gates_candidate, gates_output = ops.split(gates, 4, axis=-1)
-    kept = cell.recurrent_activation(gates_forget) * c
-    c = kept + cell.recurrent_activation(gates_input) * cell.activation(gates_candidate)
-    return [cell.recurrent_activation(gates_output) * cell.activation(c), c]
+    kept = of.recurrent_activation(gates_forget) * c
+    c = kept + of.recurrent_activation(gates_input) * of.activation(gates_candidate)
+    return [of.recurrent_activation(gates_output) * of.activation(c), c]
 
 
 def _join(parts: list[Tensor]) -> Tensor:

@@ -17,16 +17,9 @@ import math
 import os
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Literal
-
-import keras
+from typing import Any, Literal
 
 from keras_attention import backend
-
-if TYPE_CHECKING:
-    from keras_attention.attention import Attention
-    from keras_attention.recurrent.cell import AttentionCell
-    from keras_attention.recurrent.rnn import AttentionRNN
 
 Tensor = Any
 AdditivePath = Literal["formula", "blocks", "exponential", "compiled", "in_place"]
@@ -137,33 +130,9 @@ def _compiles(*sequences: Tensor) -> bool:
     return _training.get() or all(x.shape[0] is not None for x in sequences)
 
 
-def hoists(cell: Any, dtype: str | None = None) -> bool:
-    """Whether `hoisted_rnn.run` stands in for a loop over the cell, in the dtype if one is given.
-
-    It knows plain Keras cells without dropout, on TensorFlow.
-    """
-    if not enabled() or not backend.is_tensorflow():
-        return False
-    if type(cell) is keras.layers.GRUCell and not cell.reset_after:
-        return False
-    known = (keras.layers.SimpleRNNCell, keras.layers.GRUCell, keras.layers.LSTMCell)
-    if type(cell) not in known or not cell.use_bias or cell.dropout or cell.recurrent_dropout:
-        return False
-    return dtype in (None, cell.compute_dtype)
-
-
-def hoists_rnn(cell: Any, dtype: str, *watched: Any) -> bool:
-    """Whether `hoisted_rnn.run` runs the cell now, in the dtype, on tensors of these structures."""
-    return hoists(cell, dtype) and not backend.forward_mode([*watched, cell.trainable_weights])
-
-
-def hoists_attention(layer: AttentionRNN, *watched: Any) -> bool:
-    """Whether `loop.run` runs an `AttentionRNN` now, on the tensors of these structures."""
-    if any(x.compute_dtype != layer.compute_dtype for x in layer._list(layer.attention)):
-        return False
-    if not hoists(layer.cell, layer.compute_dtype):
-        return False
-    return not backend.forward_mode([*watched, layer.trainable_weights])
+def hoists() -> bool:
+    """Whether the loops of `fast.loop` may run: on TensorFlow, where they pay."""
+    return enabled() and backend.is_tensorflow()
 
 
 def splits_rows(size: int | None) -> bool:
@@ -177,18 +146,3 @@ def splits_rows(size: int | None) -> bool:
 def lets_leave(memory: Any) -> bool:
     """Whether settled sentences leave a search with this memory: the batch changes its size."""
     return enabled() and memory is not None and not backend.under_xla()
-
-
-def averages(attention: Attention, training: bool | None) -> bool:
-    """Whether the context is the product of the weights that are returned and the value."""
-    from keras_attention.attention import Attention
-
-    plain = type(attention).attend is Attention.attend and attention.num_heads == 1
-    return plain and not (training and attention.dropout)
-
-
-def fixes_step(layer: AttentionCell) -> bool:
-    """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
-    if layer.several or layer.gate or layer._list(layer.attention)[0].num_heads > 1:
-        return False
-    return all(hoists(cell) for cell in getattr(layer.cell, "cells", [layer.cell]))

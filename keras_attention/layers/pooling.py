@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention import distributions, losses, masks
 from keras_attention.backend import matmul
-from keras_attention.layer import BaseLayer
+from keras_attention.layer import AveragingLayer
 from keras_attention.shapes import (
     both,
     causal_mask,
@@ -17,15 +17,13 @@ from keras_attention.shapes import (
     flat_length,
     flat_mask,
     flat_memory,
-    join_heads,
-    split_heads,
 )
 
 Tensor = Any
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionPooling(BaseLayer):
+class AttentionPooling(AveragingLayer):
     """The average of a sequence, weighted by what matters: `softmax(uᵀ tanh(W h + b))`.
 
     Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", eq. 5 to 7:
@@ -78,28 +76,15 @@ class AttentionPooling(BaseLayer):
         causal: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(**kwargs)
+        super().__init__(distribution, num_heads, dropout, seed, **kwargs)
         self._expect_count("units", units)
-        self._expect_count("num_heads", num_heads)
         self._expect(
             units % num_heads == 0,
             "units that num_heads divides",
             f"units={units}, num_heads={num_heads}",
         )
-        self._expect(
-            distribution in distributions.BY_NAME,
-            f"distribution to be one of {', '.join(distributions.BY_NAME)}",
-            f"distribution={distribution!r}",
-        )
-        self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
         self.units = units
-        self.num_heads = num_heads
         self.causal = causal
-        self.distribution = distribution
-        self.dropout = dropout
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed) if dropout else None
-        self.supports_masking = True
 
     def build(self, value_shape: tuple[Any, ...]) -> None:
         """Make the weights for values of this shape."""
@@ -127,15 +112,14 @@ class AttentionPooling(BaseLayer):
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
         hidden = ops.tanh(matmul(value, kernel) + bias)
         terms = hidden * ops.cast(self.scale, value.dtype)
-        terms = self._split(terms)  # (B, [heads,] T, ·)
+        terms = self.split_heads(terms)  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
         seen = self._mask_of_results(mask, ops.shape(value)[1])
         weights = distributions.BY_NAME[self.distribution](scores, seen)
         dropped = weights
         if training and self.dropout:
-            dropped = keras.random.dropout(weights, self.dropout, seed=self.seed_generator)
-        pooled = matmul(dropped, self._split(value))
-        pooled = pooled if self.num_heads == 1 else join_heads(pooled)
+            dropped = weights * self.dropped(ops.shape(weights))
+        pooled = self.average(dropped, self.split_heads(value))
         if not self.causal:
             pooled, weights = ops.squeeze(pooled, 1), ops.squeeze(weights, -2)
         elif return_attention_scores:
@@ -143,9 +127,6 @@ class AttentionPooling(BaseLayer):
             if training:
                 losses.await_losses(self)
         return (pooled, weights) if return_attention_scores else pooled
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x if self.num_heads == 1 else split_heads(x, self.num_heads)
 
     def _mask_of_results(self, mask: Tensor | None, length: Any) -> Tensor | None:
         """Return what each result sees, `(B | 1, [1,] T | 1, T)`."""
@@ -189,9 +170,5 @@ class AttentionPooling(BaseLayer):
         return {
             **super().get_config(),
             "units": self.units,
-            "distribution": self.distribution,
-            "dropout": self.dropout,
-            "seed": self.seed,
-            "num_heads": self.num_heads,
             "causal": self.causal,
         }

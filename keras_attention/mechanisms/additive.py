@@ -10,6 +10,7 @@ from keras import ops
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
 from keras_attention.backend import matmul, project
+from keras_attention.layer import keeps
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -73,14 +74,26 @@ class AdditiveAttention(Attention):
         gain = keras.initializers.Constant((units // self.num_heads) ** -0.5)
         self.gain = self.add_weight((), gain, name="gain") if self.normalize else None
 
-    def project_query(self, query: Tensor) -> Tensor:
+    def queries(self, query: Tensor) -> Tensor:
         """Return `W q`."""
-        return project(query, ops.cast(self.query_kernel, self.compute_dtype))
+        return self.split_heads(project(query, ops.cast(self.query_kernel, self.compute_dtype)))
 
-    def project_key(self, key: Tensor) -> Tensor:
-        """Return `U k`, with the bias where there is one."""
+    def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
+        """Return `U k`, with the bias where there is one, as scores are computed: in float32."""
         key = matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
-        return key if self.bias is None else key + ops.cast(self.bias, self.compute_dtype)
+        if self.bias is not None:
+            key = key + ops.cast(self.bias, self.compute_dtype)
+        return self.split_heads(ops.cast(key, self.wide_dtype))
+
+    def linear_query(self) -> keras.Variable | None:
+        """Return the kernel whose product with a query is all that `step` does before `attend`."""
+        plain = keeps(self.queries, AdditiveAttention.queries) and keeps(self.step, Attention.step)
+        return self.query_kernel if plain and self.num_heads == 1 else None
+
+    def linear_key(self) -> tuple[keras.Variable, keras.Variable | None] | None:
+        """Return the kernel and the bias that `prepare` makes the keys of, or None."""
+        plain = keeps(self.keys, AdditiveAttention.keys) and keeps(self.prepare, Attention.prepare)
+        return (self.key_kernel, self.bias) if plain and self.num_heads == 1 else None
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the additive scores of projected queries and keys."""

@@ -8,6 +8,16 @@ import keras
 from keras import ops
 
 from keras_attention.attention import Attention, Tensor
+from keras_attention.layer import keeps
+
+
+def has_score_alone(attention: Any) -> bool:
+    """Whether a layer's attention is its score and a distribution, which others can borrow."""
+    return (
+        isinstance(attention, Attention)
+        and keeps(attention.weigh, Attention.weigh)
+        and keeps(attention.attend, Attention.attend)
+    )
 
 
 class BorrowedScore(Attention):
@@ -21,9 +31,10 @@ class BorrowedScore(Attention):
     def __init__(self, attention: Attention, **kwargs: Any) -> None:
         kwargs.pop("num_heads", None)
         super().__init__(num_heads=getattr(attention, "num_heads", 1), **kwargs)
-        plain = isinstance(attention, Attention) and type(attention).weigh is Attention.weigh
         self._expect(
-            plain and not attention.dropout and attention.distribution == "softmax",
+            has_score_alone(attention)
+            and not attention.dropout
+            and attention.distribution == "softmax",
             "an attention layer with nothing but a score, without dropout or distribution",
             repr(attention),
         )
@@ -40,19 +51,15 @@ class BorrowedScore(Attention):
             self.attention.build(query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
-    def project_query(self, query: Tensor) -> Any:
+    def queries(self, query: Tensor) -> Any:
         """Return what the inner layer makes of the queries."""
-        return self.attention.project_query(ops.cast(query, self.attention.compute_dtype))
-
-    def project_key(self, key: Tensor) -> Any:
-        """Return what the inner layer makes of the keys."""
-        return self.attention.project_key(ops.cast(key, self.attention.compute_dtype))
+        return self.attention.queries(ops.cast(query, self.attention.compute_dtype))
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Any:
         """Return what the inner layer makes of keys and mask."""
         return self.attention.keys(ops.cast(key, self.attention.compute_dtype), mask)
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def score(self, query: Any, key: Any) -> Any:
         """Return the scores of the inner layer."""
         return self.attention.score(query, key)
 

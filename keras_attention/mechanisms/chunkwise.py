@@ -8,9 +8,9 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.mechanisms.borrowed import has_score_alone
 from keras_attention.mechanisms.monotonic import MonotonicAttention
-from keras_attention.weighing import Memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -46,9 +46,7 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
     ) -> None:
         super().__init__(attention, **kwargs)
         self._expect(
-            isinstance(chunk_attention, Attention)
-            and type(chunk_attention).weigh is Attention.weigh
-            and chunk_attention.num_heads == 1,
+            has_score_alone(chunk_attention) and chunk_attention.num_heads == 1,
             "a chunk_attention with nothing but a score of one head",
             repr(chunk_attention),
         )
@@ -70,30 +68,34 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
             self.chunk_attention.build(query_shape, value_shape, key_shape)
         super().build(query_shape, value_shape, key_shape)
 
-    def project_query(self, query: Tensor) -> dict[str, Tensor]:
+    def queries(self, query: Tensor) -> dict[str, Tensor]:
         """Return what both inner layers make of the queries."""
-        chunk = ops.cast(query, self.chunk_attention.compute_dtype)
-        chunk = self.chunk_attention.project_query(chunk)
-        return {"stop": super().project_query(query), "chunk": chunk}
+        chunk = self.chunk_attention.queries(ops.cast(query, self.chunk_attention.compute_dtype))
+        return {"stop": super().queries(query), "chunk": chunk}
 
     def keys(self, key: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         """Return what both inner layers make of keys and mask."""
         chunk = ops.cast(key, self.chunk_attention.compute_dtype)
         return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(chunk, mask)}
 
+    def score(self, query: dict[str, Tensor], key: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the scores of both inner layers."""
+        chunk = self.chunk_attention.score(query["chunk"], key["chunk"])
+        return {"stop": super().score(query["stop"], key["stop"]), "chunk": chunk}
+
     def weigh(
         self,
-        query: dict[str, Tensor],
+        scores: dict[str, Tensor],
+        query: Any,
         memory: Memory,
         state: Tensor,
         mask: Tensor | None,
-        noise: dict[str, Tensor],
+        noise: Noise,
     ) -> tuple[Tensor, Tensor]:
         """Return `b`, and `a` as the next state; arguments as the contract says."""
-        stop_memory = memory._replace(key=memory.key["stop"])
-        stops, state = super().weigh(query["stop"], stop_memory, state, mask, noise)
-        scores = self.chunk_attention.score(query["chunk"], memory.key["chunk"])
-        return chunkwise(ops.cast(scores, self.wide_dtype), stops, self.chunk_size, mask), state
+        stops, state = super().weigh(scores["stop"], query, memory, state, mask, noise)
+        chunk_scores = ops.cast(scores["chunk"], self.wide_dtype)
+        return chunkwise(chunk_scores, stops, self.chunk_size, mask), state
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -6,10 +6,9 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention import distributions
-from keras_attention.attention import Tensor
+from keras_attention.attention import Memory, Noise, Tensor
+from keras_attention.layer import keeps
 from keras_attention.mechanisms.additive import AdditiveAttention
-from keras_attention.weighing import Memory
 
 
 class HistoryAttention(AdditiveAttention):
@@ -34,26 +33,38 @@ class HistoryAttention(AdditiveAttention):
         """Return the history before the first query: zeros."""
         return ops.zeros(ops.shape(memory.value)[:2], self.wide_dtype)
 
-    def history_scores(self, query: Tensor, memory: Memory, state: Tensor) -> Tensor:
-        """Return the scores `(B, n, Tv)` of projected queries `(B, n, units)`."""
+    def attend(
+        self, query: Tensor, memory: Memory, state: Tensor, mask: Tensor | None, noise: Noise
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Attend to the memory as the history marks it; arguments as the contract says."""
         (batch, length), count = ops.shape(memory.value)[:2], ops.shape(query)[1]
         features = self.features(ops.cast(state, self.compute_dtype))
         features = ops.reshape(features, (batch, count, length, self.units))
-        keys = ops.expand_dims(memory.key, 1) + features
-        keys = ops.reshape(keys, (batch * count, length, self.units))
-        rows = ops.reshape(query, (-1, 1, self.units))
-        return ops.reshape(self.score(rows, keys), (batch, count, length))
+        keys = ops.expand_dims(memory.key, 1) + ops.cast(features, memory.key.dtype)
+        return super().attend(query, memory._replace(key=keys), state, mask, noise)
+
+    def averages(self) -> bool:
+        """Whether a context is the average of the memory's values by the weights."""
+        own = keeps(self.attend, HistoryAttention.attend)
+        return own and keeps(self.average, HistoryAttention.average)
+
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores `(B, n, Tv)` of queries `(B, n, ·)`, each with keys `(B, n, Tv, ·)`."""
+        batch, count, length, units = ops.shape(key)
+        rows, keys = ops.reshape(query, (-1, 1, units)), ops.reshape(key, (-1, length, units))
+        return ops.reshape(super().score(rows, keys), (batch, count, length))
 
     def weigh(
         self,
+        scores: Tensor,
         query: Tensor,
         memory: Memory,
         state: Tensor,
         mask: Tensor | None,
-        noise: dict[str, Tensor],
+        noise: Noise,
     ) -> tuple[Tensor, Tensor]:
         """Return the weights and the next history; arguments as the contract says."""
-        scores = ops.cast(self.history_scores(query, memory, state), self.wide_dtype)
-        weights = distributions.BY_NAME[self.distribution](scores, mask)
+        scores = ops.cast(scores, self.wide_dtype)
+        weights, _ = super().weigh(scores, query, memory, state, mask, noise)
         new = ops.reshape(weights, ops.shape(state))
         return weights, state + new if self.cumulative else new

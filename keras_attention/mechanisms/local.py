@@ -7,11 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention, Memory, Noise, Tensor
 from keras_attention.backend import project
 from keras_attention.mechanisms.borrowed import BorrowedScore
 from keras_attention.shapes import both, first_place
-from keras_attention.weighing import Memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -95,8 +94,18 @@ class LocalAttention(BorrowedScore):
             valid = ops.cast(query_mask, "int32")
         return ops.reshape(ops.cumsum(valid, axis=1) - valid, (-1, 1))
 
+    def score(self, query: dict[str, Tensor], key: Any) -> Tensor:
+        """Return the scores of the inner layer."""
+        return super().score(query["query"], key)
+
     def weigh(
-        self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: dict[str, Tensor]
+        self,
+        scores: Tensor,
+        query: dict[str, Tensor],
+        memory: Memory,
+        state: Any,
+        mask: Tensor | None,
+        noise: Noise,
     ) -> tuple[Tensor, Any]:
         """Return the weights within the window; arguments as the contract says."""
         length = ops.shape(memory.value)[-2]
@@ -118,7 +127,7 @@ class LocalAttention(BorrowedScore):
         if self.num_heads > 1:
             distance = ops.expand_dims(distance, 1)
         mask = both(mask, ops.abs(distance) <= self.half_width)
-        weights, _ = super().weigh(query["query"], memory, (), mask, noise)
+        weights, _ = super().weigh(scores, query, memory, (), mask, noise)
         if self.predictive:
             deviation = self.half_width / 2
             near = ops.exp(ops.square(distance) / (-2 * deviation**2))

@@ -11,7 +11,6 @@ from keras_attention.attention import Tensor
 from keras_attention.backend import project
 from keras_attention.mechanisms.history import HistoryAttention
 from keras_attention.shapes import is_empty
-from keras_attention.weighing import Memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -83,9 +82,9 @@ class LocationSensitiveAttention(HistoryAttention):
             located = ops.conv(located, filters, padding="same", data_format="channels_last")
         return project(located, ops.cast(self.location_kernel, self.compute_dtype))
 
-    def history_scores(self, query: Tensor, memory: Memory, state: Tensor) -> Tensor:
+    def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the sharpened scores."""
-        return self.sharpening * super().history_scores(query, memory, state)
+        return self.sharpening * super().score(query, key)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""

@@ -8,9 +8,8 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention, Memory, Noise, Tensor
 from keras_attention.mechanisms.borrowed import BorrowedScore
-from keras_attention.weighing import Memory
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -75,15 +74,13 @@ class MonotonicAttention(BorrowedScore):
         initializer = keras.initializers.Constant(self.bias_initial)
         self.score_bias = self.add_weight((), initializer, name="score_bias")
 
-    def noise(self, shape: tuple[Any, ...], training: bool | None) -> dict[str, Tensor]:
-        """Draw what the contract says, and `"score"`, to be added to the scores in training."""
-        drawn = super().noise(shape, training)
-        if training and self.noise_deviation:
+    def noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
+        """Draw what the contract says, and `"score"`, which is added to the scores."""
+        drawn = super().noise(shape)
+        if self.noise_deviation:
             drawn["score"] = keras.random.normal(
                 shape, stddev=self.noise_deviation, dtype=self.wide_dtype, seed=self.seed_generator
             )
-        elif training and self.mode == "hard":
-            drawn["score"] = ops.zeros(shape, self.wide_dtype)
         return drawn
 
     def initial_state(self, memory: Memory) -> Tensor:
@@ -94,18 +91,20 @@ class MonotonicAttention(BorrowedScore):
 
     def weigh(
         self,
-        query: Tensor,
+        scores: Tensor,
+        query: Any,
         memory: Memory,
         state: Tensor,
         mask: Tensor | None,
-        noise: dict[str, Tensor],
+        noise: Noise,
     ) -> tuple[Tensor, Tensor]:
         """Return the weights, which are the next state; arguments as the contract says."""
-        scores = ops.cast(self.score(query, memory.key), self.wide_dtype)
-        scores, mode = scores + ops.cast(self.score_bias, self.wide_dtype), self.mode
-        if "score" in noise:  # in training alone
-            scores, mode = scores + noise["score"], "parallel" if mode == "hard" else mode
+        training = noise is not None
+        scores = ops.cast(scores, self.wide_dtype) + ops.cast(self.score_bias, self.wide_dtype)
+        if noise and "score" in noise:
+            scores = scores + noise["score"]
         previous = ops.reshape(state, ops.shape(scores))  # (B, n, Tv)
+        mode = "parallel" if training else self.mode
         weights = distributions.monotonic(scores, previous, mask, mode)
         return weights, ops.reshape(weights, ops.shape(state))
 

@@ -1,4 +1,4 @@
-"""Multiplicative attention: dot, scaled dot and general; and Luong's location score."""
+"""Multiplicative attention: dot, scaled dot and general."""
 
 from __future__ import annotations
 
@@ -65,16 +65,18 @@ class MultiplicativeAttention(Attention):
             )
         self.scale = self.add_weight((), "ones", name="scale") if self.use_scale else None
 
-    def project_query(self, query: Tensor) -> Tensor:
+    def queries(self, query: Tensor) -> Tensor:
         """Return the queries, times the scale where there is one."""
-        return query if self.scale is None else query * ops.cast(self.scale, self.compute_dtype)
+        if self.scale is not None:
+            query = query * ops.cast(self.scale, self.compute_dtype)
+        return self.split_heads(query)
 
-    def project_key(self, key: Tensor) -> Tensor:
+    def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
         """Return `W k` for `"general"`, otherwise the keys."""
-        if self.score_name != "general":
-            return key
-        kernel = ops.cast(self.kernel, self.compute_dtype)
-        return matmul(key, ops.transpose(kernel))
+        if self.score_name == "general":
+            kernel = ops.cast(self.kernel, self.compute_dtype)
+            key = matmul(key, ops.transpose(kernel))
+        return self.split_heads(key)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the products of queries and projected keys."""

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from contextlib import AbstractContextManager
+from typing import Any
 
 import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.attention import Attention, Tensor
+from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.recurrent.memories import OfMemories
-from keras_attention.shapes import is_empty
-from keras_attention.weighing import Memory
+from keras_attention.shapes import alike, checked_mask, is_empty
+from keras_attention.step import State, Taken, take_step
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")
 
 
-class State(NamedTuple):
-    """What an `AttentionCell` carries from step to step.
-
-    Attributes:
-        cell: list of the cell's states, each `(B, ·)`.
-        attention: what the attention mechanism remembers, `()` for most; with several memories a
-            list of it.
-        output: the last output `(B, output_size)` with input feeding, otherwise `()`.
-    """
-
-    cell: Any
-    attention: Any
-    output: Any
-
-
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionCell(OfMemories):
+class AttentionCell(BaseLayer):
     """One step of a recurrent cell that attends to a memory.
 
     Two orders of computation, for input `y_t`, memory `h` and cell `f`:
@@ -129,12 +113,12 @@ class AttentionCell(OfMemories):
             f"readout={readout!r}, units={units}",
         )
         self.several = isinstance(attention, (list, tuple))
-        for layer in attention if self.several else [attention]:
+        self.attention: Any = list(attention) if self.several else attention
+        for layer in self.attentions:
             self._expect(
                 isinstance(layer, Attention), "an attention layer of keras_attention", repr(layer)
             )
         self.cell = cell
-        self.attention: Any = list(attention) if self.several else attention
         self.order = order
         self.units = units
         self.input_feeding = input_feeding
@@ -146,7 +130,7 @@ class AttentionCell(OfMemories):
         self, inputs_shape: tuple[Any, ...], memory_shape: Any, memory_key_shape: Any = None
     ) -> None:
         """Make the weights for one step's inputs, a memory and its keys of these shapes."""
-        memories, keys = self._list(memory_shape), self._list_or_nones(memory_key_shape)
+        memories, keys = self._each(memory_shape), self._each(memory_key_shape)
         self._check_shapes(inputs_shape, memories)
         batch, size = inputs_shape[0], self.cell_output_size
         query_size = keras_cells.state_size(self.cell) if self.order == "bahdanau" else size
@@ -159,7 +143,7 @@ class AttentionCell(OfMemories):
         if not self.cell.built:
             self.cell.build((batch, width))
             self.cell.built = True
-        for attention, *shapes in zip(self._list(self.attention), memories, keys, strict=True):
+        for attention, *shapes in zip(self.attentions, memories, keys, strict=True):
             if not attention.built:
                 shapes = [None if shape is None else tuple(shape) for shape in shapes]
                 attention.build((batch, None, query_size), *shapes)
@@ -185,30 +169,23 @@ class AttentionCell(OfMemories):
         training: bool | None = None,
     ) -> tuple[Tensor, Any, State]:
         """Take one step; arguments and result as the class says."""
-        self._check_shapes(inputs.shape, [m.shape for m in self._list(memory)])
-        memory_mask = self._checked_memory_masks(memory, memory_mask)
-        prepared = self.prepare(memory, memory_key, memory_mask)
-        state = self.initial_state(prepared) if state is None else State(*state)
-        return self.step(inputs, prepared, state, training)
+        memories = self._checked_memories(inputs.shape, memory, memory_mask, memory_key)
+        state = self.initial_state(self._one(memories)) if state is None else State(*state)
+        return self.step(inputs, self._one(memories), state, training)
 
     # One step at a time.
 
     def prepare(self, value: Any, key: Any = None, mask: Any = None) -> Any:
         """Prepare a memory for `step`: see `Attention.prepare`; for several, lists all through."""
         self._expect_built()
-        keys, masks = self._list_or_nones(key), self._list_or_nones(mask)
+        given = [self._each(x) for x in (value, key, mask)]
         self._expect(
-            len(self._list(value)) == len(keys) == len(masks) == len(self._list(self.attention)),
-            f"{len(self._list(self.attention))} value(s), keys and masks, one for each memory",
-            f"{len(self._list(value))}, {len(keys)} and {len(masks)}",
+            all(len(x) == len(self.attentions) for x in given),
+            f"{len(self.attentions)} value(s), keys and masks, one for each memory",
+            ", ".join(str(len(x)) for x in given),
         )
-        prepared = [
-            attention.prepare(*rest)
-            for attention, *rest in zip(
-                self._list(self.attention), self._list(value), keys, masks, strict=True
-            )
-        ]
-        return self._one(prepared)
+        pairs = zip(self.attentions, *given, strict=True)
+        return self._one([attention.prepare(*one) for attention, *one in pairs])
 
     def initial_state(self, memory: Any, cell_state: Any = None) -> State:
         """Return the state before the first step.
@@ -220,7 +197,7 @@ class AttentionCell(OfMemories):
         Returns:
             The state to pass to `step`.
         """
-        memories = [memory] if isinstance(memory, Memory) else memory
+        memories = self._memories(memory)
         batch = ops.shape(memories[0].value)[0]
         if cell_state is None:
             cell_state = keras_cells.zero_state(self.cell, batch)
@@ -237,11 +214,9 @@ class AttentionCell(OfMemories):
         output = ()
         if self.input_feeding:
             output = ops.zeros((batch, self.output_size), self.compute_dtype)
-        remembered = [
-            attention.initial_state(m)
-            for attention, m in zip(self._list(self.attention), memories, strict=True)
-        ]
-        return State(tree.pack_sequence_as(like, flat), self._one(remembered), output)
+        pairs = zip(self.attentions, memories, strict=True)
+        remembered = tuple(attention.initial_state(m) for attention, m in pairs)
+        return State(tree.pack_sequence_as(like, flat), remembered, output)
 
     def step(
         self, inputs: Tensor, memory: Any, state: State, training: bool | None = None
@@ -259,47 +234,64 @@ class AttentionCell(OfMemories):
             `(B·n, heads, S)`, for several memories a tuple of them) and the next state.
         """
         self._expect_built()
-        inputs = ops.cast(inputs, self.compute_dtype)
-        rows = ops.shape(inputs)[0]
-        noise = None
+        inputs, memories = ops.cast(inputs, self.compute_dtype), self._memories(memory)
+        rows, noise = ops.shape(inputs)[0], None
         if training:
-            batch = ops.shape(self._list(memory)[0].value)[0]
-            noise = self._noise(memory, (), backend.share(rows, batch))
+            batch = ops.shape(memories[0].value)[0]
+            noise = self._noise(memories, (), backend.share(rows, batch))
         with self._dropout_masks(rows, training):
-            pair, weights, state = self._advance(inputs, memory, state, noise, training)
-        output = self._read_out(pair, inputs)
-        if self.input_feeding:
-            state = state._replace(output=output)
-        return output, weights, state
+            taken = self._take_step(inputs, memories, state, noise, training, reads_out=True)
+        return taken.output, self._one(tuple(taken.weights)), taken.state
 
     # The parts of a step.
 
-    def _advance(
-        self, inputs: Tensor, memory: Any, state: State, noise: Any, training: bool | None
-    ) -> tuple[Tensor, Any, State]:
-        """Take one step up to `[c_t; s_t]`, with given noise or None."""
-        fed = [inputs, state.output] if self.input_feeding else [inputs]
-        if self.order == "bahdanau":
-            query = self._query(state.cell)
-            context, weights, attention = self._look(query, memory, state.attention, noise)
-            output, cell = self._call_cell([*fed, context], state.cell, training)
-        else:
-            output, cell = self._call_cell(fed, state.cell, training)
-            context, weights, attention = self._look(output, memory, state.attention, noise)
-        pair = ops.concatenate([context, output], axis=-1)
-        return pair, weights, State(cell, attention, state.output)
+    def _take_step(
+        self,
+        inputs: Tensor,
+        memories: tuple[Memory, ...],
+        state: State,
+        noise: tuple[Noise, ...] | None,
+        training: bool | None,
+        reads_out: bool,
+    ) -> Taken:
+        """Take one step, with given noise or None; without `reads_out` up to `[c_t; s_t]`."""
 
-    def _look(self, query: Tensor, memory: Any, state: Any, noise: Any) -> tuple[Tensor, Any, Any]:
-        """Attend to the memory, or to each of the memories."""
-        layers, memories = self._list(self.attention), self._list(memory)
-        noises = [{}] * len(layers) if noise is None else self._list(noise)
+        def advance(fed: list[Tensor], context: Any, cell_state: Any) -> tuple[Tensor, Any]:
+            parts = [inputs, *fed, *([] if context is None else [context])]
+            return self._call_cell(parts, cell_state, training)
+
+        def read_out(context: Tensor, output: Tensor) -> Tensor:
+            pair = ops.concatenate([context, output], axis=-1)
+            return self._read_out(pair, inputs) if reads_out else pair
+
+        return take_step(
+            self.order,
+            self.input_feeding,
+            state,
+            query=lambda cell_state: keras_cells.first_state(self.cell, cell_state),
+            look=lambda query, remembered: self._look(query, memories, remembered, noise),
+            advance=advance,
+            read_out=read_out,
+        )
+
+    def _look(
+        self,
+        query: Tensor,
+        memories: tuple[Memory, ...],
+        states: tuple[Any, ...],
+        noise: tuple[Noise, ...] | None,
+    ) -> tuple[Tensor, list[Tensor], tuple[Any, ...]]:
+        """Attend to each of the memories."""
+        noise = noise or (None,) * len(memories)
         looks = [
-            attention.step_with_noise(query, *rest)
-            for attention, *rest in zip(layers, memories, self._list(state), noises, strict=True)
+            attention.step(query, memory, state, noise=drawn)
+            for attention, memory, state, drawn in zip(
+                self.attentions, memories, states, noise, strict=True
+            )
         ]
-        contexts, weights, states = zip(*looks, strict=True)
-        weights = tuple(ops.cast(w, self.compute_dtype) for w in weights)
-        return self._join(query, contexts), self._one(weights), self._one(list(states))
+        contexts, weights, new = zip(*looks, strict=True)
+        cast = [ops.cast(w, self.compute_dtype) for w in weights]
+        return self._join(query, contexts), cast, new
 
     def _join(self, query: Tensor, contexts: Any) -> Tensor:
         """Gate the contexts `(..., ·)` of queries `(..., ·)`, and join them."""
@@ -319,21 +311,15 @@ class AttentionCell(OfMemories):
         output, new = keras_cells.advance(self.cell, inputs, state, training)
         return ops.cast(output, self.compute_dtype), new
 
-    def _query(self, cell_state: Any) -> Tensor:
-        """Return `s_{t-1}`: what the (top) cell put out last, its first state."""
-        return keras_cells.first_state(self.cell, cell_state)
-
     def _read_out(self, pair: Tensor, inputs: Tensor) -> Tensor:
         """Return the output of `[c_t; s_t]`, `(..., ·)`, and the inputs that led to them."""
         if self.output_kernel is None:
             return pair
         if self.readout == "deep":
             pair = ops.concatenate([pair, inputs], axis=-1)
-        return self._activate(
-            backend.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype))
-        )
+        return self.activate(backend.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
 
-    def _activate(self, hidden: Tensor) -> Tensor:
+    def activate(self, hidden: Tensor) -> Tensor:
         """Return the output of its linear part: activated, or the greater of each pair."""
         if self.readout == "vector":
             return self.activation(hidden)
@@ -356,22 +342,63 @@ class AttentionCell(OfMemories):
 
     # What is random is drawn outside the loop, or it would leak out of it.
 
-    def _noise(self, memory: Any, lead: tuple[Any, ...], queries: Any) -> Any:
+    def _noise(
+        self, memories: tuple[Memory, ...], lead: tuple[Any, ...], queries: Any
+    ) -> tuple[dict[str, Tensor], ...]:
         """Draw the noise of the attention layers, with `lead` before its shape."""
-        drawn = []
-        for attention, m in zip(self._list(self.attention), self._list(memory), strict=True):
-            shape = attention.weights_shape(m, queries)
-            drawn.append(attention.noise((*lead, *shape), True))
-        return self._one(drawn)
+        pairs = zip(self.attentions, memories, strict=True)
+        return tuple(a.noise((*lead, *a.weights_shape(m, queries))) for a, m in pairs)
 
-    @contextlib.contextmanager
-    def _dropout_masks(self, rows: Any, training: bool | None) -> Iterator[None]:
+    def _dropout_masks(self, rows: Any, training: bool | None) -> AbstractContextManager[None]:
         """Let the cell hold dropout masks for so many rows in a block, if in training."""
-        if not training:
-            yield
-            return
-        with keras_cells.dropout_masks(self.cell, self.cell_input_size, rows, self.compute_dtype):
-            yield
+        width, dtype = self.cell_input_size, self.compute_dtype
+        return keras_cells.dropout_masks(self.cell, width, rows, dtype, training)
+
+    # One memory or several: arguments and results are lists of several, and tuples inside.
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The attention layers, one for each memory."""
+        return tuple(self.attention) if self.several else (self.attention,)
+
+    def _each(self, x: Any) -> tuple[Any, ...]:
+        """Return an argument as a tuple, one element for each memory."""
+        if x is None:
+            return (None,) * len(self.attentions)
+        return tuple(x) if self.several else (x,)
+
+    def _memories(self, prepared: Any) -> tuple[Memory, ...]:
+        return (prepared,) if isinstance(prepared, Memory) else tuple(prepared)
+
+    def _one(self, xs: Any) -> Any:
+        """Return a result: of several memories all as a list or tuple."""
+        return xs if self.several else xs[0]
+
+    def _check_shapes(self, inputs: tuple[Any, ...], memories: tuple[Any, ...]) -> None:
+        described = ", ".join(f"memory {tuple(shape)}" for shape in memories)
+        received = f"inputs {tuple(inputs)}, {described}"
+        count = len(self.attentions)
+        self._expect(
+            len(memories) == count, f"{count} memory(s), one for each attention layer", received
+        )
+        self._expect(
+            len(inputs) == self._inputs_rank and all(len(shape) in (3, 4) for shape in memories),
+            f"{self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)",
+            received,
+        )
+        self._expect(
+            all(alike(inputs[0], shape[0]) for shape in memories), "one batch size", received
+        )
+
+    def _checked_memories(
+        self, inputs_shape: tuple[Any, ...], memory: Any, mask: Any, key: Any
+    ) -> tuple[Memory, ...]:
+        """Check the arguments of a call, and prepare the memories."""
+        memories = self._each(memory)
+        self._check_shapes(inputs_shape, tuple(m.shape for m in memories))
+        pairs = zip(memories, self._each(mask), strict=True)
+        checked = [checked_mask(self, "memory_mask", m, x.shape[:-1]) for x, m in pairs]
+        return self._memories(self.prepare(memory, key, self._one(checked)))
 
     _inputs_rank, _inputs_form = 2, "inputs (B, dim)"
 

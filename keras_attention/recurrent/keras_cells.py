@@ -1,4 +1,4 @@
-"""What a recurrent cell asks of the layer that runs it: its sizes, first states, dropout masks."""
+"""Keras's recurrent cells: their sizes, states, tensors and dropout masks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,17 @@ from typing import Any
 import keras
 from keras import ops, tree
 
+from keras_attention.fast import switch
+from keras_attention.fast.gates import Gates
+from keras_attention.layer import keeps
+
 Tensor = Any
+
+KINDS = {
+    "simple": keras.layers.SimpleRNNCell,
+    "gru": keras.layers.GRUCell,
+    "lstm": keras.layers.LSTMCell,
+}
 
 
 def parts(cell: Any) -> list[Any]:
@@ -45,29 +55,64 @@ def zero_state(cell: Any, batch_size: Any) -> list[Any]:
 
 
 def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
-    """Take one step: the output, and the next states in the structure of those before."""
-    if not training:
-        with without_dropout(cell):
-            output, new = _call(cell, inputs, state, training)
-    else:
-        output, new = _call(cell, inputs, state, training)
+    """Take one step: the output, and the next states in the structure of those before.
+
+    Within `dropout_masks`.
+    """
+    arguments = inspect.signature(cell.call).parameters
+    known = {"training": training} if "training" in arguments else {}
+    output, new = cell(inputs, state, **known)
     # A stack of one cell does not give its states back in the structure it took them in.
     return output, tree.pack_sequence_as(state, tree.flatten(new))
 
 
-def _call(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
-    arguments = inspect.signature(cell.call).parameters
-    known = {"training": training} if "training" in arguments else {}
-    output, new = cell(inputs, state, **known)
-    return output, new
+def gates(cell: Any) -> Gates | None:
+    """Return the tensors that the step of a Keras cell is made of.
+
+    None for a cell with a step of its own, such as a subclass that overrides `call`, and for one
+    with dropout, without bias or with the reset gate before the product.
+    """
+    for kind, known in KINDS.items():
+        if not isinstance(cell, known):
+            continue
+        plain = keeps(cell.call, known.call) and type(cell).__call__ is known.__call__
+        if not plain or not cell.use_bias or cell.dropout or cell.recurrent_dropout:
+            return None
+        if kind == "gru" and not cell.reset_after:
+            return None
+        return Gates(
+            kind,
+            cell.kernel,
+            cell.recurrent_kernel,
+            cell.bias,
+            cell.activation,
+            getattr(cell, "recurrent_activation", cell.activation),
+            cell.compute_dtype,
+        )
+    return None
+
+
+def hoisted(cell: Any, dtype: str | None = None) -> Gates | None:
+    """Return `gates` where a loop of `fast.loop` may run the cell, in the dtype if one is given."""
+    found = gates(cell) if switch.hoists() else None
+    return found if found and dtype in (None, found.dtype) else None
 
 
 # Dropout masks are drawn once for a sequence, outside the loop, or they would leak out of it.
 
 
 @contextlib.contextmanager
-def dropout_masks(cell: Any, width: int, rows: Any, dtype: str) -> Iterator[None]:
-    """Let the cells hold masks for `rows` inputs `(rows, width)`, for the length of a block."""
+def dropout_masks(
+    cell: Any, width: int, rows: Any, dtype: str, training: bool | None
+) -> Iterator[None]:
+    """For the length of a block, let the cells hold masks for `rows` inputs `(rows, width)`.
+
+    Outside training no masks are drawn.
+    """
+    if not training:
+        with without_dropout(cell):
+            yield
+        return
     try:
         _forget(cell)
         for one in parts(cell):
@@ -89,8 +134,12 @@ def _forget(cell: Any) -> None:
 
 @contextlib.contextmanager
 def without_dropout(cell: Any) -> Iterator[None]:
-    """Keep cells from drawing masks outside training, as `keras.layers.SimpleRNNCell` does."""
+    """Keep cells that have dropout from drawing masks: a draw moves the random generators.
+
+    Keras's cells draw whether `training` is set or not, by their rates alone.
+    """
     drawing = [one for one in parts(cell) if hasattr(one, "get_dropout_mask")]
+    drawing = [one for one in drawing if one.dropout or one.recurrent_dropout]
     rates = [(one.dropout, one.recurrent_dropout) for one in drawing]
     try:
         for one in drawing:

@@ -8,11 +8,14 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend, losses, masks
-from keras_attention.attention import Attention, Tensor
-from keras_attention.fast import loop, switch
-from keras_attention.recurrent import hoisted_rnn
-from keras_attention.recurrent.cell import AttentionCell, State
+from keras_attention.attention import Attention, Memory, Tensor
+from keras_attention.fast import loop
+from keras_attention.recurrent import keras_cells
+from keras_attention.recurrent.cell import AttentionCell
 from keras_attention.shapes import checked_mask, expect_known_length, flat_length, keep_where
+from keras_attention.step import State
+
+Memories = tuple[Memory, ...]
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -92,22 +95,20 @@ class AttentionRNN(AttentionCell):
         return_attention_scores: bool | None = None,
     ) -> Any:
         """Run over the sequence; arguments and result as the class says."""
-        self._check_shapes(inputs.shape, [m.shape for m in self._list(memory)])
         expect_known_length(self, inputs)
+        memories = self._checked_memories(inputs.shape, memory, memory_mask, memory_key)
         inputs_mask = checked_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
-        memory_mask = self._checked_memory_masks(memory, memory_mask)
-        prepared = self.prepare(memory, memory_key, memory_mask)
-        state = self.initial_state(prepared, initial_state)
+        state = self.initial_state(memories, initial_state)
         given = ops.cast(inputs, self.compute_dtype)
         inputs = ops.transpose(given, (1, 0, 2))  # (T, B, dim)
         mask = None if inputs_mask is None else ops.transpose(inputs_mask)
         if self.order == "luong" and not self.input_feeding:
             run = self._call_cell_first
-        elif switch.hoists_attention(self, inputs, prepared, state):
+        elif self._gates() and all(a.compute_dtype == self.compute_dtype for a in self.attentions):
             run = self._call_hoisted
         else:
             run = self._call_stepwise
-        outputs, weights, cell_state = run(inputs, mask, prepared, state, training)
+        outputs, weights, cell_state = run(inputs, mask, memories, state, training)
         if inputs_mask is not None:
             given = ops.where(ops.expand_dims(inputs_mask, -1), given, ops.zeros_like(given))
         if not self.return_sequences:
@@ -121,7 +122,7 @@ class AttentionRNN(AttentionCell):
         if self.return_state:
             result.extend(ops.cast(x, self.compute_dtype) for x in tree.flatten(cell_state))
         if self._returns_weights(return_attention_scores):
-            for one, read in zip(weights, self._list(prepared), strict=True):
+            for one, read in zip(weights, memories, strict=True):
                 masks.carry(one, inputs_mask, read.mask)
             if training:
                 losses.await_losses(self)
@@ -132,51 +133,44 @@ class AttentionRNN(AttentionCell):
     # feeding; for each memory the weights `(B, T, S)`; and the cell's last state.
 
     def _call_stepwise(
-        self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
+        self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run step by step."""
         steps = {"inputs": inputs}
         if mask is not None:
             steps["mask"] = mask
         if training:
-            steps["noise"] = self._noise(prepared, ops.shape(inputs)[:1], 1)
+            steps["noise"] = self._noise(memories, ops.shape(inputs)[:1], 1)
 
         def advance(now: dict[str, Any], state: State) -> tuple[list[Tensor], State]:
-            output, weights, new = self._advance(
-                now["inputs"], prepared, state, now.get("noise"), training
-            )
-            if self.input_feeding:
-                output = self._read_out(output, now["inputs"])
-                new = new._replace(output=output)
-            outputs = [output, *self._list(weights)]
+            noise = now.get("noise")
+            reads_out = self.input_feeding
+            taken = self._take_step(now["inputs"], memories, state, noise, training, reads_out)
+            new, outputs = taken.state, [taken.output, *taken.weights]
             if "mask" in now:
                 new = keep_where(now["mask"], new, state)
                 outputs = keep_where(now["mask"], outputs, [ops.zeros_like(x) for x in outputs])
             return outputs, new
 
-        dtypes = [self.compute_dtype] * (1 + len(self._list(self.attention)))
+        dtypes = [self.compute_dtype] * (1 + len(memories))
         with self._dropout_masks(ops.shape(inputs)[1], training):
             (outputs, *weights), state = backend.scan(advance, state, steps, dtypes)
         return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], state.cell
 
     def _call_cell_first(
-        self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
+        self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run the cell over all steps, then attend with all its outputs at once."""
-        if switch.hoists_rnn(self.cell, self.compute_dtype, inputs, state.cell):
-            outputs, cell_state = hoisted_rnn.run(self.cell, inputs, tree.flatten(state.cell), mask)
+        if gates := self._gates():
+            outputs, cell_state = loop.run_cell(gates, inputs, tree.flatten(state.cell), mask)
         else:
             outputs, cell_state = self._run_cell(inputs, mask, state.cell, training)
         outputs = ops.swapaxes(outputs, 0, 1)
         mask = None if mask is None else ops.transpose(mask)
         if mask is not None:
             outputs = ops.where(ops.expand_dims(mask, -1), outputs, ops.zeros_like(outputs))
-        looks = [
-            attention.attend_all(outputs, memory, mask, training=training)
-            for attention, memory in zip(
-                self._list(self.attention), self._list(prepared), strict=True
-            )
-        ]
+        pairs = zip(self.attentions, memories, strict=True)
+        looks = [attention.attend_all(outputs, m, mask, training) for attention, m in pairs]
         contexts, weights = zip(*looks, strict=True)
         cast = [ops.cast(w, self.compute_dtype) for w in weights]
         pair = ops.concatenate([self._join(outputs, contexts), outputs], axis=-1)
@@ -196,12 +190,38 @@ class AttentionRNN(AttentionCell):
             return backend.scan(advance, state, steps, self.compute_dtype)
 
     def _call_hoisted(
-        self, inputs: Tensor, mask: Tensor | None, prepared: Any, state: State, training: Any
+        self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
         """Run step by step with all that can be taken out of the loop."""
-        memories = self._list(prepared)
-        outputs, weights, cell_state = loop.run(self, inputs, mask, memories, state, training)
+        outputs, weights, cell_state = loop.run_attending(
+            self._gates(),
+            inputs,
+            mask,
+            state._replace(cell=tree.flatten(state.cell)),
+            lambda query, remembered, noise: self._look(query, memories, remembered, noise),
+            self._noise(memories, ops.shape(inputs)[:1], 1) if training else None,
+            self.order,
+            self.input_feeding,
+            self._hoisted_readout(inputs),
+            len(memories),
+        )
         return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], cell_state
+
+    def _gates(self) -> Any:
+        """Return the tensors of the cell for the loops of `fast.loop`, or None."""
+        return keras_cells.hoisted(self.cell, self.compute_dtype)
+
+    def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
+        """Return the readout of a fed output; a deep one's product of the inputs is taken here."""
+        if not self.input_feeding or self.output_kernel is None:
+            return None
+        kernel = ops.cast(self.output_kernel, self.compute_dtype)
+        if self.readout == "deep":
+            kernel, of_inputs = ops.split(kernel, [kernel.shape[0] - inputs.shape[-1]], axis=0)
+            added = ops.matmul(inputs, of_inputs)
+        else:
+            added = ops.zeros((*ops.shape(inputs)[:2], kernel.shape[-1]), self.compute_dtype)
+        return loop.Readout(kernel, added, self.activate)
 
     # Keras.
 
@@ -221,20 +241,20 @@ class AttentionRNN(AttentionCell):
     ) -> Any:
         """Return the shapes of what `call` returns."""
         batch, time = inputs_shape[:2]
-        memories = self._list(memory_shape)
+        memories = self._each(memory_shape)
         size = self.units or sum(shape[-1] for shape in memories) + self.cell_output_size
         shapes = [(batch, time, size) if self.return_sequences else (batch, size)]
         if self.return_state:
             shapes.extend((batch, size) for size in tree.flatten(self.cell.state_size))
         if self._returns_weights(return_attention_scores):
-            for attention, memory in zip(self._list(self.attention), memories, strict=True):
+            for attention, memory in zip(self.attentions, memories, strict=True):
                 heads = [attention.num_heads] if attention.num_heads > 1 else []
                 shapes.append((batch, *heads, time, flat_length(memory)))
         return shapes[0] if len(shapes) == 1 else tuple(shapes)
 
     def compute_output_spec(self, inputs: Any, memory: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs."""
-        memories = [m.shape for m in self._list(memory)]
+        memories = tuple(m.shape for m in self._each(memory))
         self._check_shapes(inputs.shape, memories)
         asked = kwargs.get("return_attention_scores")
         shapes = self.compute_output_shape(

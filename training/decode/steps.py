@@ -11,9 +11,9 @@ import keras
 from keras import ops
 
 from keras_attention import Shortlist
-from keras_attention.fast import switch
+from keras_attention.recurrent import keras_cells
 from training.decode.constant.products import product, shortlist
-from training.decode.constant.step import ConstantStep
+from training.decode.constant.step import ConstantStep, fixes_step
 from training.model.seq2seq import encoder_cells, mean_of_heads, output_layer
 from training.sources.text.source import known_tokens
 
@@ -135,7 +135,7 @@ class FixedStep:
         # With beams it is the vocabulary that takes the time, and what is rounded in a recurrence
         # comes back at every later step.
         self._recurrent_dtype = precision if beam_width == 1 else "float32"
-        if switch.fixes_step(decoder):
+        if fixes_step(decoder):
             embeddings = self._embedding.embeddings
             dtypes = precision, self._recurrent_dtype
             advance = ConstantStep(decoder, embeddings, beam_width, *dtypes)
@@ -209,7 +209,7 @@ def fixed_steps(models: Sequence[keras.Model], beam_width: int, precision: str) 
 @contextlib.contextmanager
 def _multiplying_in(dtype: str, cells: Iterable[Any]) -> Iterator[None]:
     """Within this, the products of cells that have a fast loop are computed in the dtype."""
-    policies = [(cell, cell.dtype_policy) for cell in cells if switch.hoists(cell)]
+    policies = [(cell, cell.dtype_policy) for cell in cells if keras_cells.hoisted(cell)]
     policy = keras.DTypePolicy("float32" if dtype == "float32" else f"mixed_{dtype}")
     try:
         for cell, _ in policies:

@@ -12,9 +12,9 @@ from keras_attention import (
     LocalAttention,
     MultiplicativeAttention,
 )
-from keras_attention.fast import switch
-from keras_attention.recurrent.cell import State
+from keras_attention.step import State
 from tests.keras_attention.helpers import array, assert_close, normal
+from training.decode.constant.step import fixes_step
 
 pytestmark = pytest.mark.tensorflow
 
@@ -120,7 +120,7 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, d
     layer(normal(rng, B, 1, INPUTS), memory)
     for weight in layer.weights:
         weight.assign(normal(rng, *weight.shape) * 0.5)
-    assert switch.fixes_step(layer)
+    assert fixes_step(layer)
     mask = np.arange(S) < np.array([[S], [2], [3]])
     prepared = layer.prepare(ops.convert_to_tensor(memory), mask=mask)
     embeddings = keras.Variable(normal(rng, TOKENS, INPUTS))
@@ -169,7 +169,7 @@ def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, lay
 
 
 def test_cells_that_are_not_known_are_not_supported():
-    assert not switch.fixes_step(AttentionRNN(LayerNormGRUCell(UNITS), general()))
-    assert not switch.fixes_step(AttentionRNN(lstm(), general(), gate=True))
-    assert not switch.fixes_step(AttentionRNN(lstm(), [general(), general()]))
-    assert not switch.fixes_step(AttentionRNN(lstm(), AdditiveAttention(4, num_heads=2)))
+    assert not fixes_step(AttentionRNN(LayerNormGRUCell(UNITS), general()))
+    assert not fixes_step(AttentionRNN(lstm(), general(), gate=True))
+    assert not fixes_step(AttentionRNN(lstm(), [general(), general()]))
+    assert not fixes_step(AttentionRNN(lstm(), AdditiveAttention(4, num_heads=2)))

@@ -19,14 +19,25 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.fast.gates import gru_step, lstm_step
-from keras_attention.mechanisms.additive import AdditiveAttention
-from keras_attention.recurrent.cell import AttentionCell, State
+from keras_attention import Memory
+from keras_attention.fast.gates import Gates, gru_step, lstm_step
+from keras_attention.layer import keeps
+from keras_attention.recurrent import keras_cells
+from keras_attention.recurrent.cell import AttentionCell
 from keras_attention.shapes import flat_mask, flat_memory
-from keras_attention.weighing import Memory
+from keras_attention.step import State, take_step
 from training.decode.constant.products import is_kept, lookup, product
 
 Tensor = Any
+
+
+def fixes_step(layer: AttentionCell) -> bool:
+    """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
+    attention = layer.attentions[0]
+    if layer.several or layer.gate or attention.num_heads > 1 or not attention.averages():
+        return False
+    plain = keeps(layer.step, AttentionCell.step)
+    return plain and all(keras_cells.hoisted(cell) for cell in keras_cells.parts(layer.cell))
 
 
 class ConstantStep:
@@ -36,7 +47,7 @@ class ConstantStep:
     float32 whatever the dtype of the other products is.
 
     Args:
-        layer: one for which `switch.fixes_step` is true.
+        layer: one for which `fixes_step` is true.
         embeddings: `(V, dim)`, of the tokens.
         beams: how many rows share a row of the memory, next to one another.
         dtype: of the products, "bfloat16" or "float32".
@@ -58,7 +69,8 @@ class ConstantStep:
         single = beams == 1  # without beams, one sentence is one row and a batch is many
         times = functools.partial(product, dtype=dtype, single=single)
         recurrent_times = functools.partial(times, dtype=recurrent_dtype)
-        first, *others = _cells(layer)
+        self._cells: list[Any] = [keras_cells.gates(x) for x in keras_cells.parts(layer.cell)]
+        first, *others = self._cells
         kernel, bias = _input_weights(first)
         of_token, kernel = ops.split(kernel, [embeddings.shape[1]])
         of_context = {}  # what contexts alone are multiplied by
@@ -72,7 +84,7 @@ class ConstantStep:
         self._of_tokens = lookup(embeddings, of_token, bias, recurrent_dtype, single)
         self._times: list[Any] = [_products(first, kernel, None, recurrent_times)]
         self._times += [_products(cell, *_input_weights(cell), recurrent_times) for cell in others]
-        self.taken = [weight for cell in _cells(layer) for weight in cell.weights]
+        self.taken = [w for cell in keras_cells.parts(layer.cell) for w in cell.weights]
         if is_kept(embeddings, of_token):
             self.taken.append(embeddings)
         self._vector = None
@@ -82,14 +94,12 @@ class ConstantStep:
             self._vector = times(layer.output_kernel.value[rows], dtype="float32")
             self.taken.append(layer.output_kernel)
         self._query = self._key = None
-        if type(layer.attention) is AdditiveAttention:
-            attention = layer.attention
-            key_bias = None if attention.bias is None else attention.bias.value
-            self._query = times(attention.query_kernel.value)
-            self._key = recurrent_times(attention.key_kernel.value, key_bias, single=True)
-            self.taken += [attention.query_kernel, attention.key_kernel]
-            if attention.bias is not None:
-                self.taken.append(attention.bias)
+        query, key = _answer(layer, "linear_query"), _answer(layer, "linear_key")
+        if query is not None and key is not None:
+            self._query = times(query.value)
+            bias = None if key[1] is None else key[1].value
+            self._key = recurrent_times(key[0].value, bias, single=True)
+            self.taken += [query, *(x for x in key if x is not None)]
         self._sizes = {name: kernel.shape[1] for name, kernel in of_context.items()}
         if of_context:
             kernel = ops.concatenate(list(of_context.values()), axis=-1)
@@ -140,46 +150,54 @@ class ConstantStep:
             state: from the layer's `initial_state` or the last step.
         """
         layer = self._layer
-        fed = [state.output] if layer.input_feeding else []
         gates, of_token = ops.split(self._of_tokens(tokens), [self._gates], axis=-1)
-        if layer.order == "bahdanau":
-            query = layer._query(state.cell)
-            of_context, weights, attention = self._look(query, memory, state.attention)
-            output, cell = self._advance(fed, state.cell, [gates, of_context["gates"]])
-        else:
-            output, cell = self._advance(fed, state.cell, [gates])
-            of_context, weights, attention = self._look(output, memory, state.attention)
-        if self._vector is None:
-            output = ops.concatenate([of_context["context"], output], axis=-1)
-        else:
-            hidden = of_context["vector"] + self._vector(output)
-            output = layer._activate(hidden + of_token if layer.readout == "deep" else hidden)
-        output = ops.cast(output, layer.compute_dtype)
-        return output, weights, State(cell, attention, output if layer.input_feeding else ())
+
+        def advance(fed: list[Tensor], context: Any, cell: Any) -> tuple[Tensor, Any]:
+            known = [gates] if context is None else [gates, context["gates"]]
+            return self._advance(fed, cell, known)
+
+        def read_out(context: dict[str, Tensor], output: Tensor) -> Tensor:
+            if self._vector is None:
+                output = ops.concatenate([context["context"], output], axis=-1)
+            else:
+                hidden = context["vector"] + self._vector(output)
+                output = layer.activate(hidden + of_token if layer.readout == "deep" else hidden)
+            return ops.cast(output, layer.compute_dtype)
+
+        taken = take_step(
+            layer.order,
+            layer.input_feeding,
+            state,
+            query=lambda cell: keras_cells.first_state(layer.cell, cell),
+            look=lambda query, remembered: self._look(query, memory, remembered),
+            advance=advance,
+            read_out=read_out,
+        )
+        return taken.output, taken.weights, taken.state
 
     def _look(
         self, query: Tensor, memory: Memory, state: Any
     ) -> tuple[dict[str, Tensor], Tensor, Any]:
-        attention = self._layer.attention
+        attention, (state,) = self._layer.attention, state
         if self._query is None:
-            found, weights, state = attention.step_with_noise(query, memory, state, {})
+            found, weights, state = attention.step(query, memory, state)
         else:
             query = ops.cast(self._query(query), attention.compute_dtype)
             query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
-            found, weights, state = attention.attend(query, memory, state, None, {})
+            found, weights, state = attention.attend(query, memory, state, None, None)
             found = ops.reshape(found, (-1, found.shape[-1]))
             weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
         *ends, _ = itertools.accumulate(self._sizes.values())
         parts = ops.split(found, ends, axis=-1) if ends else [found]
-        return dict(zip(self._sizes, parts, strict=True)), weights, state
+        return dict(zip(self._sizes, parts, strict=True)), weights, (state,)
 
     def _advance(self, inputs: list[Tensor], state: Any, gates: list[Tensor]) -> tuple[Tensor, Any]:
         """Call the cell, or one after the other those of a stack: `gates` adds to the first's."""
         stacked = isinstance(self._layer.cell, keras.layers.StackedRNNCells)
         states, new = state if stacked else [state], []
-        for cell, times, old in zip(_cells(self._layer), self._times, states, strict=True):
+        for cell, times, old in zip(self._cells, self._times, states, strict=True):
             old = list(old) if isinstance(old, (list, tuple)) else [old]
-            gru = isinstance(cell, keras.layers.GRUCell)
+            gru = cell.kind == "gru"
             if rows := inputs if gru else [*inputs, old[0]]:
                 gates = [*gates, times[0](ops.concatenate(rows, axis=-1))]
             gates = functools.reduce(ops.add, gates)
@@ -187,7 +205,7 @@ class ConstantStep:
                 inner = ops.split(times[1](old[0]), 3, axis=-1)
                 now = gru_step(cell, gates, inner, old)
             else:
-                lstm = isinstance(cell, keras.layers.LSTMCell)
+                lstm = cell.kind == "lstm"
                 now = lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
             now = [ops.cast(x, y.dtype) for x, y in zip(now, old, strict=True)]
             inputs, gates = [now[0]], []
@@ -196,22 +214,25 @@ class ConstantStep:
         return inputs[0], packed
 
 
-def _cells(layer: AttentionCell) -> list[Any]:
-    return getattr(layer.cell, "cells", [layer.cell])
+def _answer(layer: AttentionCell, question: str) -> Any:
+    """Return what the attention layer answers, None from one that is not asked such a thing."""
+    return getattr(layer.attention, question, lambda: None)()
 
 
-def _input_weights(cell: Any) -> tuple[Tensor, Tensor]:
+def _input_weights(cell: Gates) -> tuple[Tensor, Tensor]:
     """Return the kernel and the bias of a cell's inputs."""
-    gru = isinstance(cell, keras.layers.GRUCell)
-    return cell.kernel.value, cell.bias.value[0] if gru else cell.bias.value
+    return cell.kernel.value, cell.bias.value[0] if cell.kind == "gru" else cell.bias.value
 
 
 def _products(
-    cell: Any, kernel: Tensor, bias: Tensor | None, times: Callable[..., Callable[[Tensor], Tensor]]
+    cell: Gates,
+    kernel: Tensor,
+    bias: Tensor | None,
+    times: Callable[..., Callable[[Tensor], Tensor]],
 ) -> list[Any]:
     """Return the products of a cell: one of input and state together where it allows that."""
     recurrent = cell.recurrent_kernel.value
-    if isinstance(cell, keras.layers.GRUCell):
+    if cell.kind == "gru":
         of_inputs = times(kernel, bias) if kernel.shape[0] else None
         return [of_inputs, times(recurrent, cell.bias.value[1])]
     return [times(ops.concatenate([kernel, recurrent], axis=0), bias)]

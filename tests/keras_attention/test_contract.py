@@ -1,0 +1,189 @@
+"""The contract of mechanisms: how far the formula is, and what a subclass may override."""
+
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import keras_attention
+from keras_attention import (
+    AdditiveAttention,
+    AttentionRNN,
+    HoistedRNN,
+    LocalAttention,
+    MonotonicChunkwiseAttention,
+    MultiplicativeAttention,
+    fast_paths,
+    scores,
+)
+from tests.keras_attention.helpers import array, assert_close, normal, randomize
+
+B, T, S, DIM, UNITS = 2, 5, 7, 3, 11
+LIBRARY = str(Path(keras_attention.__file__).parent)
+
+
+def test_a_call_reaches_its_formula_within_four_hops(rng):
+    """The file and the depth of each call in the library, from `call` on, depth 1."""
+    layer = AdditiveAttention(UNITS)
+    query, value = normal(rng, B, T, DIM), normal(rng, B, S, DIM)
+    layer(query, value)  # built
+    depth, found = 0, {}
+
+    def watch(frame, event, _):
+        nonlocal depth
+        code = frame.f_code
+        if not code.co_filename.startswith(LIBRARY) or event not in ("call", "return"):
+            return
+        if event == "call":
+            depth += 1
+            found.setdefault(code, depth)
+        else:
+            depth -= 1
+
+    arguments = keras.ops.convert_to_tensor(query), keras.ops.convert_to_tensor(value)
+    sys.setprofile(watch)
+    try:
+        layer.call(*arguments)
+    finally:
+        sys.setprofile(None)
+    assert found[layer.call.__func__.__code__] == 1
+    assert found[scores.additive.__code__] <= 4
+
+
+def doubled(base, name, *args):
+    """A subclass of `base` whose one method does to its last argument what `x -> 2 x` does."""
+
+    def method(self, *given, **rest):
+        *others, last = given
+        return getattr(base, name)(self, *others, 2 * last, **rest)
+
+    return type(f"Doubled{base.__name__}", (base,), {name: method})(*args)
+
+
+class SlowCell(keras.layers.LSTMCell):
+    """A cell whose step is not Keras's."""
+
+    def call(self, inputs, states, training=False):
+        output, new = super().call(inputs, states, training)
+        return 0.5 * output, new
+
+
+class LateStart(keras.layers.GRUCell):
+    """A cell that overrides what its step does not use: it keeps the fast loop."""
+
+    def get_initial_state(self, batch_size=None):
+        return [x + 0.25 for x in super().get_initial_state(batch_size)]
+
+
+@pytest.mark.parametrize("cell", [SlowCell, LateStart])
+@pytest.mark.parametrize(
+    ("order", "feeding"), [("bahdanau", False), ("luong", False), ("luong", True)]
+)
+def test_a_subclass_of_a_cell_has_its_own_step(rng, cell, order, feeding):
+    layer = AttentionRNN(cell(UNITS), AdditiveAttention(5), order, input_feeding=feeding)
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DIM)
+    layer(inputs, memory)
+    randomize(layer, rng)
+    fast = array(layer(inputs, memory))
+    with fast_paths(False):
+        assert_close(fast, array(layer(inputs, memory)))
+    prepared = layer.prepare(keras.ops.convert_to_tensor(memory))
+    state = layer.initial_state(prepared)
+    for t in range(T):
+        output, _, state = layer.step(inputs[:, t], prepared, state)
+        assert_close(output, fast[:, t])
+
+
+@pytest.mark.parametrize("cell", [SlowCell, LateStart])
+def test_a_subclass_of_a_cell_has_its_own_step_in_a_hoisted_rnn(rng, cell):
+    made = cell(UNITS)
+    ours, theirs = (make(made, return_sequences=True) for make in (HoistedRNN, keras.layers.RNN))
+    inputs = normal(rng, B, T, DIM)
+    assert_close(ours(inputs), array(theirs(inputs)))
+
+
+OVERRIDES = {
+    "additive queries": (AdditiveAttention, "queries", UNITS),
+    "additive score": (AdditiveAttention, "score", UNITS),
+    "general queries": (MultiplicativeAttention, "queries", "general"),
+    "general score": (MultiplicativeAttention, "score", "general"),
+}
+
+
+@pytest.mark.parametrize("case", OVERRIDES)
+def test_a_subclass_that_overrides_a_method_has_it_in_every_loop(rng, case):
+    base, name, *args = OVERRIDES[case]
+    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DIM)
+    found = []
+    for attention in (base(*args), doubled(base, name, *args)):
+        layer = AttentionRNN(keras.layers.GRUCell(UNITS), attention, input_feeding=True)
+        layer(inputs, memory)
+        rows = np.random.default_rng(1)
+        randomize(layer, rows)
+        fast = array(layer(inputs, memory))
+        with fast_paths(False):
+            assert_close(fast, array(layer(inputs, memory)))
+        found.append(fast)
+    assert np.abs(found[0] - found[1]).max() > 1e-3
+
+
+class Twice(AdditiveAttention):
+    """Looks twice as sharply, after the scores."""
+
+    def weigh(self, scores, *rest):
+        return super().weigh(2 * scores, *rest)
+
+
+class Elsewhere(AdditiveAttention):
+    """Averages in a way of its own."""
+
+    def attend(self, *given):
+        context, weights, state = super().attend(*given)
+        return 2 * context, weights, state
+
+
+@pytest.mark.parametrize("kind", [Twice, Elsewhere])
+def test_a_score_is_not_borrowed_of_a_layer_that_does_more(kind):
+    for borrow in (
+        lambda layer: LocalAttention(layer),
+        lambda layer: MonotonicChunkwiseAttention(AdditiveAttention(UNITS), layer),
+    ):
+        with pytest.raises(ValueError, match=r"nothing but a score.*Received: "):
+            borrow(kind(UNITS))
+
+
+@pytest.mark.tensorflow
+def test_the_exported_step_asks_the_layer(rng):
+    """Each override takes away the constant that stands for what it overrides, and no more."""
+    from training.decode.constant.step import ConstantStep, fixes_step
+
+    def cell(attention):
+        made = AttentionRNN(keras.layers.LSTMCell(UNITS), attention, units=5)
+        made(normal(rng, B, T, DIM), normal(rng, B, S, UNITS))
+        randomize(made, rng)
+        return made
+
+    assert not fixes_step(cell(Elsewhere(UNITS)))
+    embeddings = keras.Variable(normal(rng, 13, DIM))
+    tokens = np.array([3, 11], "int32")
+    rows = array(embeddings.value)[tokens]
+    memory, mask = normal(rng, B, S, UNITS), np.arange(S) < np.array([[S], [3]])
+    for attention in (
+        AdditiveAttention(UNITS),
+        Twice(UNITS),
+        doubled(AdditiveAttention, "queries", UNITS),
+        doubled(MultiplicativeAttention, "queries", "general"),
+    ):
+        layer = cell(attention)
+        assert fixes_step(layer)
+        step = ConstantStep(layer, embeddings, 1, "float32", "float32")
+        kernels = {id(x) for x in (getattr(attention, "query_kernel", None),)}
+        taken = bool(kernels & {id(x) for x in step.taken})
+        assert taken == (type(attention) in (AdditiveAttention, Twice))
+        prepared = layer.prepare(memory, mask=mask)
+        expected = layer.step(rows, prepared, layer.initial_state(prepared))
+        fixed = step.prepare(memory, mask)
+        found = step(tokens, fixed, layer.initial_state(prepared))
+        assert_close([found[0], found[1]], [array(expected[0]), array(expected[1])], 1e-4)
