@@ -13,6 +13,11 @@ from keras import ops, tree
 
 Tensor = Any
 
+NO_SECOND_DERIVATIVE = (
+    "A second derivative expected additive scores by their formula: take it within "
+    "keras_attention.fast_paths(False). Received: scores of the fast path, whose gradient has none"
+)
+
 
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
@@ -156,14 +161,6 @@ def in_loop() -> bool:
     return False
 
 
-def forward_mode(watched: Any) -> bool:
-    """Whether TensorFlow differentiates in forward mode what is made of these tensors.
-
-    It asks then for the gradients of an operation at once, when a loop after it has not run yet.
-    """
-    return False
-
-
 def fuses_sums() -> bool:
     """Whether XLA computes what is summed over an axis in the loop that sums it."""
     return True
@@ -182,12 +179,3 @@ def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | Non
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, compiled by itself; where nothing compiles functions, as it is."""
     return function
-
-
-def pull_back(
-    function: Callable[..., tuple[Tensor, ...]],
-    arguments: tuple[Tensor, ...],
-    upstreams: tuple[Tensor, ...],
-) -> tuple[Tensor, ...]:
-    """Return the gradients of a function's arguments, from those of its results."""
-    raise NotImplementedError("asked for where functions are compiled by themselves alone")

@@ -181,35 +181,6 @@ def under_xla() -> bool:
     return known is not None and bool(known(tf.compat.v1.get_default_graph()))
 
 
-def forward_mode(watched: Any) -> bool:
-    """Whether forward mode differentiates what is made of these tensors: see `generic.py`."""
-    asked = []
-
-    def probe(*tensors: Tensor) -> tuple[Tensor, Callable[[Tensor], list[Tensor]]]:
-        def gradient(_: Tensor) -> list[Tensor]:
-            asked.append(True)
-            return [tf.zeros_like(x) for x in tensors]
-
-        return tf.zeros([]), gradient
-
-    tf.custom_gradient(probe)(
-        *[ops.convert_to_tensor(x) for x in tree.flatten(watched) if x is not None]
-    )
-    return bool(asked)
-
-
-def pull_back(
-    function: Callable[..., tuple[Tensor, ...]],
-    arguments: tuple[Tensor, ...],
-    upstreams: tuple[Tensor, ...],
-) -> tuple[Tensor, ...]:
-    """Return the gradients of a function's arguments, from those of its results."""
-    with tf.GradientTape() as tape:
-        tape.watch(arguments)
-        results = function(*arguments)
-    return tuple(tape.gradient(results, arguments, upstreams, unconnected_gradients="zero"))
-
-
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, compiled by XLA."""
     made: Callable[..., Any] = tf.function(function, jit_compile=True, autograph=False)

@@ -16,6 +16,8 @@ import torch
 from keras import ops
 from torch import Tensor
 
+from keras_attention.backend.generic import NO_SECOND_DERIVATIVE
+
 # Where exponentials of numbers below it are finite in float32, and so is 0 times any of them.
 RANGE = 44.0
 # Numbers in a block: few enough for the caches, so many that threads rarely wait for one another.
@@ -104,11 +106,10 @@ class _Additive(torch.autograd.Function):
 
 
 class _Gradients(torch.autograd.Function):
-    """`d tanh = 4 r (1 - r)`. Gradients of these are by `tanh`."""
+    """`d tanh = 4 r (1 - r)`."""
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-        ctx.save_for_backward(query, key, scale, upstream)
         of_query, of_key = torch.zeros_like(query), torch.zeros_like(key)
         of_scale = torch.zeros_like(scale)
         with torch.autocast("cpu", enabled=False):
@@ -125,23 +126,7 @@ class _Gradients(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *upstreams: Tensor) -> Any:
-        with torch.enable_grad():
-            # Views, since the upstream gradient may depend on the others.
-            arguments = [
-                x.view_as(x) if x.requires_grad else x.detach().requires_grad_()
-                for x in ctx.saved_tensors
-            ]
-            found = _plain_gradients(*arguments)
-        again = torch.is_grad_enabled()
-        return torch.autograd.grad(found, arguments, upstreams, create_graph=again)
-
-
-def _plain_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-    """Return what `_Gradients` does; PyTorch differentiates it."""
-    hidden = torch.tanh(query.unsqueeze(2) + key.unsqueeze(1))
-    weights = upstream.unsqueeze(-1)
-    slope = scale * weights * (1 - hidden * hidden)
-    return slope.sum(2), slope.sum(1), (weights * hidden).sum((0, 1, 2))
+        raise NotImplementedError(NO_SECOND_DERIVATIVE)
 
 
 def _blocks_of_r(query: Tensor, key: Tensor) -> Iterator[tuple[_Block, Tensor]]:

@@ -17,6 +17,7 @@ from typing import Any
 from keras import ops
 
 from keras_attention import backend
+from keras_attention.backend.generic import NO_SECOND_DERIVATIVE
 from keras_attention.fast import switch
 
 Tensor = Any
@@ -95,7 +96,7 @@ def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tenso
 
     What their loops would keep for gradients of theirs passes neither a condition in XLA nor the
     border between XLA and the rest of a graph. So no tape of TensorFlow's sees what they are called
-    with, and gradients of gradients are by `tanh` there.
+    with, and their gradients have none.
     """
     if not backend.builds_graph():
         return _guarded(*functions, *args)
@@ -103,18 +104,12 @@ def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tenso
     def unseen(args: tuple[Tensor, ...]) -> list[Tensor]:
         return [ops.stop_gradient(x) for x in args]
 
+    def refuse(*upstreams: Tensor) -> Any:
+        raise NotImplementedError(NO_SECOND_DERIVATIVE)
+
     scores, gradients = _guarded(*functions, *unseen(args))
-
-    def differentiable(*args: Tensor) -> Any:
-        def custom(*args: Tensor) -> tuple[Any, Gradients]:
-            def of_gradients(*upstreams: Tensor) -> Any:
-                return backend.pull_back(blockwise_gradients, args, upstreams)
-
-            return gradients(*unseen(args)), of_gradients
-
-        return ops.custom_gradient(custom)(*args)
-
-    return scores, differentiable
+    once = ops.custom_gradient(lambda *args: (gradients(*unseen(args)), refuse))
+    return scores, once
 
 
 def _in_blocks(*args: Tensor) -> tuple[Tensor, Gradients]:

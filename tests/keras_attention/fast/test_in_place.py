@@ -74,27 +74,29 @@ def test_half_precision_and_autocast_are_computed_in_float32(rng, taken, dtype, 
         holds(arrays)
 
 
-@pytest.mark.parametrize("order", [1, 2, 3])
-def test_derivatives_of_any_order_are_those_of_the_formula(rng, taken, order):
+@pytest.mark.parametrize("order", [1, 2])
+def test_gradients_are_those_of_the_formula_and_have_none_of_their_own(rng, taken, order):
     import torch
 
     leaves = [torch.tensor(x.astype("float64"), requires_grad=True) for x in inputs(rng)[:3]]
-    powers = [torch.tensor(rng.normal(size=x.shape)) for x in leaves]
-
-    def formula(query, key, scale):
-        return torch.tanh(query.unsqueeze(2) + key.unsqueeze(1)) @ scale
 
     def derivatives(function):
         found = function(*leaves).square().sum()
         for _ in range(order - 1):
             parts = torch.autograd.grad(found, leaves, create_graph=True)
-            found = sum((g * p).sum() for g, p in zip(parts, powers, strict=True))
+            found = sum(g.square().sum() for g in parts)
         return torch.autograd.grad(found, leaves)
 
-    found = derivatives(scores.additive)
+    def formula(query, key, scale):
+        return torch.tanh(query.unsqueeze(2) + key.unsqueeze(1)) @ scale
+
+    if order == 2:
+        with pytest.raises(NotImplementedError, match=r"fast_paths\(False\)"):
+            derivatives(scores.additive)
+    else:
+        for x, e in zip(derivatives(scores.additive), derivatives(formula), strict=True):
+            assert_close(x, e, 1e-12)
     assert taken
-    for x, e in zip(found, derivatives(formula), strict=True):
-        assert_close(x, e, 1e-12)
 
 
 def test_a_constant_query_has_no_gradient_and_the_others_do(rng, taken):
