@@ -8,12 +8,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import backend, distributions
+from keras_attention import backend, distributions, losses
 from keras_attention.shapes import join_heads, split_heads
 
 Tensor = Any
-
-from keras_attention import losses
 
 
 class BaseLayer(keras.layers.Layer):
