@@ -105,13 +105,12 @@ build: $(STAMP)  ## build the distributions under dist/: the package, and the cl
 test-page: .venv/browser-installed  ## run the tests of the page in headless Chromium
 	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -q tests/page
 
-.venv-batch/installed: setup.py
-	@$(find-python); $$python -m venv .venv-batch
-	.venv-batch/bin/pip install --quiet --disable-pip-version-check -e '.[batch]' 'pytest>=8,<10'
+.venv/batch-installed: $(STAMP)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[batch]'
 	@touch $@
 
-test-batch: .venv-batch/installed  ## run the tests of batch translation on Ray's workers
-	.venv-batch/bin/python -m pytest -q tests/batch
+test-batch: .venv/batch-installed  ## run the tests of batch translation on Ray's workers
+	$(BIN)/python -m pytest -q tests/batch
 
 # The newest export.
 define find-model
@@ -143,4 +142,4 @@ serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker en
 	MODELS=$$PWD/models docker compose -f serving/deploy/compose.yaml up
 
 clean:  ## remove the environment and the demo
-	rm -rf .venv .venv-batch $(BACKENDS) demo build dist site *.egg-info .mypy_cache
+	rm -rf .venv $(BACKENDS) demo build dist site *.egg-info .mypy_cache

@@ -141,7 +141,8 @@ setup(
         "client": CLIENT,
         "onnx": ONNX,
         "page": [*CLIENT, *PAGE],
-        "batch": [*SERVING, "ray[data]>=2.50,<3"],
+        # Ray takes a package `opentelemetry`, which xds-protos brings in part, for all of it.
+        "batch": [*SERVING, "ray[data]>=2.50,<3", "opentelemetry-api>=1.20,<2"],
         "browser": ["playwright>=1.55,<2"],
         "tasks": TASKS,
         "zstd": ZSTD,

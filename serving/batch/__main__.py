@@ -17,9 +17,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
     from serving.batch import engines, files  # imported here because NumPy takes a while
+    from serving.batch.events import Events
+    from serving.batch.images import Images
     from serving.batch.job import Job, begin, summary, sweep
-    from serving.batch.kinds import Events, Images, Kind, Texts
+    from serving.batch.kind import Kind
     from serving.batch.model import latest_version
+    from serving.batch.texts import Texts
 
     started = time.monotonic()
     model, output = latest_version(options.model), options.output.resolve()

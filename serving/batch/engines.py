@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.batch.job import Done, Job, JobError, answer_file
-from serving.batch.model import load
+from serving.batch.model import Model
 from training.command.install import install
 
 
@@ -21,7 +21,7 @@ def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
     """Answer input by input, here."""
     model = None
     for path in paths:
-        model = model or load(job.model, job.kind, threads)
+        model = model or Model(job.model, job.kind, threads)
         yield answer_file(job, model, path)
 
 
@@ -82,7 +82,7 @@ class _Worker:
     """A process that has loaded the model."""
 
     def __init__(self, job: Job, threads: int) -> None:
-        self._job, self._model = job, load(job.model, job.kind, threads)
+        self._job, self._model = job, Model(job.model, job.kind, threads)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         return asdict(answer_file(self._job, self._model, Path(row["item"])))

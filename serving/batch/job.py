@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from serving.batch import files
-from serving.batch.kinds import Item, Kind, Texts
+from serving.batch.kind import Item, Kind
+from serving.batch.texts import Texts
 from training.command.errors import UserError
 
 MANIFEST = "job.json"

@@ -21,12 +21,12 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from serving.client import AsyncPredictor, AsyncReader, AsyncTranslator
-from serving.page import questions
+from serving.page import events, images, texts
 from serving.page.requests import Answer, Headers, Read, answering, file, json_object, nothing
 
 STATIC = Path(__file__).with_name("static")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
-MOST_TEXT = 4 * questions.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
+MOST_TEXT = 4 * texts.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
 MOST_IMAGE = 8 << 20
 MOST_TABLE = 1 << 20
 
@@ -79,17 +79,17 @@ def build(settings: Settings) -> Starlette:
             "signatures": found.signatures,
             "card": settings.card,
             "example": settings.example,
-            "most_characters": questions.MOST_CHARACTERS,
+            "most_characters": texts.MOST_CHARACTERS,
         }
 
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
         Route("/api/model", answering(model, nothing)),
-        _question("/api/translate", questions.translate, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/look", questions.look, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/read", questions.read, AsyncReader, file(MOST_IMAGE)),
-        _question("/api/follow", questions.follow, AsyncPredictor, json_object(MOST_TABLE)),
+        _question("/api/translate", texts.translate, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/look", texts.look, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/read", images.read, AsyncReader, file(MOST_IMAGE)),
+        _question("/api/follow", events.follow, AsyncPredictor, json_object(MOST_TABLE)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [
@@ -105,7 +105,7 @@ def _question(
     kind: Any,
     read: Read[Any],
 ) -> Route:
-    """Make a route of a function of `serving.page.questions`."""
+    """Make a route of a question to a kind of model."""
 
     async def ask(request: Request, body: Any) -> Answer:
         return await function(request.app.state.clients[kind], body)

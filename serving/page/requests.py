@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.client import ServingError
+from serving.client import ServingError, SignatureNotFoundError
 
 CLIENT_CLOSED = 499  # nobody reads it
 HEADERS = {
@@ -111,6 +111,19 @@ def file(most: int) -> Read[bytes]:
         return await _body(request, "application/octet-stream", most)
 
     return read
+
+
+async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
+    """Return the answers, or None where the model has no such signature."""
+    try:
+        return await answers
+    except SignatureNotFoundError:
+        return None
+
+
+def rounded(numbers: Iterable[float]) -> list[float]:
+    """Return numbers as the page needs them."""
+    return [round(number, 4) for number in numbers]
 
 
 async def _body(request: Request, kind: str, most: int) -> bytes:

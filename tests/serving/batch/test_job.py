@@ -14,9 +14,11 @@ import pytest
 
 from serving.batch import files
 from serving.batch.__main__ import main
+from serving.batch.events import Events
+from serving.batch.images import Images
 from serving.batch.job import Job, JobError, answer_file, begin, sweep
-from serving.batch.kinds import Events, Images, Texts
 from serving.batch.model import ModelError, latest_version
+from serving.batch.texts import Texts
 from tests.serving.conftest import add_version, save_upper
 
 

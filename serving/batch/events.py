@@ -1,0 +1,72 @@
+"""Events of a job: histories of tables, of which an outcome is predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from serving.batch import files
+from serving.batch.kind import Item, outputs
+from serving.client.events import TIME, history_columns, read_table
+
+
+@dataclass(frozen=True)
+class Events:
+    """Histories of a table, a row for each visit, in the order in which their ids come.
+
+    Attributes:
+        field: the column of ids.
+        time: the column of times.
+    """
+
+    field: str = "id"
+    time: str = "time"
+
+    signature: ClassVar[str] = "predict"
+    window: ClassVar[int] = 4096
+
+    def items(self, path: Path) -> Iterator[Item]:
+        """Yield the histories of a table."""
+        try:
+            found = read_table(path, self.field, self.time)
+        except (ValueError, EOFError) as error:
+            raise files.InputError(str(error)) from None
+        for person, history in found.items():
+            yield Item(person.encode(errors="replace"), history, {self.field: person})
+
+    def size(self, value: dict[str, list[str]]) -> int:
+        """Return how many events a history has."""
+        return len(value[TIME])
+
+    def answer(
+        self, function: Any, values: Sequence[dict[str, list[str]]]
+    ) -> list[float | ValueError]:
+        """Return the probability after each history; what it has beyond the model is left out."""
+        import numpy as np
+        import tensorflow as tf
+
+        inputs = list(function.structured_input_signature[1])
+        found: list[Any] = []
+        for history in values:
+            try:
+                found.append(history_columns(history, inputs, ignore=True))
+            except ValueError as error:
+                found.append(error)
+        good = [one for one in found if isinstance(one, dict)]
+        if not good:
+            return found
+        shape = len(good), max(len(one[TIME]) for one in good)
+        columns = {name: np.full(shape, np.nan, np.float32) for name in inputs}
+        for row, one in enumerate(good):
+            for name in inputs:
+                columns[name][row, : len(one[name])] = one[name]
+        asked = {name: tf.constant(column) for name, column in columns.items()}
+        answers = outputs(function(**asked), "probability")
+        said = iter([float(probability) for (probability,) in answers])
+        return [next(said) if isinstance(one, dict) else one for one in found]
+
+    def record(self, answer: float) -> dict[str, Any]:
+        """Return what the output says of a probability."""
+        return {"probability": round(answer, 6)}
