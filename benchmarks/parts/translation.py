@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from parts.batches import SPECIAL
@@ -42,17 +44,14 @@ def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Cal
     """What is exported of a run, and its function to translations of so many tokens."""
     import tensorflow as tf
 
-    from serving.export.texts import Exported
+    from serving.export import texts
 
-    class Forced(Exported):
-        """Exports a search for so many tokens."""
-
-        def _search(self, ids: object, **options: object) -> object:
-            return super()._search(ids, max_length=length, **options)
-
-    module = Forced([run], **settings)
+    module = texts.Exported([run], **settings)
     text = tf.TensorSpec([None], tf.string, name="text")
-    return module, tf.function(module.translate, autograph=False).get_concrete_function(text)
+    forced = functools.partial(texts.search, max_length=length)
+    with mock.patch.object(texts, "search", forced):  # while it is traced
+        translate = tf.function(module.translate, autograph=False).get_concrete_function(text)
+    return module, translate
 
 
 def words(options: argparse.Namespace) -> list[str]:
