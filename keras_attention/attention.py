@@ -45,10 +45,10 @@ Noise = dict[str, Tensor] | None
 
 
 class Memory(NamedTuple):
-    """What is attended to, with everything that does not depend on the query done once.
+    """A prepared memory: all that does not depend on the query is computed once.
 
     Attributes:
-        value: `(B, Tv, dv)`, what contexts are averaged from.
+        value: `(B, Tv, dv)`, averaged to contexts.
         key: `(B, Tv, ·)`, the keys as the score function wants them, projected where it projects.
         mask: boolean `(B, Tv)`, True where there is something to attend to, or None.
 
@@ -69,7 +69,7 @@ class Attention(AveragingLayer):
     `initial_state` and `weigh` say what.
 
     Args:
-        distribution: what makes weights out of scores: `"softmax"`, `"sparsemax"`, `"entmax15"`,
+        distribution: from scores to weights: `"softmax"`, `"sparsemax"`, `"entmax15"`,
             `"sigmoid"` or `"smoothing"`, see `keras_attention.distributions`.
         num_heads: number of heads (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2). Each
             scores with its part of the projected query and key, averages its part of the value's
@@ -84,10 +84,10 @@ class Attention(AveragingLayer):
         query: `(B, Tq, dq)`, or one step `(B, dq)`.
         value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
         key: `(B, Tv, dk)`, or a grid; the value if not given.
-        query_mask: boolean `(B, Tq)`; weights and context are 0 where it is False, and what the
-            mechanism remembers stays.
-        value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; what is False gets weight 0. The
-            values there must be finite all the same: 0 times NaN is NaN, as in Keras's layers.
+        query_mask: boolean `(B, Tq)`; weights and context are 0 where it is False, and the
+            mechanism's state stays.
+        value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; False positions get weight 0.
+            Values there must be finite: 0 times NaN is NaN, as in Keras's layers.
         key_mask: like `value_mask`, and combined with it.
         attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, B and Tq of which may be 1; combined
             with the others.
@@ -115,7 +115,7 @@ class Attention(AveragingLayer):
         ```
     """
 
-    # What a mechanism provides.
+    # The hooks of a mechanism.
 
     # Whether a query's weights depend on those of the queries before it.
     sequential = False
@@ -124,9 +124,9 @@ class Attention(AveragingLayer):
         """Make the weights of the score function."""
 
     def queries(self, query: Tensor) -> Any:
-        """Return what `score` and `weigh` are to know of the queries `(B, n, dq)`.
+        """Return the projected queries for `score` and `weigh`, of `(B, n, dq)`.
 
-        With several heads it is split among them: see `split_heads`.
+        With several heads they are split among them: see `split_heads`.
         """
         return self.split_heads(query)
 
@@ -142,7 +142,7 @@ class Attention(AveragingLayer):
         raise NotImplementedError
 
     def initial_state(self, memory: Memory) -> Any:
-        """Return what the mechanism remembers before the first step: here nothing, `()`.
+        """Return the state before the first step: here none, `()`.
 
         A state is a structure of tensors whose first axis is the batch.
         """
@@ -171,7 +171,7 @@ class Attention(AveragingLayer):
         return distributions.BY_NAME[self.distribution](scores, mask), state
 
     def noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
-        """Draw, before any loop, what is random in training about weights of this shape.
+        """Draw, before any loop, the random numbers of training for weights of this shape.
 
         Args:
             shape: `(..., n, Tv)`.
@@ -278,7 +278,7 @@ class Attention(AveragingLayer):
         mask: Tensor | None,
         training: bool | None,
     ) -> tuple[Any, Memory, Any, Tensor | None, Noise]:
-        """Return what `attend`, or `attend_in_turn`, is given for a sequence of queries."""
+        """Return the arguments of `attend`, or `attend_in_turn`, for a sequence of queries."""
         query = ops.cast(query, self.compute_dtype)
         length = ops.shape(query)[1]
         if query_mask is not None:

@@ -146,7 +146,7 @@ def monotonic(
     Args:
         scores: `e`, float tensor `(..., Tv)`.
         previous: `a'`, float tensor `(..., Tv)`; before the first query 1 at position 0, else 0.
-        mask: boolean tensor that broadcasts to the shape of the scores. What is masked is passed.
+        mask: boolean tensor that broadcasts to the scores. Masked positions are passed.
         mode: `"parallel"` finds the weights in `log2(Tv)` steps, exact for any length; `"hard"`
             stops for certain where `e > 0` (algorithm 1; not differentiable).
 

@@ -1,4 +1,4 @@
-"""What the layers of this library share: arguments checked in one line, kernels made alike."""
+"""Base classes of the layers: arguments checked in one line, kernels made alike, heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = Any
 
 
 class BaseLayer(keras.layers.Layer):
-    """A layer that says what it expected and what it received, and makes its kernels alike.
+    """A layer whose errors say what was expected and received, and whose kernels are made alike.
 
     Args:
         kernel_initializer: initializer of the kernels.
@@ -47,7 +47,7 @@ class BaseLayer(keras.layers.Layer):
 
     @property
     def wide_dtype(self) -> str:
-        """What is summed over many positions or queries is in this: float32 or wider."""
+        """Dtype of sums over many positions or queries: float32 or wider."""
         return "float64" if self.compute_dtype == "float64" else "float32"
 
     def _expect(self, holds: bool, expected: str, received: str) -> None:

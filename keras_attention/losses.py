@@ -1,12 +1,12 @@
 """Losses of attention weights: what an alignment ought to look like.
 
 The functions take weights `(B, T, S)`, from `return_attention_scores`, and return one value for
-each row of the batch, float32 `(B,)`. Of several heads, `(B, heads, T, S)`, they take the mean.
+each row of the batch, float32 `(B,)`. Several heads, `(B, heads, T, S)`, are averaged.
 `AttentionLoss` adds one of them to a model.
 
 Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: what is False does not count.
 Weights carry the masks that a layer of this library was called with: those hold where none is
-given. What is computed of weights, such as a slice, carries none: give it the masks.
+given. Tensors computed from weights, such as a slice, carry none: give them the masks.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ Tensor = Any
 
 
 class Masks(NamedTuple):
-    """What of weights `(B, T, S)` counts.
+    """The positions that count in weights `(B, T, S)`.
 
     Attributes:
         target: boolean `(B, T)`, or None for all.

@@ -13,11 +13,11 @@ Tensor = Any
 
 
 class State(NamedTuple):
-    """What an `AttentionCell` carries from step to step.
+    """The state of an `AttentionCell` between two steps.
 
     Attributes:
         cell: list of the cell's states, each `(B, ·)`.
-        attention: tuple: for each memory what its attention layer remembers, `()` for most.
+        attention: tuple of the attention layers' states, `()` for most, one for each memory.
         output: the last output `(B, output_size)` with input feeding, otherwise `()`.
     """
 
@@ -27,13 +27,13 @@ class State(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What a step gave.
+    """The results of a step.
 
     Attributes:
-        output: what `read_out` made of context and cell output.
-        weights: what `look` returned as weights.
+        output: from `read_out`.
+        weights: from `look`.
         state: the next state.
-        context: what `look` returned as context.
+        context: from `look`.
         cell_output: the output of the cell.
     """
 
@@ -60,8 +60,8 @@ def take_step(
         order: `"bahdanau"` or `"luong"`.
         feeding: whether the last output is fed to the cell.
         state: before the step.
-        query: cell state to what `look` is asked with in Bahdanau's order.
-        look: `(query, what the attention remembers)` to context, weights and what it remembers.
+        query: cell state to the query in Bahdanau's order.
+        look: `(query, attention state)` to context, weights and the next attention state.
         advance: `(list of the fed output, context or None, cell state)` to the cell's output and
             its next state.
         read_out: `(context, cell output)` to the output.

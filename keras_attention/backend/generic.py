@@ -1,7 +1,7 @@
-"""What a backend may have a better way for: loops over time, and products and choices in a loop.
+"""Loops over time, and products and gathers in a loop, for every backend.
 
-Here they are in Python and operations of Keras, which every backend runs; `tensorflow.py` and
-`jax.py` have their own. `backend.py` takes for each name what the backend in use has.
+Here they are in Python and operations of Keras. `tensorflow.py`, `jax.py` and `torch.py` have ways
+of their own for some, which take their place in `keras_attention.backend`.
 """
 
 from __future__ import annotations

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from keras_attention.backend.generic import NO_SECOND_DERIVATIVE
 
-# Where exponentials of numbers below it are finite in float32, and so is 0 times any of them.
-RANGE = 44.0
+# Exponentials of twice a number below it are finite in float32.
+LARGEST = 44.0
 # Numbers in a block: few enough for the caches, so many that threads rarely wait for one another.
-BLOCK = 2**21
+AT_A_TIME = 2**21
 
 _Block = tuple[slice, slice, slice]
 
@@ -82,7 +82,7 @@ def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | Non
         scale: see `scores.additive`.
     """
     with torch.no_grad():
-        if max(query.max().item(), key.max().item()) >= RANGE:
+        if max(query.max().item(), key.max().item()) >= LARGEST:
             return None
     scores: Tensor = _Additive.apply(query, key, scale)
     return scores
@@ -146,9 +146,9 @@ def _blocks_of_r(query: Tensor, key: Tensor) -> Iterator[tuple[_Block, Tensor]]:
 
 def _sizes(batch: int, queries: int, keys: int, units: int) -> tuple[int, int, int]:
     """Return how many of a batch, of its queries and of its keys are in a block."""
-    m = max(1, min(keys, BLOCK // units))
-    n = max(1, min(queries, BLOCK // (m * units)))
-    return max(1, min(batch, BLOCK // (n * m * units))), n, m
+    m = max(1, min(keys, AT_A_TIME // units))
+    n = max(1, min(queries, AT_A_TIME // (m * units)))
+    return max(1, min(batch, AT_A_TIME // (n * m * units))), n, m
 
 
 def _slices(length: int, size: int) -> Iterator[slice]:

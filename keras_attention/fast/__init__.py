@@ -1,1 +1,1 @@
-"""What makes the library fast and is not formula."""
+"""Fast forms of loops, scores and choices, over tensors and callables alone."""

@@ -4,10 +4,9 @@ Automatic differentiation adds the gradient of a kernel up step by step, at the 
 writing the whole kernel each time. It is a sum over steps of small outer products: one large
 product does it, once all steps are known.
 
-In the loop a kernel is `fixed`: it gets no gradient there. What is added to the product at each
-step, an input of the loop, is `deferred`: the gradient of that input is the gradient of the product
-at all steps, from which the kernel's is made. Both can be differentiated again and again,
-in reverse mode.
+In the loop a kernel is `fixed`: it gets no gradient there. The term that is added to the product at
+each step, an input of the loop, is `deferred`: its gradient is the gradient of the product at all
+steps, from which the kernel's is made. Both can be differentiated repeatedly in reverse mode.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ Tensor = Any
 
 
 class Trace:
-    """What the steps of a loop gave, by name `(T, B, ·)`: the gradients read it after the loop."""
+    """The results of a loop's steps, by name `(T, B, ·)`, for the gradients after the loop."""
 
     def __init__(self) -> None:
         self._steps: dict[str, Tensor] = {}
 
     def fill(self, steps: dict[str, Tensor]) -> None:
-        """Keep what the loop returned."""
+        """Keep the results of the loop."""
         self._steps = steps
 
     def __getitem__(self, name: str) -> Tensor:
@@ -41,7 +40,7 @@ class Trace:
         return self._steps[name]
 
     def before(self, name: str, first: Tensor) -> Tensor:
-        """Return what each step found: `first` `(B, ·)`, then what the step before it gave."""
+        """Return the result before each step: `first` `(B, ·)`, then that of the step before."""
         steps = self[name]
         return ops.concatenate([first[None], steps[:-1]], axis=0) if steps.shape[0] != 0 else steps
 

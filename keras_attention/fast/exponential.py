@@ -23,9 +23,9 @@ from keras_attention.fast import switch
 Tensor = Any
 Gradients = Callable[..., Any]  # from the arguments and the upstream gradient
 
-# Where the greatest q and k, if positive, stay below it together, products of two
-# `1 + e^{2q} e^{2k}` are finite in float32. An exponential that is 0 adds nothing to the 1.
-RANGE = 22.0
+# If the greatest q and k, where positive, sum to less, products of two `1 + e^{2q} e^{2k}` are
+# finite in float32. An exponential that is 0 adds nothing to the 1.
+LARGEST_SUM = 22.0
 # Sums over an axis of so many slices are one fused loop over a slice.
 SLICES = 8
 
@@ -94,9 +94,9 @@ def _guarded(
 def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tensor, Gradients]:
     """Return scores and their gradients, by the functions `exponential` and its gradients.
 
-    What their loops would keep for gradients of theirs passes neither a condition in XLA nor the
-    border between XLA and the rest of a graph. So no tape of TensorFlow's sees what they are called
-    with, and their gradients have none.
+    The tensors that a loop keeps for second derivatives cannot leave a condition in XLA, nor XLA
+    for the rest of a graph. So no tape of TensorFlow sees the arguments, and the gradients have no
+    gradients.
     """
     if not backend.builds_graph():
         return _guarded(*functions, *args)
@@ -121,11 +121,11 @@ def _in_blocks(*args: Tensor) -> tuple[Tensor, Gradients]:
 
 
 def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether they are right: see `RANGE`.
+    """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether they are right: see `LARGEST_SUM`.
 
     A pass that finds that out first would read all queries and keys once more.
     """
-    fits = ops.relu(ops.max(query)) + ops.relu(ops.max(key)) < RANGE
+    fits = ops.relu(ops.max(query)) + ops.relu(ops.max(key)) < LARGEST_SUM
     units = scale.shape[0]
     width = math.ceil(units / SLICES)
     scale = ops.pad(scale, [[0, SLICES * width - units]])

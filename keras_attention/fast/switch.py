@@ -1,10 +1,9 @@
-"""Which path runs: the one file that decides, and the switch that turns the fast paths off.
+"""The switch of the fast paths, and the sizes from which each of them pays.
 
-Every fast path gives what a plain formula gives. Where both stand side by side, the code asks here,
-and nowhere else, which of them to run. What was traced or compiled before a switch stays as it is.
-
-Not switched is how a backend computes a formula: its own loops, products and gathers, for which
-`generic.py` has no more than another spelling of the same operation.
+A fast path gives the result of a plain formula. Functions that were traced or compiled before a
+switch stay as they are. The switch leaves each backend's own loops, products and gathers alone.
+Layers answer whether a fast form fits them: see `recurrent/keras_cells.py`, `linear_query` and
+`averages`.
 
 Additive scores of large sizes have a gradient of their own. JAX and PyTorch then know no forward
 mode and no `torch.func`, and raise an error that says so: `fast_paths(False)` has both.
@@ -25,8 +24,8 @@ Tensor = Any
 AdditivePath = Literal["formula", "blocks", "exponential", "compiled", "in_place"]
 
 VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
-# Numbers in a block of additive scores: about what the caches hold. What is smaller as a whole
-# stays as it is.
+# Numbers in a block of additive scores: about as many as the caches hold. Smaller scores are
+# computed as a whole.
 BLOCK = 2**20
 IN_PLACE = 2**18  # the same where memory is written again: one core's own cache
 LARGE = 2000  # elements of a row
@@ -40,7 +39,7 @@ _exporting: ContextVar[bool] = ContextVar("exporting", default=False)
 _training: ContextVar[bool] = ContextVar("training", default=False)
 
 
-# What callers say.
+# Set by callers.
 
 
 @contextlib.contextmanager
@@ -83,7 +82,7 @@ def training(flag: bool | None) -> Iterator[None]:
         _training.reset(token)
 
 
-# What is decided.
+# Asked by the library.
 
 
 def enabled() -> bool:
@@ -120,8 +119,8 @@ def _compiles(*sequences: Tensor) -> bool:
     """Whether to compile a function of `(B, T, dim)` tensors by XLA where the whole is not.
 
     On TensorFlow, in graphs alone. Each new shape is compiled anew, which takes seconds: only for
-    known lengths. The batch may be unknown in training, where it rarely changes. What is exported
-    must not need XLA.
+    known lengths. The batch may be unknown in training, where it rarely changes. An export must
+    not need XLA.
     """
     if not backend.builds_graph() or _exporting.get():
         return False

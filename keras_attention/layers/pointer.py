@@ -38,7 +38,7 @@ class PointerGenerator(keras.layers.Layer):
     Call arguments:
         features: `x`, `(B, T, dim)`, or one step `(B, dim)`.
         logits: of the vocabulary, `(B, T, V)` or `(B, V)`.
-        attention_weights: `a`, `(B, T, S)` or `(B, S)`. Where they sum to less than 1, so do the
+        attention_weights: `a`, `(B, T, S)` or `(B, S)`. If they sum to less than 1, so do the
             probabilities.
         source_ids: int32 `(B, S)`, for each place its word in the extended vocabulary. What
             attention leaves out, as padding, may be any word.

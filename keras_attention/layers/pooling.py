@@ -24,7 +24,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("keras_attention")
 class AttentionPooling(AveragingLayer):
-    """The average of a sequence, weighted by what matters: `softmax(uᵀ tanh(W h + b))`.
+    """The average of a sequence with learned weights, `softmax(uᵀ tanh(W h + b))`.
 
     Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", eq. 5 to 7:
     the attention has no query but the learned vector `u`.
@@ -52,7 +52,7 @@ class AttentionPooling(AveragingLayer):
 
     Output:
         `(B, dim)`; with `return_attention_scores` a pair of it and the weights, before dropout,
-        `(B, T)`, with several heads `(B, heads, T)`. Where all is masked both are 0. With `causal`
+        `(B, T)`, with several heads `(B, heads, T)`. Both are 0 where all is masked. With `causal`
         `(B, T, dim)`, 0 where masked, and weights `(B, T, T)` or `(B, heads, T, T)`.
 
     Raises:

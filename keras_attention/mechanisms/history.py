@@ -1,4 +1,4 @@
-"""What additive attention that looks at its own past has in common."""
+"""Additive attention that looks at its own past."""
 
 from __future__ import annotations
 

@@ -333,14 +333,14 @@ class AttentionCell(BaseLayer):
 
     @property
     def state_size(self) -> None:
-        """Not there: `keras.layers.RNN` has no way to pass a memory to its cell."""
+        """Refused: `keras.layers.RNN` has no way to pass a memory to its cell."""
         raise TypeError(
             "AttentionCell expected to be run by keras_attention.AttentionRNN(cell, attention), or "
             "step by step: its state is of a memory. Received: keras.layers.RNN or a stack, which "
             "ask for a state_size"
         )
 
-    # What is random is drawn outside the loop, or it would leak out of it.
+    # Random numbers are drawn outside the loop, or their seed's state would leak out of it.
 
     def _noise(
         self, memories: tuple[Memory, ...], lead: tuple[Any, ...], queries: Any

@@ -22,7 +22,7 @@ Memories = tuple[Memory, ...]
 class AttentionRNN(AttentionCell):
     """Runs a recurrent cell over a sequence while it attends to a memory.
 
-    What happens at each step, and the arguments for it, are those of `AttentionCell`.
+    Each step, and the arguments for it, are those of `AttentionCell`.
 
     Args:
         cell: a Keras recurrent cell (`SimpleRNNCell`, `GRUCell`, `LSTMCell`, `StackedRNNCells`).

@@ -9,11 +9,11 @@ The decoder is a function `step(tokens, state) -> (log_probs, attention_weights,
   tuple of them, or None where the decoder does not attend.
 
 In greedy search `rows` is the batch size; otherwise it is the batch size times the number of
-hypotheses of a sentence, which are next to one another. What does not change from step to step,
+hypotheses of a sentence, which are next to one another. A tensor that stays the same in all steps,
 such as the memory, need not be in the state: a step function that closes over it saves its copies.
-Passed as `memory`, it is the third argument of `step`, `(B, ...)`, and sentences that are finished
-leave the batch, from memory and state alike, so that a batch takes little longer than its
-sentences. (Where shapes are fixed, on JAX and under XLA, they stay.)
+Passed as `memory`, `(B, ...)`, it is the third argument of `step`. Finished sentences then leave
+memory and state, so that a batch takes little longer than its sentences. (On JAX and under XLA,
+where shapes are fixed, they stay.)
 
 On JAX the loops are compiled: layers that `step` calls are built before the search.
 """

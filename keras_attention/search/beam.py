@@ -17,7 +17,7 @@ Tensor = Any
 
 
 class _Beam(NamedTuple):
-    """A beam search beyond what all searches are asked for, see `beam_search`."""
+    """The arguments of a beam search, see `beam_search`."""
 
     search: Search
     width: int
@@ -61,12 +61,12 @@ def beam_search(
         beam_width: number of hypotheses kept for each sentence.
         length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
             0 gives the plain sum, more prefers longer results.
-        coverage_penalty: what a score loses where the source was not looked at (eq. 14 there):
+        coverage_penalty: penalty for source positions that were not looked at (eq. 14 there):
             `coverage_penalty * sum over s of log(min(sum over t of weights[t, s], 1))`, of the
             mean over heads, no single position below `log(1e-6)`. 0 for none.
         memory_mask: boolean `(B, S)`, the source positions that count for it; needed for it alone.
         num_results: how many results are returned, at most `beam_width`.
-        pad_id: what fills `ids` after the end.
+        pad_id: the id that fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
         memory: structure of tensors `(B, ...)` for `step`, see `keras_attention.search`; or None.
         prefix: tokens that the results begin with, int32 `(P,)` or `(B, P)`; -1 leaves a place
@@ -186,13 +186,13 @@ def _choose(
     """Return the best continuations of the beams.
 
     Args:
-        beam: what the search was asked for.
+        beam: the arguments of the search.
         log_probs: `(B·W, V)`, or a shortlist.
         progress: before the step.
-        lost: what the score of each loses for coverage, `(B, W)`, or None.
+        lost: the coverage penalty of each, `(B, W)`, or None.
 
     Returns:
-        Of each its parent among the beams, its token, its total and its length, `(B, W)`.
+        The parent of each among the beams, its token, its total and its length, `(B, W)`.
     """
     width = beam.width
     # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be among the

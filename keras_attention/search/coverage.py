@@ -1,4 +1,4 @@
-"""What a hypothesis loses for the source that it did not look at (Wu et al. 2016, eq. 14)."""
+"""The penalty for source positions that a hypothesis did not look at (Wu et al. 2016, eq. 14)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NOT_COVERED = 1e-6  # the least that a source position counts as looked at
 def start(memory_mask: Tensor, width: int) -> Tensor:
     """Return the coverage before the first step, `(B, W, S)`, of a mask `(B, S)`.
 
-    What does not count is covered from the start.
+    Masked positions are covered from the start.
     """
     covered = ops.cast(ops.logical_not(ops.cast(memory_mask, "bool")), "float32")
     return ops.repeat(ops.expand_dims(covered, 1), width, axis=1)

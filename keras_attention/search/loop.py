@@ -1,4 +1,4 @@
-"""The loop of a search: what it was asked for, what it carries, and how sentences leave it."""
+"""The loop of a search: its arguments, its state, and how sentences leave it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Tensor = Any
 
 
 class Search(NamedTuple):
-    """What every search is asked for, checked; see `beam_search` for the arguments.
+    """The checked arguments that all searches share, see `beam_search`.
 
     Attributes:
         step: the decoder.
@@ -25,7 +25,7 @@ class Search(NamedTuple):
         batch_size: number of sentences.
         start_id: the token that is read first, or one for each sentence.
         end_ids: the tokens that end a sentence.
-        rules: what each sentence is bound to.
+        rules: of each sentence.
         longest: the greatest number of steps.
         length_penalty: of the scores.
         pad_id: what fills `ids` after the end.
@@ -112,7 +112,7 @@ class Progress(NamedTuple):
         finished: boolean `(B, n)`, whether the hypothesis has ended.
         total: float32 `(B, n)`, its sum of log-probabilities; -inf if there is no such hypothesis.
         length: int32 `(B, n)`, its number of tokens.
-        rules: what the sentence is bound to.
+        rules: of the sentence.
         draws: float32 `(B, n, T)`, the uniform random numbers of each step; `()` without sampling.
         coverage: float32 `(B, n, S)`, the sum of the attention weights so far; `()` if nothing is
             lost for it.
@@ -129,9 +129,9 @@ class Progress(NamedTuple):
 
 
 class Running(NamedTuple):
-    """What the loop of a search carries.
+    """The state of the loop.
 
-    Where sentences may leave the batch, all but `whole` has the rows of those that are in it.
+    All but `whole` has the rows of the sentences that are still in the batch.
 
     Attributes:
         progress: how far the sentences are.
@@ -156,7 +156,7 @@ def run(
     """Advance until all sentences are settled; where there is a memory, the settled ones leave.
 
     Args:
-        search: what was asked for.
+        search: its arguments.
         advance: `(step number, running) -> (outputs, running)`.
         progress: before the first step.
 

@@ -1,4 +1,4 @@
-"""What a search found, and how it is put together at the end."""
+"""The results of a search, and how they are put together at the end."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Tensor = Any
 
 
 class SearchResult(NamedTuple):
-    """What a search found. Greedy search has no axis N.
+    """The results of a search. Those of greedy search have no axis N.
 
-    Where there are fewer hypotheses than asked for, the rest are empty: of length 0, with a score
+    If there are fewer hypotheses than asked for, the rest are empty: of length 0, with a score
     of -inf.
 
     Attributes:

@@ -43,7 +43,7 @@ def greedy_search(
         max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
             each sentence, where 0 gives an empty one. A Python integer on JAX.
         length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
-        pad_id: what fills `ids` after the end.
+        pad_id: the id that fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
         memory: structure of tensors `(B, ...)` for `step`, see `keras_attention.search`; or None.
         prefix: tokens that the results begin with, int32 `(P,)` or `(B, P)`; -1 leaves a place
@@ -117,9 +117,9 @@ def sample_search(
     prefix: Any = None,
     forbidden: Any = None,
 ) -> SearchResult:
-    """Draw every token from what the decoder says of it.
+    """Draw every token from the decoder's distribution.
 
-    Of the distribution `softmax(log_probs / temperature)` the `top_k` most probable tokens are kept
+    The `top_k` most probable tokens of `softmax(log_probs / temperature)` are kept
     (Fan et al. 2018, arXiv 1805.04833), and of these the fewest that have `top_p` of the
     probability together (nucleus sampling, Holtzman et al. 2020, arXiv 1904.09751).
 
@@ -136,7 +136,7 @@ def sample_search(
         top_p: the probability, above 0, of what is chosen from; None for all.
         seed: integer, or a `keras.random.SeedGenerator`, which goes on from call to call.
         length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
-        pad_id: what fills `ids` after the end.
+        pad_id: the id that fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
         memory: see `greedy_search`.
         prefix: see `greedy_search`.
@@ -223,7 +223,7 @@ def _drawn(
     elif listed:
         ids = ops.cast(log_probs.ids, "int32")
     highest = ops.max(values, axis=-1, keepdims=True)
-    # Where nothing is left, all are alike: the sum is -inf whichever is drawn.
+    # If no token is left, all are alike: the sum is -inf whichever is drawn.
     shares = ops.exp(ops.where(highest > tokens.NEVER, values - highest, 0.0) / temperature)
     up_to = ops.cumsum(shares, axis=-1)
     if top_p is not None:  # sorted: a token is kept if those before it have less than that
@@ -245,7 +245,7 @@ def _one_by_one(
     """Search for `count` results of each sentence, one token at a time.
 
     Args:
-        search: what was asked for.
+        search: its arguments.
         choose: `(log-probabilities, step number, draws)` to the log-probability and the id of one
             token of each row, `(rows, 1)`.
         count: number of results of a sentence.

@@ -1,4 +1,4 @@
-"""What a search may choose from: log-probabilities, and tokens that are forced or forbidden."""
+"""The tokens a search may choose from: log-probabilities, forced and forbidden tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FREE = -1  # in a prefix: any token; among forbidden ones: none
 
 
 class Shortlist(NamedTuple):
-    """What a step may return for `log_probs`: the most probable tokens alone.
+    """The most probable tokens alone, which a step may return as `log_probs`.
 
     Attributes:
         log_probs: `(rows, K)`, in any order; K is at least the number of hypotheses of a sentence.
@@ -31,7 +31,7 @@ class Shortlist(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What each sentence is bound to.
+    """The rules of each sentence.
 
     Attributes:
         limits: int32 `(B,)`, its greatest number of tokens.

@@ -23,7 +23,7 @@ def taken(monkeypatch):
 
     calls, in_place = [], backend.in_place_additive
     monkeypatch.setattr(switch, "IN_PLACE", 1)
-    monkeypatch.setattr(torch, "BLOCK", 500)
+    monkeypatch.setattr(torch, "AT_A_TIME", 500)
     monkeypatch.setattr(backend, "in_place_additive", lambda *xs: calls.append(1) or in_place(*xs))
     return calls
 
