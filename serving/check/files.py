@@ -1,7 +1,8 @@
-"""Ops by which a SavedModel touches files, other machines or Python, where requests reach them."""
+"""Ops by which a request touches files, other machines, Python, or what later requests meet."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
@@ -42,6 +43,12 @@ REMOTE = frozenset(
     }
 )
 PYTHON = frozenset({"PyFunc", "PyFuncStateless", "EagerPyFunc"})
+# Of variables, those of optimizers included, and of tables.
+_CHANGES = re.compile(
+    r"(Ref)?(Assign\w*|CountUpTo)|Resource(Scatter|Apply|SparseApply|StridedSliceAssign|CountUpTo)\w*"
+    r"|Scatter(Nd)?(Add|Sub|Mul|Div|Min|Max|Update)|(Sparse)?Apply\w+|StridedSliceAssign"
+    r"|LookupTable(Insert|Import|Remove)\w*"
+)
 
 _TABLES = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
 _RESTORES = frozenset({"RestoreV2", "Restore", "RestoreSlice"})
@@ -50,7 +57,7 @@ _INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
 
 def check_files(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Ops that would touch files as the version is loaded or asked.
+    """Ops that would touch files as the version is loaded or asked, or keep what was asked.
 
     Those that save the variables again do not count, which every SavedModel has and nothing calls;
     loading may read the variables, and vocabularies into tables.
@@ -71,6 +78,9 @@ def check_files(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
         for node in _reachable(graph, roots):
             if node.op not in allowed and (what := _what(node)):
                 findings.add(f"op {node.op} ({node.name}): {what}")
+    for node in _reachable(graph, asked):
+        if _CHANGES.fullmatch(node.op):
+            findings.add(f"op {node.op} ({node.name}): a request changes what later ones meet")
     return sorted(findings)
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 from tensorflow.core.framework import node_def_pb2, tensor_shape_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.client.printing import printable
+
 STOCK_RELEASE = "2.20.0"
 _LISTS = Path(__file__).parent
 _TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
@@ -60,6 +62,16 @@ def check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
         f"XLA is compiled in ({named[0]}): export functions with jit_compile=False, and trace "
         "layers of keras_attention within keras_attention.exporting()"
     ]
+
+
+def check_names(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+    """Names of signatures, inputs and outputs that would steer a terminal or end a line."""
+    findings = []
+    for name, signature in sorted(meta_graph.signature_def.items()):
+        for alias in (name, *sorted(signature.inputs), *sorted(signature.outputs)):
+            if printable(alias) != alias:
+                findings.append(f"signature {name}: the name {alias} holds control characters")
+    return findings
 
 
 def check_outputs(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:

@@ -18,7 +18,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from serving.check.answers import check_answers
 from serving.check.files import check_files
-from serving.check.graph import check_ops, check_outputs, check_xla
+from serving.check.graph import check_names, check_ops, check_outputs, check_xla
 from serving.check.process import answer
 from serving.check.stored_weights import check_weights
 from serving.client.printing import printable
@@ -97,7 +97,7 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
 
 def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """What the graph alone shows; nothing of it is run."""
-    checks = (check_ops, check_files, check_xla, check_outputs)
+    checks = (check_ops, check_files, check_xla, check_outputs, check_names)
     return [printable(finding) for check in checks for finding in check(meta_graph)]
 
 

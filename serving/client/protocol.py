@@ -25,11 +25,11 @@ from serving.client.errors import (
 from serving.client.results import Metadata
 from serving.client.retries import RETRIES, RetryBudget
 
-_PREDICT = "/tensorflow.serving.PredictionService/Predict"
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RESPONSES = {
-    _PREDICT: protobuf.PredictResponse,
+    PREDICT: protobuf.PredictResponse,
     _METADATA: protobuf.GetModelMetadataResponse,
     _STATUS: protobuf.GetModelStatusResponse,
 }
@@ -120,7 +120,7 @@ class Endpoint:
             for name, tensor in write(batch).items():
                 request.inputs[name].CopyFrom(tensor)
             try:
-                response = yield _PREDICT, request
+                response = yield PREDICT, request
             except MessageTooLargeError:
                 if len(batch) == 1:
                     raise

@@ -18,10 +18,11 @@ from serving.client.errors import (
     UnexpectedResponseError,
     from_rpc_error,
 )
-from serving.client.protocol import RESPONSES, Endpoint, Metadata, Steps
+from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Metadata, Steps
 from serving.client.retries import Deadline, pause
 
 _READY_POLL = 0.2
+_MOST_STATUS_BYTES = 2**22  # of an answer that holds no tensors
 
 T = TypeVar("T")
 
@@ -44,6 +45,8 @@ class _Connection(Endpoint):
     def _parsed(self, method: str, data: bytes) -> Message:
         self._budget.succeeded()
         try:
+            if method != PREDICT and len(data) > _MOST_STATUS_BYTES:
+                raise DecodeError
             return RESPONSES[method].FromString(data)
         except DecodeError as error:
             raise UnexpectedResponseError(

@@ -240,9 +240,52 @@ def test_names_that_steer_a_terminal_are_shown_in_one_line(tmp_path):
     node = meta_graph.graph_def.node.add(name="odd", op="No\nSuch\rOp")
     assert node.op == "No\nSuch\rOp"
     findings = check_graph(meta_graph)
-    assert len(findings) == 3
+    assert len(findings) == 4
     assert findings[0].startswith(r"op No\nSuch\rOp: TensorFlow Serving")
     assert findings[1].startswith(r"signature serving_default, output \x1b[2J\n\u2028é: a scalar")
+    named = r"signature serving_default: the name \x1b[2J\n\u2028é holds control characters"
+    assert findings[3] == named
+
+
+@pytest.mark.parametrize("where", ["signature", "input", "output"])
+def test_names_with_control_characters_are_refused(tmp_path, where):
+    path = save(tmp_path / "1", lambda x: {"y": x + 1.0}, X)
+    file = path / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    signatures = model.meta_graphs[0].signature_def
+    held = {
+        "signature": signatures,
+        "input": signatures["serving_default"].inputs,
+        "output": signatures["serving_default"].outputs,
+    }[where]
+    name = "a\x1b]0;title\x07"
+    for old in [old for old in held if not old.startswith("__")]:
+        held[name].CopyFrom(held[old])
+        del held[old]
+    file.write_bytes(model.SerializeToString())
+    assert the_finding(path).endswith(r"the name a\x1b]0;title\x07 holds control characters")
+
+
+@pytest.mark.parametrize("kind", ["assign", "add", "scatter", "branch", "table"])
+def test_signatures_that_change_what_later_requests_meet_are_refused(tmp_path, kind):
+    total = tf.Variable(tf.zeros([3]))
+    table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+
+    def answer(text):
+        if kind == "assign":
+            total.assign(tf.ones([3]))
+        elif kind == "add":
+            total.assign_add(tf.ones([3]))
+        elif kind == "scatter":
+            total.scatter_nd_update([[1]], [2.0])
+        elif kind == "branch":
+            tf.cond(tf.size(text) > 1000, lambda: total.assign(tf.ones([3])), lambda: total + 0)
+        else:
+            table.insert(text, tf.zeros_like(tf.strings.length(text), tf.int64))
+        return {"y": text}
+
+    path = save(tmp_path / "1", answer, total=total, table=table)
+    assert the_finding(path).endswith("a request changes what later ones meet")
 
 
 def test_no_damage_to_a_graph_stops_the_look_at_it(tmp_path):

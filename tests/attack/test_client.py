@@ -191,6 +191,32 @@ def test_an_answer_that_is_no_message_is_a_typed_error(ask, answer):
         ask(server.target, ["a"])
 
 
+def unknown_field(size):
+    """A message of one field that nobody knows."""
+    varint, left = b"", size
+    while left > 127:
+        varint, left = varint + bytes([left & 127 | 128]), left >> 7
+    return b"\xfa\x3e" + varint + bytes([left]) + bytes(size)
+
+
+@both
+def test_an_answer_larger_than_any_that_was_asked_for_is_not_kept(ask):
+    with (
+        Server(lambda *_: unknown_field(66 * 2**20)) as server,
+        pytest.raises(MessageTooLargeError),
+    ):
+        ask(server.target, ["a"])
+
+
+def test_metadata_of_more_than_4_megabytes_is_not_read():
+    with (
+        Server(lambda *_: unknown_field(2**22)) as server,
+        Translator(server.target, "m") as translator,
+        pytest.raises(UnexpectedResponseError, match="something else"),
+    ):
+        translator.metadata()
+
+
 @pytest.mark.parametrize("value", [None, b"\xff\xff\xff"])
 def test_metadata_without_signatures_is_a_typed_error(value):
     made = messages.GetModelMetadataResponse()
