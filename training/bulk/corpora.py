@@ -87,12 +87,12 @@ def prepare_corpus(
     with written_aside(output) as folder, workers(plan.processes) as run:
         work = folder / "work"
         work.mkdir()
-        cleaned, left_out = _clean(config, plan.filters, work, run)
+        cleaned, left_out = clean(config, plan.filters, work, run)
         counts = [block.pairs for block in cleaned]
         pairs = sum(counts) - left_out["duplicate"]
         config = configure(pairs) if configure else config
-        _hold_out(config, work, folder, len(cleaned))
-        share = _make_tokenizers(config, plan, work, folder, cleaned)
+        hold_out(config, work, folder, len(cleaned))
+        share = make_tokenizers(config, plan, work, folder, cleaned)
         manifest = {
             "format": FORMAT,
             "data": config.data,
@@ -104,7 +104,7 @@ def prepare_corpus(
             "filters": plan.filters.asked(),
             "tokenizers_learned_from": share,
             "settings": _settings(config, folder),
-            **_encode(work, folder, counts, run),
+            **encode(work, folder, counts, run),
         }
         _gather([part(work, block.number, "left") for block in cleaned], folder / "left_out.tsv.gz")
         shutil.rmtree(work)
@@ -120,7 +120,7 @@ def prepare_corpus(
     return manifest
 
 
-def _clean(
+def clean(
     config: Config, filters: Filters, work: Path, run: Run
 ) -> tuple[list[Cleaned], Counter[str]]:
     """Clean all blocks; return what came of each, and what was left out and why."""
@@ -145,7 +145,7 @@ def _clean(
     return cleaned, left_out
 
 
-def _hold_out(config: Config, work: Path, folder: Path, count: int) -> None:
+def hold_out(config: Config, work: Path, folder: Path, count: int) -> None:
     """Write the texts of dev and test."""
     for name, share in zip(("dev", "test"), held_out(config), strict=True):
         file = folder / f"{name}.tsv"
@@ -167,7 +167,7 @@ def _write_split(split: Split, file: Path) -> None:
             opened.write("\t".join([source, *references]) + "\n")
 
 
-def _make_tokenizers(
+def make_tokenizers(
     config: Config, plan: Plan, work: Path, folder: Path, cleaned: Sequence[Cleaned]
 ) -> float | None:
     """Write the tokenizers; return the share of the pairs that they were trained on, if any."""
@@ -206,7 +206,7 @@ def _settings(config: Config, folder: Path) -> dict[str, Any]:
     return found
 
 
-def _encode(work: Path, folder: Path, counts: list[int], run: Run) -> dict[str, Any]:
+def encode(work: Path, folder: Path, counts: list[int], run: Run) -> dict[str, Any]:
     """Write the token ids; return what the manifest says of them."""
     sides = [Writer(folder, "train", side) for side in SIDES]
     tokenizers = tuple(folder / f"{side}.tokenizer" for side in SIDES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from training.bulk.streaming import stream
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.model.build import build_model
@@ -31,7 +32,7 @@ def prepare_run(config: Config, output: Path) -> dict:
     with locked(files):
         check_free(files)
         build_attention(config)  # refuses what there is not, before the data are read
-        opened = open_run(files, config)
+        opened = open_run(files, config, streamed=stream(config, files.streamed))
         build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere
         begin(files, opened)
         with_metric(config, opened).save(files.config)

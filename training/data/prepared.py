@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,32 @@ FORMAT = 1
 def is_prepared(spec: str) -> bool:
     """Whether a SPEC names a prepared corpus."""
     return spec.startswith(f"{FORM}:")
+
+
+@dataclass(frozen=True)
+class Streamed:
+    """Pairs whose token ids were written without holding their texts.
+
+    Attributes:
+        folder: where the arrays of `train` are, and the tokenizers.
+        said: what a manifest says of both sides.
+        dev: the dev set.
+        fingerprint: hash of the pairs and of the dev set.
+        count: pairs.
+        unusable: lines of the files that held no pair.
+    """
+
+    folder: Path
+    said: dict[str, Any]
+    dev: Split
+    fingerprint: str
+    count: int
+    unusable: int
+
+
+def read_texts(file: Path) -> Split:
+    """Read sentences with their references, a column for each."""
+    return merge_sources(read_tsv([file], all_columns=True))
 
 
 class Prepared:
@@ -80,7 +107,7 @@ class Prepared:
         if split not in ("dev", "test") or not file.is_file():
             there = [name for name in ("dev", "test") if (self.path / f"{name}.tsv").is_file()]
             raise CorpusError(f"{self.spec} has no texts of {split!r}; it has {', '.join(there)}")
-        return merge_sources(read_tsv([file], all_columns=True))
+        return read_texts(file)
 
     def fingerprint(self, dev: Split) -> str:
         """Hash what a run learns from and is measured on."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import keras
 import tensorflow as tf
 
+from training.bulk.streaming import stream
 from training.command.errors import RunError
 from training.config.load import changed_later
 from training.config.schema import Config
@@ -62,7 +63,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
     with locked(files):
         check_free(files)
         settle(config)
-        opened = open_run(files, config, init)
+        opened = open_run(files, config, init, None if init else stream(config, files.streamed))
         config = with_metric(config, opened)
         if config.keep_by == "auto" and opened.target is not None:
             by = choose_keep_by(opened.origin.dev, config.validation_limit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -14,13 +15,13 @@ from training.command.files import write_json
 from training.config.load import load_config
 from training.config.schema import Config
 from training.data.pair_files import Split
-from training.data.prepared import Prepared
+from training.data.prepared import Prepared, Streamed
 from training.data.sentences import Sentences
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.data.tokenizing import make_tokenizer
+from training.data.tokenizing import make_tokenizer, tell_size
 from training.runs.digests import keep_digests
-from training.runs.files import RunFiles
+from training.runs.files import SIDES, RunFiles
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_best, load_sides
 from training.runs.tokens import has_tokens, keep_tokens, read_batches, write_tokens
@@ -80,17 +81,28 @@ def saved_config(files: RunFiles) -> Config:
     return load_config(files.config)
 
 
-def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
+def open_run(
+    files: RunFiles, config: Config, init: Path | None = None, streamed: Streamed | None = None
+) -> Opened:
     """Read the data of a new run, and make what reads them; token ids are written aside.
 
     Args:
         files: of the run.
         config: of the run.
         init: the run whose tokenizers are taken.
+        streamed: its pairs, where their ids were written already.
 
     Raises:
         UserError: if the data cannot be read, or do not fit the configuration.
     """
+    if streamed is not None:
+        source, target = _load_tokenizers(
+            [streamed.folder / file.name for file in files.tokenizers]
+        )
+        for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
+            tell_size(side, made, getattr(config, f"{side}_vocab_size"))
+        splits = streamed, streamed.dev
+        return _opened(files, config, splits, (source, target), streamed.fingerprint)
     data, dev, corpus = _load(config)
     sides = make_sides(config, data, init)
     return _opened(files, config, (data, dev), sides, corpus, init=init)
@@ -131,6 +143,7 @@ def begin(files: RunFiles, opened: Opened) -> None:
         if opened.target is not None:
             opened.target.save(files.tokenizers[1])
         keep_digests(files)
+        shutil.rmtree(files.streamed, ignore_errors=True)
         if isinstance(opened.source, TextSource):
             keep_tokens(files)
         write_origin(files, opened.origin)
@@ -181,7 +194,7 @@ def start_from(init: Path, model: keras.Model) -> None:
 def tokenize_pairs(
     files: RunFiles,
     config: Config,
-    data: Split | Prepared,
+    data: Split | Prepared | Streamed,
     dev: Split,
     sides: tuple[Source, Tokenizer],
     corpus: str,
@@ -199,7 +212,9 @@ def tokenize_pairs(
     Raises:
         RunError: if they cannot be written.
     """
-    texts = {"dev": dev} if isinstance(data, Prepared) else {"train": data, "dev": dev}
+    texts = {"dev": dev}
+    if not isinstance(data, Prepared | Streamed):
+        texts = {"train": data, "dev": dev}
     splits = {
         name: cast(  # both are texts
             tuple[Sentences, Sentences], pair_rows(config, split, *sides, name == "train")
@@ -207,7 +222,8 @@ def tokenize_pairs(
         for name, split in texts.items()
     }
     words = shared_words(*vocabularies(*sides)) if config.copy else None
-    return write_tokens(files, corpus, splits, words)
+    train = data if isinstance(data, Streamed) else None
+    return write_tokens(files, corpus, splits, words, train)
 
 
 def _load(config: Config) -> tuple[Any, Any, str]:
@@ -268,8 +284,12 @@ def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
                 f"{init} and {data.spec} have different tokenizers: prepare the corpus with "
                 f"--tokenizers {init}"
             )
+    return _load_tokenizers(data.tokenizers)
+
+
+def _load_tokenizers(paths: Sequence[Path]) -> tuple[TextSource, Tokenizer]:
     try:
-        source, target = (load_tokenizer(file) for file in data.tokenizers)
+        source, target = (load_tokenizer(file) for file in paths)
     except (OSError, ValueError) as error:
-        raise RunError(f"cannot read the tokenizers of {data.spec}: {error}") from error
+        raise RunError(f"cannot read the tokenizers of {paths[0].parent}: {error}") from error
     return TextSource(source), target

@@ -18,6 +18,7 @@ class RunFiles:
         origin: what the run began with, `origin.json`, see `training.runs.origin`.
         tokenizers: `source.tokenizer` and `target.tokenizer`, of the sides that are text.
         tokens: token ids of the texts, `tokens/`, see `training.runs.tokens`.
+        streamed: where texts become token ids when the run begins.
         checkpoints: `checkpoints/epoch-003/`: what training needs to go on, the last two; epoch 0
             is what it starts from.
         recent: `recent/epoch-003.weights.h5`: weights that are to be averaged.
@@ -38,6 +39,7 @@ class RunFiles:
         self.origin = path / "origin.json"
         self.tokenizers = tuple(path / f"{side}.tokenizer" for side in SIDES)
         self.tokens = path / "tokens"
+        self.streamed = path / "writing-texts"
         self.checkpoints = path / "checkpoints"
         self.recent = path / "recent"
         self.best = path / "best.weights.h5"

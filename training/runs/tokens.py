@@ -17,7 +17,7 @@ from training.command.files import read_json, write_json
 from training.config.schema import Config
 from training.data.batches import Batching, PairBatches, make_pair_batches
 from training.data.pair_files import CorpusError
-from training.data.prepared import Prepared, is_prepared
+from training.data.prepared import Prepared, Streamed, is_prepared
 from training.data.sentences import Sentences
 from training.data.subwords import Samplers, make_sampler
 from training.data.token_files import check_sizes, read_sides, write_sides
@@ -32,6 +32,7 @@ def write_tokens(
     corpus: str,
     splits: Mapping[str, tuple[Sentences, Sentences]],
     source_words: np.ndarray | None = None,
+    train: Streamed | None = None,
 ) -> Path:
     """Write token ids aside, for `keep_tokens`.
 
@@ -40,6 +41,7 @@ def write_tokens(
         corpus: hash of the texts.
         splits: the ids of both sides of `train`, which a prepared corpus has itself, and `dev`.
         source_words: see `training.sources.text.copying.shared_words`.
+        train: the pairs to learn from, where their ids were written before; they are moved.
 
     Returns:
         The folder that they are in.
@@ -52,6 +54,10 @@ def write_tokens(
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
         said = {split: write_sides(aside, split, sides) for split, sides in splits.items()}
+        if train is not None:
+            for file in train.folder.glob("train.*"):
+                file.rename(aside / file.name)
+            said = {"train": train.said, **said}
         if source_words is not None:
             np.save(aside / _WORDS, source_words)
         sizes = {file.name: file.stat().st_size for file in sorted(aside.iterdir())}

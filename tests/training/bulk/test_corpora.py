@@ -203,7 +203,7 @@ def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_pa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as changed:
-        changed.setattr(corpora, "_encode", interrupt)
+        changed.setattr(corpora, "encode", interrupt)
         with pytest.raises(KeyboardInterrupt):
             prepare_corpus(tmp_path / "c", config, HERE)
     assert not any(tmp_path.iterdir())
