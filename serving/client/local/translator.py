@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 
+from serving.client.errors import SignatureNotFoundError
 from serving.client.local.model import Folder
 from serving.client.local.scoring import score_targets
 from serving.client.local.tokenizers import END_ID, PAD_ID, load_tokenizer, said
@@ -153,10 +154,12 @@ class LocalTranslator:
         """Each text's translation with its attention weights.
 
         Raises:
-            ValueError: for a model without attention.
+            SignatureNotFoundError: for a model without attention.
         """
         if not self.manifest["attends"]:
-            raise ValueError("this model cannot align: it was trained without attention")
+            raise SignatureNotFoundError(
+                "this model cannot align: it was trained without attention"
+            )
         read = self._read(_checked(texts))
         found = self._search(read, 1, self._aligned, with_weights=True)
         return [

@@ -128,6 +128,22 @@ def test_steps_and_the_whole_search_have_the_same_weights(graphs):
     }
 
 
+@pytest.mark.parametrize("bits", [32, 8])
+def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkeypatch):
+    config, model = random_model("readout=deep", "input_feeding=true")
+    found = []
+    for most in (0, 2**25):
+        monkeypatch.setattr("serving.export.onnx.products.TABLE", most)
+        (tmp_path / str(most)).mkdir()
+        graphs = Graphs(config, model, tmp_path / str(most), bits)
+        made = graphs.run("encoder", ids=random_ids(3, 5))
+        before = {name: made[name] for name in graphs.about["memory"] + graphs.about["state"]}
+        found.append(graphs.run("step", tokens=np.array([5, 6, 22]), **before)["log_probs"])
+    steps = [(tmp_path / str(most) / "step.onnx").stat().st_size for most in (0, 2**25)]
+    assert steps[0] != steps[1]
+    np.testing.assert_allclose(*found, atol=1e-4 if bits == 32 else 0.3)
+
+
 def test_a_cell_without_a_form_is_named(tmp_path):
     config, model = random_model()
     cell = model.get_layer("decoder").cell
