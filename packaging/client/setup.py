@@ -13,31 +13,25 @@ from setuptools.command.sdist import sdist
 HERE = Path(__file__).parent
 PACKAGE = "keras_attention_client"
 FOLDER = PACKAGE if (HERE / PACKAGE).is_dir() else "../../serving/client"
-# These two stand alone where they are, too.
-TAKEN = {
-    "heat_map.py": "../../keras_attention/plot.py",
-    "parser.py": "../../training/command/parser.py",
-}
+PLOT = "../../keras_attention/plot.py"  # in place of heat_map.py, which finds it where it is
 
 
 def renamed(source: str) -> str:
     """Return a module's source with this distribution's names."""
     source = source.replace("python -m serving.client", "keras-attention-client")
     source = source.replace("-e '.[", "'./packaging/client[")
-    source = source.replace("training.command.parser", f"{PACKAGE}.parser")
     return re.sub(r"(?<![\w./-])serving\.client(?=\.[a-z]|\b)", PACKAGE, source)
 
 
 class BuildPy(build_py):
-    """Builds the folder's modules, and those that are taken from elsewhere."""
+    """Builds the folder's modules, with the heat maps of keras_attention."""
 
     def run(self) -> None:
         """Build."""
         super().run()
         folder = Path(self.build_lib) / PACKAGE
         if FOLDER != PACKAGE:
-            for name, path in TAKEN.items():
-                (folder / name).write_bytes((HERE / path).read_bytes())
+            (folder / "heat_map.py").write_bytes((HERE / PLOT).read_bytes())
             for path in folder.rglob("*.py"):
                 path.write_text(renamed(path.read_text(encoding="utf-8")), encoding="utf-8")
 

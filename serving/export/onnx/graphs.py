@@ -21,7 +21,7 @@ def write_graphs(model: keras.Model, folder: Path, attends: bool, bits: int) -> 
     """Write `encoder.onnx`, `step.onnx` and `translator.onnx`, and the weights of all.
 
     Args:
-        model: of `training.model.build_seq2seq`, from a text.
+        model: of `training.model.seq2seq.build_seq2seq`, from a text.
         folder: where to.
         attends: whether its decoder attends.
         bits: of products, 32 or 8.
