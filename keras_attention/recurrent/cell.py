@@ -113,12 +113,12 @@ class AttentionCell(BaseLayer):
             f"readout={readout!r}, units={units}",
         )
         self.several = isinstance(attention, (list, tuple))
+        self.cell = cell  # first: the order of weights is that of layers
         self.attention: Any = list(attention) if self.several else attention
         for layer in self.attentions:
             self._expect(
                 isinstance(layer, Attention), "an attention layer of keras_attention", repr(layer)
             )
-        self.cell = cell
         self.order = order
         self.units = units
         self.input_feeding = input_feeding
