@@ -103,7 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.model_base_path is None and arguments.model_config_file is None:
         parser.error("one of --model_base_path and --model_config_file is required")
     log_to(sys.stderr)
-    faulthandler.register(signal.SIGUSR1)
+    faulthandler.register(signal.SIGUSR1, sys.__stderr__ or sys.stderr)
     # TensorFlow takes seconds to import: not before the flags are known to be right.
     import training.command.startup  # noqa: F401
 
