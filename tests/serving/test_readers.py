@@ -279,3 +279,16 @@ def test_images_that_declare_too_much_or_are_cut_off_are_named_in_one_line(
     assert said in details.splitlines()[0]
     # In kilobytes; 20,000 x 20,000 pixels of three colours are 1.2 GB.
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+
+
+def test_images_of_many_pixels_are_read_a_few_at_a_time(image_target, stubs):
+    """Of 4 kilobytes each, they would take a second of processor time for a handful of them."""
+    wide = encode(np.zeros((4001, 4003), np.uint8), "png")
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name, made.model_spec.signature_name = "digits", "read"
+    made.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto([wide] * 7))
+    code, details = error_of(stubs(image_target).prediction.Predict, made)
+    assert code == grpc.StatusCode.INVALID_ARGUMENT
+    assert "112112021 pixels together: maximum input batch size 4" in details.splitlines()[0]
+    with Reader(image_target, "digits") as reader:
+        assert len({found.text for found in reader.read([wide] * 7)}) == 1

@@ -23,6 +23,7 @@ from training.sources.source import Source, encoded
 
 Tensor = Any
 MOST_PIXELS = 1 << 24  # of an image as it comes, before it is resized: 16.8 million
+_TOGETHER = 1 << 26  # pixels of the images of a request
 _CHUNK = 256  # images read together
 _TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
 
@@ -131,27 +132,39 @@ class ImageSource(Source):
         """Return height and width of the grid."""
         return grid_size(config)
 
-    def read(self, image_bytes: Tensor) -> Tensor:  # type: ignore[override]
+    def read(  # type: ignore[override]
+        self, image_bytes: Tensor, most_pixels: int | None = _TOGETHER
+    ) -> Tensor:
         """Read PNG or JPEG files, in TensorFlow's graph.
 
         Args:
             image_bytes: string `(B,)`.
+            most_pixels: of all together, if more than one; None for any number. An image of few
+                bytes may have millions.
 
         Returns:
             uint8 `(B, H, W, C)`. For files that cannot be read, an InvalidArgumentError that says
-            which, from 0, and why.
+            which, from 0, and why; for too many pixels together, how many images to send, in
+            TensorFlow Serving's words for a batch that is too large, which clients know.
         """
         import tensorflow as tf
 
         image_bytes = tf.ensure_shape(image_bytes, [None])
-        line = tf.TensorSpec([], tf.string)
-        wrong = tf.map_fn(_what_is_wrong, image_bytes, fn_output_signature=line)
+        looked = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
+        wrong, pixels = tf.map_fn(_what_is_wrong, image_bytes, fn_output_signature=looked)
         bad = tf.where(wrong != "")[:, 0]
         lines = tf.strings.join(
             ["image_bytes[", tf.strings.as_string(bad), "] ", tf.gather(wrong, bad)]
         )
         said = tf.strings.reduce_join(lines, separator="; ")
-        with tf.control_dependencies([tf.debugging.Assert(tf.size(bad) == 0, [said])]):
+        checks = [tf.debugging.Assert(tf.size(bad) == 0, [said])]
+        if most_pixels is not None:
+            count, total = tf.size(pixels, tf.int64), tf.reduce_sum(pixels)
+            fewer = tf.maximum(count * most_pixels // tf.maximum(total, 1), 1)
+            told = ["images have", total, "pixels together: maximum input batch size", fewer]
+            fits = (total <= most_pixels) | (count <= 1)
+            checks.append(tf.debugging.Assert(fits, [_joined(*told)]))
+        with tf.control_dependencies(checks):
             image_bytes = tf.identity(image_bytes)
         size = [self.height, self.width]
 
@@ -170,7 +183,8 @@ class ImageSource(Source):
         import tensorflow as tf
 
         spec = tf.TensorSpec([None], tf.string)
-        return tf.function(self.read, input_signature=[spec], autograph=False)
+        read = functools.partial(self.read, most_pixels=None)
+        return tf.function(read, input_signature=[spec], autograph=False)
 
     def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
         """Read files, given as paths or as what is in them.
@@ -324,8 +338,16 @@ class GridPositions(keras.layers.Layer):
         return (*grid_shape[:-1], grid_shape[-1] + 16)
 
 
-def _what_is_wrong(contents: Tensor) -> Tensor:
-    """Return, as a string, why a file is not to be decoded; an empty one where it may be."""
+def _joined(*parts: Tensor) -> Tensor:
+    """Return strings and numbers as one string, with spaces between them."""
+    import tensorflow as tf
+
+    texts = [part if isinstance(part, str) else tf.strings.as_string(part) for part in parts]
+    return tf.strings.join(texts, " ")
+
+
+def _what_is_wrong(contents: Tensor) -> tuple[Tensor, Tensor]:
+    """Return why a file is not to be decoded, an empty string where it may be, and its pixels."""
     import tensorflow as tf
 
     png = tf.strings.substr(contents, 0, 8) == b"\x89PNG\r\n\x1a\n"
@@ -333,6 +355,7 @@ def _what_is_wrong(contents: Tensor) -> Tensor:
     length = tf.strings.length(contents)
     taken = tf.minimum(length, _TAIL)
     cut = "is cut off: its end is missing"
+    none = tf.constant(0, tf.int64)
     tail = tf.io.decode_raw(tf.strings.substr(contents, length - taken, taken), tf.uint8)
 
     def ends_with(mark: bytes) -> Tensor:
@@ -340,22 +363,22 @@ def _what_is_wrong(contents: Tensor) -> Tensor:
         there = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
         return tf.reduce_any(tf.reduce_all(there, axis=0))
 
-    def check_png() -> Tensor:
+    def check_png() -> tuple[Tensor, Tensor]:
         header = tf.strings.substr(tf.strings.join([contents, "\0" * 24]), 16, 8)
         sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
         sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
-        said = check_sizes(sizes[1], sizes[0])
-        return tf.where((said == "") & ~ends_with(b"IEND"), cut, said)
+        said, pixels = check_sizes(sizes[1], sizes[0])
+        return tf.where((said == "") & ~ends_with(b"IEND"), cut, said), pixels
 
-    def check_jpeg() -> Tensor:
+    def check_jpeg() -> tuple[Tensor, Tensor]:
         # Where the size is cut off, too, reading it fails without saying which image.
-        return tf.cond(ends_with(b"\xff\xd9"), check_jpeg_sizes, lambda: tf.constant(cut))
+        return tf.cond(ends_with(b"\xff\xd9"), check_jpeg_sizes, lambda: (tf.constant(cut), none))
 
-    def check_jpeg_sizes() -> Tensor:
+    def check_jpeg_sizes() -> tuple[Tensor, Tensor]:
         sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
         return check_sizes(sizes[0], sizes[1])
 
-    def check_sizes(height: Tensor, width: Tensor) -> Tensor:
+    def check_sizes(height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
         said = tf.strings.join(
             [
                 *("has ", tf.strings.as_string(width), " x ", tf.strings.as_string(height)),
@@ -363,9 +386,9 @@ def _what_is_wrong(contents: Tensor) -> Tensor:
             ]
         )
         fits = (height > 0) & (width > 0) & (height * width <= MOST_PIXELS)
-        return tf.where(fits, "", said)
+        return tf.where(fits, "", said), tf.where(fits, height * width, 0)
 
     return tf.case(
         [(png, check_png), (jpeg, check_jpeg)],
-        default=lambda: tf.constant("is neither PNG nor JPEG"),
+        default=lambda: (tf.constant("is neither PNG nor JPEG"), none),
     )
