@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """What a demo trains, and how it is asked.
+    """A task: its training, and the questions to its model.
 
     Attributes:
         preset: what is trained.

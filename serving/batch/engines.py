@@ -1,4 +1,4 @@
-"""What runs a job: this process, or workers of Ray Data, on this machine or on a cluster.
+"""Engines that run a job: this process, or workers of Ray Data here or on a cluster.
 
 The job itself knows neither: an engine hands files to `serving.batch.job.answer_file` in
 processes that have loaded the model.

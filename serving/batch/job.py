@@ -34,7 +34,7 @@ class JobError(UserError):
 
 
 class Answers(Protocol):
-    """What a job needs of a model."""
+    """A model, as a job uses it."""
 
     def __call__(self, values: Sequence[Any], /) -> Sequence[Any]:
         """Return for each value what the kind's `record` takes, or a ValueError."""
@@ -42,7 +42,7 @@ class Answers(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """What decides the output, and is the same in all workers.
+    """The settings of a job, the same in all workers; they decide the output.
 
     Attributes:
         model: version directory of a SavedModel.
@@ -59,7 +59,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Done:
-    """What a worker says of a file; lines are 0 where it was there already."""
+    """A worker's report on a file; lines are 0 where the output was there already."""
 
     file: str
     lines: int = 0

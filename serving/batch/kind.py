@@ -1,4 +1,4 @@
-"""What a job asks of a kind of input, and the items of one."""
+"""A kind of input, as a job uses it, and its items."""
 
 from __future__ import annotations
 

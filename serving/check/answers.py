@@ -252,7 +252,7 @@ def _computes_in_half(graph: graph_pb2.GraphDef) -> bool:
 def computation(
     graph: graph_pb2.GraphDef, signature: meta_graph_pb2.SignatureDef
 ) -> frozenset[tuple[str, ...]]:
-    """What makes each output: the functions behind the signature's own, or the tensor itself."""
+    """The maker of each output: the functions behind the signature's own, or the tensor."""
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name: function for function in graph.library.function}
     found = set()

@@ -85,7 +85,7 @@ def check_files(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
 
 
 def _what(node: node_def_pb2.NodeDef) -> str | None:
-    """What an op does that a served model must not, or None."""
+    """Name the forbidden thing that an op does, or None."""
     if node.op in WRITES:
         return "it writes files"
     if node.op == "PrintV2" and node.attr["output_stream"].s.startswith(b"file:"):

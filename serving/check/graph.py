@@ -1,4 +1,4 @@
-"""What a SavedModel's graph must not hold: ops that stock Serving lacks, XLA, odd outputs."""
+"""Checks of a SavedModel's graph: ops that stock Serving lacks, XLA, outputs it cannot send."""
 
 import json
 from collections.abc import Iterator

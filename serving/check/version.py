@@ -96,7 +96,7 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
 
 
 def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """What the graph alone shows; nothing of it is run."""
+    """Findings about the graph alone; nothing of it is run."""
     checks = (check_ops, check_files, check_xla, check_outputs, check_names)
     return [printable(finding) for check in checks for finding in check(meta_graph)]
 

@@ -11,7 +11,7 @@ from serving.client.protobuf import Message
 
 @dataclass(frozen=True)
 class Output:
-    """What an output of a signature must be: `rank` counts the axis of the batch."""
+    """The type and rank that an output must have; `rank` counts the axis of the batch."""
 
     dtype: int
     rank: int
@@ -44,11 +44,11 @@ def read_outputs(response: Message, count: int, **expected: Output) -> list[list
             shape = protobuf.tensor_shape(tensor)
             if len(shape) != output.rank or tensor.dtype != output.dtype:
                 raise ValueError(
-                    f"data type {tensor.dtype} of shape {shape} was received; expected data type "
-                    f"{output.dtype} of {output.rank} dimensions"
+                    f"expected data type {output.dtype} of {output.rank} dimensions. Received: "
+                    f"type {tensor.dtype} of shape {shape}"
                 )
             if shape[0] != count:
-                raise ValueError(f"{shape[0]} rows were received for a batch of {count}")
+                raise ValueError(f"expected {count} rows. Received: {shape[0]}")
             found.append(protobuf.tensor_values(tensor))
         except ValueError as error:
             raise UnexpectedResponseError(f"the answer's output {name!r}: {error}") from error

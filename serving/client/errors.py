@@ -1,4 +1,4 @@
-"""What a client may meet, by type; each message says what to do."""
+"""The errors of clients, a type for each cause; each message says what to do."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def read_predictions(response: Message, count: int) -> list[Prediction]:
 
 
 class _Predictors(Endpoint):
-    """What both clients ask of a model of"""
+    """Steps of both clients of a model of histories."""
 
     def _predict(self, given: Sequence[History], ignore: bool) -> Steps[list[Prediction]]:
         metadata = yield from self._metadata()

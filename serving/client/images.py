@@ -32,7 +32,7 @@ _COLORS = {1: 0, 3: 2, 4: 6}  # PNG's colour type by number of channels
 
 @dataclass(frozen=True)
 class Reading:
-    """What stands in an image; `score` is log-probability over the length penalty."""
+    """The text in an image; `score` is its log-probability over the length penalty."""
 
     text: str
     score: float
@@ -40,7 +40,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Regions:
-    """What stands in an image, and where the model looked.
+    """The text in an image, and where the model looked.
 
     `attention_weights[t][row][column]` is the weight of a region as `tokens[t]` was written; the
     regions are a grid over the image.
@@ -68,8 +68,8 @@ def image_file(image: Any) -> bytes:
     shape, dtype = getattr(image, "shape", None), str(getattr(image, "dtype", ""))
     if shape is None or dtype != "uint8" or len(shape) not in (2, 3) or 0 in shape:
         raise ValueError(
-            "expected an image as a path, bytes or an array of uint8 (height, width, channels); "
-            f"received {type(image).__name__} {shape or ''} {dtype}".rstrip()
+            "expected an image as a path, bytes or an array of uint8 (height, width, channels). "
+            f"Received: {type(image).__name__} {shape or ''} {dtype}".rstrip()
         )
     height, width, channels = (*shape, 1)[:3]
     if channels not in _COLORS:
@@ -110,7 +110,7 @@ def read_regions(response: Message, count: int) -> list[Regions]:
 
 
 class _Readers(Endpoint):
-    """What both clients ask of a reader of images."""
+    """Steps of both clients of a reader of images."""
 
     def _read(
         self, signature: str, images: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
@@ -156,13 +156,13 @@ class Reader(_Readers, Client):
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[Reading | InvalidRequestError]:
-        """What stands in each image."""
+        """The text in each image."""
         return self._run(self._read("read", images, read_readings, keep_errors))
 
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[Regions | InvalidRequestError]:
-        """What stands in each image, and where the model looked."""
+        """The text in each image, and where the model looked."""
         return self._run(self._read("regions", images, read_regions, keep_errors))
 
 

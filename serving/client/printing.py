@@ -1,4 +1,4 @@
-"""What others wrote, on a terminal: in one line, and without steering it."""
+"""Texts of others on a terminal: escaped, so that they neither steer it nor break a line."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def tensor_shape(tensor: Message) -> tuple[int, ...]:
     """The shape of a TensorProto. Raises ValueError where it is not known."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
-        raise ValueError("a tensor was received whose shape is not known")
+        raise ValueError("expected a tensor of a known shape")
     return shape
 
 

@@ -1,4 +1,4 @@
-"""What can be asked of a model on a server, and what its answers mean, for every kind of client.
+"""The questions to a model on a server and the meaning of its answers, for all clients.
 
 Both are written once, as generators that yield `(method, request)` and are sent responses, or have
 a `ServingError` thrown into them; `serving.client.transport` carries them out. A client of another

@@ -1,4 +1,4 @@
-"""What a translator answers, and what a model says of itself."""
+"""Answers of a translator, and the metadata of a model."""
 
 from dataclasses import dataclass
 

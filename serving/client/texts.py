@@ -91,7 +91,7 @@ def read_scores(response: Message, count: int) -> list[Score]:
 
 
 class _Translators(Endpoint):
-    """What both clients ask of a translator."""
+    """Steps of both clients of a translator."""
 
     def _translate(self, texts: Sequence[str], split: bool) -> Steps[list[Translation]]:
         write, read = write_texts, read_translations

@@ -35,12 +35,12 @@ class _Sending(NamedTuple):
     seconds: float
 
 
-# What a client has to do next: send a request, whose bytes or error it hands back, or sleep.
+# The next thing for a client to do: send a request and hand back its bytes or error, or sleep.
 _Orders = Generator[_Sending | float, bytes | grpc.RpcError | None, T]
 
 
 class _Connection(Endpoint):
-    """What both kinds of client have to do, and when."""
+    """The order of sending, waiting and trying again, the same for both kinds of client."""
 
     def _parsed(self, method: str, data: bytes) -> Message:
         self._budget.succeeded()

@@ -1,4 +1,4 @@
-"""What the demos share: stages that are announced, commands that are shown, a server, a place."""
+"""Parts of all demos: they announce stages, show commands, run a server and clear a place."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ MOST_TABLE = 1 << 20
 
 @dataclass(frozen=True)
 class Settings:
-    """What the page asks, and what it says of it.
+    """The model that the page asks, and the limits of asking.
 
     Attributes:
         target: the model server, `host:port`.

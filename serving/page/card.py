@@ -1,4 +1,4 @@
-"""What an export's manifest says of a model, for people to read."""
+"""The card of a model: an export's manifest, for people to read."""
 
 from __future__ import annotations
 

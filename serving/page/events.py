@@ -1,4 +1,4 @@
-"""What the page asks a model of histories."""
+"""The page's questions to a model of histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page asks a reader of images."""
+"""The page's questions to a reader of images."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page asks a translator."""
+"""The page's questions to a translator."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def translate(translator: AsyncTranslator, body: dict[str, Any]) -> Answer
     pieces = split_sentences(text)
     if len(pieces) > MOST_SENTENCES:
         raise BadRequestError(
-            f"expected at most {MOST_SENTENCES} sentences; received {len(pieces)}"
+            f"expected at most {MOST_SENTENCES} sentences. Received: {len(pieces)}"
         )
     found = await translator.translate([piece for piece, _ in pieces])
     return {

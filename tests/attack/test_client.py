@@ -141,7 +141,7 @@ def test_a_shape_far_beyond_what_was_sent_takes_no_memory(shape):
 def test_an_unknown_shape_is_an_error():
     value = tensor(FLOAT, [])
     value.tensor_shape.unknown_rank = True
-    with pytest.raises(ValueError, match="not known"):
+    with pytest.raises(ValueError, match="of a known shape"):
         messages.tensor_values(value)
 
 

@@ -82,7 +82,7 @@ def test_a_model_without_attention_is_shown_without_weights(saved, tmp_path):
     [
         ("api/translate", {"text": 3}, "expected a text"),
         ("api/translate", {"text": "x" * (MOST_CHARACTERS + 1)}, "expected a text of at most"),
-        ("api/translate", {"text": "a. " * 70}, "at most 64 sentences; received 70"),
+        ("api/translate", {"text": "a. " * 70}, "at most 64 sentences. Received: 70"),
         ("api/translate", {}, "expected a text"),
         ("api/translate", b"[1]", "expected a JSON object"),
         ("api/translate", b"{", "expected JSON"),
