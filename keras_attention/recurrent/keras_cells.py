@@ -41,7 +41,7 @@ def state_size(cell: Any) -> int:
 
 
 def first_state(cell: Any, state: Any) -> Tensor:
-    """Return from a cell's states the first of the (top) cell: for most, what it put out last."""
+    """Return the first state of the (top) cell: for most cells, its last output."""
     return tree.flatten(state[-1] if isinstance(cell, keras.layers.StackedRNNCells) else state)[0]
 
 
