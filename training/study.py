@@ -18,7 +18,6 @@ STUDIES = {  # module of training.studies, and what it finds
     "length": ("length", "BLEU by source length, without attention and with"),
     "regions": ("regions", "images: score functions, no attention, and CTC at equal training"),
     "order": ("order", "histories: the order of events, attention, and what needs neither"),
-    "scores": ("score_functions", "score functions at equal size and training"),
     "mechanisms": ("mechanisms", "every attention mechanism at equal size and training"),
     "gradients": ("gradients", "the gradient's norm over the distance to the loss"),
     "alignment": ("alignment", "alignment error rate by mechanism, and heat-maps"),
@@ -34,7 +33,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         description="Repeat an experiment. It ends in a table (CSV) and a figure (PNG) in the "
         "output directory. What is there of an earlier try, models and translations, is used "
         "again. The last line is a JSON object.",
-        examples=["scores --output studies/scores", "compare --help"],
+        examples=["mechanisms --output studies/mechanisms", "compare --help"],
     )
     words = sys.argv[1:] if arguments is None else arguments
     names = parser.add_subparsers(dest="study", required=True, metavar="NAME")

@@ -16,7 +16,7 @@ from training.decode.asked import Search
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, metrics
 from training.score.reading import Reading
-from training.studies import alignment, gradients, length, score_functions, shared
+from training.studies import alignment, gradients, length, mechanisms, shared
 
 
 def make_run(path, run, **keys):
@@ -26,6 +26,7 @@ def make_run(path, run, **keys):
     config.save(path / "config.toml")
     model = build_seq2seq(config, run.source.size, run.target_tokenizer.vocab_size)
     model.save_weights(path / "best.weights.h5")
+    (path / "digests.json").unlink()  # of the other weights
     return path
 
 
@@ -207,16 +208,16 @@ def test_the_mechanisms_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path):
     assert (output / "mechanisms.png").stat().st_size > 10_000
 
 
-def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monkeypatch):
-    monkeypatch.setattr(score_functions, "SCORES", ("additive", "general"))
+def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_path, monkeypatch):
     general = make_run(tmp_path / "general", tiny_run, attention="general")
     split = corpus.load("phrasebook-en-fr", "dev", limit=13)
     monkeypatch.setattr(corpus, "load", lambda *_, **__: split)
     output = tmp_path / "study"
-    command = ["scores", "--output", str(output), "--beam-width", "1"]
+    command = ["mechanisms", "--output", str(output), "--beam-width", "1"]
+    command += ["--only", "additive", "--only", "general"]
     command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
     study.main(command)
-    first, second = read_table(output / "scores.csv")
+    first, second = read_table(output / "mechanisms.csv")
     expected = evaluation.evaluate([tiny_run], split, Search(beam_width=1))
     assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
     assert float(first["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
@@ -225,12 +226,11 @@ def test_the_scores_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path, monke
     encoder, decoder, units = 2 * 11, 13, 5
     difference = encoder * decoder - units * (encoder + decoder + 1)
     assert int(second["weights"]) - int(first["weights"]) == difference
-    assert (output / "scores.png").stat().st_size > 10_000
 
-    before = (output / "scores.csv").read_bytes()
-    monkeypatch.setattr(score_functions, "evaluate", None)  # nothing is scored again
+    before = (output / "mechanisms.csv").read_bytes()
+    monkeypatch.setattr(mechanisms, "evaluate", None)  # nothing is scored again
     study.main(command)
-    assert (output / "scores.csv").read_bytes() == before
+    assert (output / "mechanisms.csv").read_bytes() == before
 
 
 def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monkeypatch):

@@ -14,11 +14,45 @@ from typing import Any
 from training.command.errors import UserError
 
 
+def aside_of(path: Path) -> Path:
+    """Return where a file or folder is written before it is renamed; its ending stays."""
+    return path.with_name(f"writing-{path.name}")
+
+
+@contextmanager
+def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
+    """Write a file or folder whole or not at all.
+
+    Args:
+        path: the file or folder, which may be there.
+        aside: where it is written, `aside_of(path)` by default.
+
+    Yields:
+        The place beside it to write to, with nothing there.
+    """
+    aside = aside or aside_of(path)
+    remove(aside)
+    try:
+        yield aside
+        if path.is_dir():
+            shutil.rmtree(path)
+        aside.replace(path)
+    finally:
+        remove(aside)
+
+
+def remove(path: Path) -> None:
+    """Remove a file or folder, if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
-    aside = path.with_name(f"{path.name}.writing")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(path)
+    with replacing(path) as aside:
+        aside.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -54,7 +88,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: choose another place")
-    aside = folder.with_name(f"{folder.name}.writing")
+    aside = aside_of(folder)
     made = [path for path in (aside, *aside.parents) if not path.exists()]
     try:
         aside.mkdir(parents=True, exist_ok=True)

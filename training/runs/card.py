@@ -9,7 +9,7 @@ from pathlib import Path
 
 import keras
 
-from training.command.files import write_text
+from training.command.files import replacing, write_text
 from training.config.schema import Config
 from training.runs.files import RunFiles
 from training.runs.history import Record, best, read_history
@@ -47,9 +47,8 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
     history = read_history(files.history)
     write_text(files.card, card(files, config, model.count_params(), history))
     if importlib.util.find_spec("matplotlib"):
-        aside = files.aside(files.curves)
-        draw_curves(history, config, aside)
-        aside.replace(files.curves)
+        with replacing(files.curves) as aside:
+            draw_curves(history, config, aside)
 
 
 def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Record]) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from training.command.errors import RunError
-from training.command.files import read_json, write_json
+from training.command.files import aside_of, read_json, replacing, write_json
 from training.runs.digests import check, replace, sha256
 from training.runs.files import RunFiles
 from training.runs.history import Record
@@ -32,17 +32,13 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
         RunError: if a weight is not finite; nothing is written then.
     """
     check_finite(model)
-    final = files.checkpoint(len(history))
-    aside = files.aside(final)
-    shutil.rmtree(aside, ignore_errors=True)
-    aside.mkdir(parents=True)
-    model.save_weights(aside / _WEIGHTS)
-    np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in random_states(model)))
-    digests = {name: sha256(aside / name) for name in (_WEIGHTS, _SEEDS)}
-    progress = {"epoch": len(history), "history": history, "sha256": digests}
-    write_json(aside / _PROGRESS, progress)
-    shutil.rmtree(final, ignore_errors=True)
-    aside.rename(final)
+    with replacing(files.checkpoint(len(history))) as aside:
+        aside.mkdir(parents=True)
+        model.save_weights(aside / _WEIGHTS)
+        np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in random_states(model)))
+        digests = {name: sha256(aside / name) for name in (_WEIGHTS, _SEEDS)}
+        progress = {"epoch": len(history), "history": history, "sha256": digests}
+        write_json(aside / _PROGRESS, progress)
     for old in [*files.all_checkpoints().values()][:-KEPT]:
         shutil.rmtree(old)
 
@@ -137,7 +133,7 @@ def random_states(model: keras.Model) -> list[keras.Variable]:
 def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     """Write the model's weights, without the optimizer's, whole or not at all."""
     check_finite(model)
-    aside = files.aside(file)
+    aside = aside_of(file)
     _bare(model).save_weights(aside)
     replace(files, aside, file)
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
+
+from training.command.files import remove
 
 SIDES = ("source", "target")
 
@@ -71,15 +72,11 @@ class RunFiles:
         """Return the recent weights that are there by their epochs, in order."""
         return _by_epoch(self.recent, ".weights.h5")
 
-    def aside(self, what: Path) -> Path:
-        """Return where a file or folder is written before it is renamed; Keras asks for the end."""
-        return what.with_name(f"writing-{what.name}")
-
     def clean(self) -> None:
         """Remove what a process that was killed had begun to write; the lock must be held."""
         for folder in (self.path, self.checkpoints, self.recent):
             for left in [*folder.glob("writing[-.]*"), *folder.glob("*.writing")]:
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
+                remove(left)
 
 
 def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from training.command.errors import RunError, UserError
-from training.command.files import read_json, write_json
+from training.command.files import aside_of, read_json, write_json
 from training.config.schema import Config
 from training.data.batches import Batching, PairBatches, make_pair_batches
 from training.data.pair_files import CorpusError
@@ -49,7 +49,7 @@ def write_tokens(
     Raises:
         RunError: if that fails.
     """
-    aside = files.aside(files.tokens)
+    aside = aside_of(files.tokens)
     try:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
@@ -71,7 +71,7 @@ def write_tokens(
 def keep_tokens(files: RunFiles) -> Path:
     """Make the token ids that stand aside those of the run; return their folder."""
     shutil.rmtree(files.tokens, ignore_errors=True)
-    return files.aside(files.tokens).rename(files.tokens)
+    return aside_of(files.tokens).rename(files.tokens)
 
 
 def has_tokens(files: RunFiles, corpus: str) -> bool:

@@ -20,11 +20,13 @@ import keras_attention.mechanisms
 from training.command.errors import UserError
 from training.command.options import add_beam_width
 from training.command.parser import positive_int
+from training.data.pair_files import Split
 from training.data.splits import load_split
+from training.decode.asked import Search
 from training.runs.history import best, read_history
 from training.runs.run import Run
+from training.score.evaluation import evaluate
 from training.studies import shared
-from training.studies.score_functions import score
 
 MODELS = {
     **{name: [f"attention={name}"] for name in keras_attention.mechanisms.BY_NAME},
@@ -50,7 +52,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--split", default="dev", help="default: dev")
     parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences scored")
     add_beam_width(parser)
-    parser.set_defaults(lowercase=False)
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -68,6 +69,17 @@ def run(options: argparse.Namespace) -> dict:
     shared.write_table(options.output / "mechanisms.csv", rows)
     draw(rows, options.output / "mechanisms.png")
     return {**read, "mechanisms": rows}
+
+
+def score(options: argparse.Namespace, name: str, run: Run, split: Split) -> dict:
+    """Evaluate a model, or take what was found before."""
+    print(f"{name}: scoring", flush=True)
+    return shared.kept(
+        options.output / "evaluations" / f"{name}.json",
+        run,
+        [options.beam_width, split.sources, split.references],
+        lambda: evaluate([run], split, Search(options.beam_width), bootstrap=True),
+    )
 
 
 def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dict:

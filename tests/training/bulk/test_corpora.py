@@ -207,7 +207,7 @@ def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_pa
         with pytest.raises(KeyboardInterrupt):
             prepare_corpus(tmp_path / "c", config, HERE)
     assert not any(tmp_path.iterdir())
-    killed = tmp_path / "c.writing" / "work"  # what a process that was killed leaves
+    killed = tmp_path / "writing-c" / "work"  # what a process that was killed leaves
     killed.mkdir(parents=True)
     (killed / "000000.train").write_text("half")
     with pytest.raises(CorpusError, match="not a prepared corpus"):

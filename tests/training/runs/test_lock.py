@@ -1,6 +1,7 @@
 import pytest
 
 from training.command.errors import RunError
+from training.command.files import aside_of
 from training.runs.files import RunFiles
 from training.runs.lock import locked
 
@@ -32,7 +33,7 @@ def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
     files = RunFiles(tmp_path)
     kept = [files.checkpoint(1), files.recent, tmp_path / "writing"]
     left = [files.checkpoints / "writing-4711", tmp_path / "config.toml.writing"]
-    left += [files.aside(files.best), files.aside(files.recent_weights(1))]
+    left += [aside_of(files.best), aside_of(files.recent_weights(1))]
     for path in (*kept, *left):
         path.mkdir(parents=True, exist_ok=True)
     with locked(files):

@@ -6,10 +6,13 @@ import json
 import os
 import zipfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+
+from training.command.files import replacing
 
 Box = tuple[float, float, float, float]
 LABELS = "labels.tsv"
@@ -44,18 +47,16 @@ def kept(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
         ]
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         made = make()
-    aside = file.with_name(f"{file.stem}-{os.getpid()}.writing.npz")
-    try:
+    own = file.with_name(f"writing-{os.getpid()}-{file.name}")  # another process may make them
+    with suppress(OSError):  # what cannot be kept is made again
         file.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(
-            aside,
-            files=np.frombuffer(b"".join(example.image for example in made), np.uint8),
-            ends=np.cumsum([len(example.image) for example in made]),
-            said=np.frombuffer(json.dumps([example[1:] for example in made]).encode(), np.uint8),
-        )
-        aside.replace(file)
-    except OSError:  # what cannot be kept is made again
-        aside.unlink(missing_ok=True)
+        with replacing(file, own) as aside:
+            np.savez(
+                aside,
+                files=np.frombuffer(b"".join(example.image for example in made), np.uint8),
+                ends=np.cumsum([len(example.image) for example in made]),
+                said=np.frombuffer(json.dumps([one[1:] for one in made]).encode(), np.uint8),
+            )
     return made
 
 
