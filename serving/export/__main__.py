@@ -51,11 +51,11 @@ def main(arguments: list[str] | None = None) -> None:
             replaces_unknown=options.replace_unknown,
         )
     print(f"Exported {version}")
-    if options.format == "onnx":
-        return
-    if found := json.loads((version / MANIFEST).read_text()).get("agreement"):
+    manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
+    if found := json.loads(manifest.read_text(encoding="utf-8")).get("agreement"):
+        products = options.weights if options.format == "onnx" else options.precision
         print(
-            f"With {options.weights} weights and {options.precision} products, {found['same']} of "
+            f"With {options.weights} weights and {products} products, {found['same']} of "
             f"{found['texts']} translations are the same as in float32; scores differ by at most "
             f"{found['score_difference']:.2g}"
         )

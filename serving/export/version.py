@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -90,17 +91,37 @@ def export(
 
 def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[str, Any]) -> Path:
     """Write a new version as ONNX graphs: see `export`."""
-    from serving.export.onnx.folder import check_exports, write_folder  # others need no onnx
+    # Others need no onnx.
+    from serving.export.onnx.folder import check_exports, write_folder, write_manifest
 
     check_exports(runs, settings)
     with _aside(output) as aside:
         tell("writing the ONNX graphs", 0.5)
         aside.mkdir()
+        card = _manifest(runs, settings)
         try:
-            write_folder(runs[0], aside, settings, _manifest(runs, settings))
+            write_folder(runs[0], aside, settings, card)
+            if is_rounded(settings):
+                tell("comparing its translations with those in float32", 0.7)
+                with tempfile.TemporaryDirectory() as plain:
+                    write_folder(runs[0], Path(plain), {**settings, "weights": "float32"}, card)
+                    found = _local_agreement(runs[0], Path(plain), aside)
+                write_manifest(aside, {"agreement": found})
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         return _number(aside)
+
+
+def _local_agreement(run: Run, plain: Path, rounded: Path) -> dict[str, float]:
+    """Return how an ONNX export translates otherwise than one in float32: see `agreement`."""
+    from serving.client.local import LocalTranslator
+
+    texts = _compared(run)
+    found = [LocalTranslator(folder).translate(texts) for folder in (plain, rounded)]
+    return _differences(
+        *(np.array([each.text for each in one]) for one in found),
+        *(np.array([each.score for each in one]) for one in found),
+    )
 
 
 def _number(aside: Path) -> Path:
@@ -176,10 +197,7 @@ def agreement(
         The number of `texts` (of the dev split, where it can be found), how many have the `same`
         translation, and the largest `score_difference` among those.
     """
-    try:
-        texts = load_split(runs[0].config, "dev", limit=AGREEMENT_TEXTS)[0].sources
-    except CorpusError:
-        texts = [text for batch in WARMUP_TEXTS for text in batch]
+    texts = _compared(runs[0])
     plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
     found = []
     for turn, each in enumerate((plain, module)):
@@ -192,12 +210,26 @@ def agreement(
             batches.append(translate(tf.constant(texts[start : start + 100])))
         found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
     (expected, scores), (translations, other_scores) = found
+    return _differences(expected, translations, scores, other_scores)
+
+
+def _compared(run: Run) -> list[str]:
+    """Return the texts that are compared: of the dev split, where it can be found."""
+    try:
+        return list(load_split(run.config, "dev", limit=AGREEMENT_TEXTS)[0].sources)
+    except CorpusError:
+        return [text for batch in WARMUP_TEXTS for text in batch]
+
+
+def _differences(
+    expected: np.ndarray, translations: np.ndarray, scores: np.ndarray, other_scores: np.ndarray
+) -> dict[str, float]:
+    """Return what `agreement` returns."""
     same = expected == translations
-    difference = np.abs(scores - other_scores)[same]
     return {
-        "texts": len(texts),
+        "texts": len(same),
         "same": int(same.sum()),
-        "score_difference": float(difference.max(initial=0)),
+        "score_difference": float(np.abs(scores - other_scores)[same].max(initial=0)),
     }
 
 

@@ -69,9 +69,16 @@ def write_folder(run: Run, folder: Path, settings: Mapping[str, Any], card: dict
         "tokenizers": {side: _write_tokenizer(t, folder, side) for side, t in sides.items()},
         "ids": {"pad": PAD_ID, "unknown": UNK_ID, "start": START_ID, "end": END_ID},
     }
-    manifest["versions"] |= {"onnx": onnx.__version__, "opset": OPSET}
-    text = json.dumps(manifest, ensure_ascii=False, indent=1)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    manifest["versions"] = {**card["versions"], "onnx": onnx.__version__, "opset": OPSET}
+    write_manifest(folder, manifest)
+
+
+def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
+    """Write the manifest, or what it says more than it did."""
+    path = folder / MANIFEST
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = json.dumps({**known, **more}, ensure_ascii=False, indent=1)
+    path.write_text(text + "\n", encoding="utf-8")
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, side: str) -> dict[str, Any]:

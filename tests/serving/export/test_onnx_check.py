@@ -11,6 +11,7 @@ import pytest
 from serving.check.__main__ import check, main
 from serving.check.onnx import check_folder
 from serving.client.local import LocalTranslator
+from serving.export.__main__ import main as export_command
 from serving.export.onnx.constants import FILE
 from serving.export.version import export
 from training.runs.run import load_run
@@ -68,6 +69,18 @@ def test_a_saved_model_of_the_same_run_beside_it_answers_alike(
         card["settings"] = settings
         (beside / "assets.extra" / "manifest.json").write_text(json.dumps(card))
         assert bool(check_folder(version)) == (compared and not fine)
+
+
+def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
+    words = ["--run", str(RUN), "--output", str(tmp_path / "old"), "--beam-width", "2"]
+    words += ["--num-results", "1", "--format", "onnx", "--weights", "int8"]
+    export_command(words)
+    version = tmp_path / "old" / "1"
+    found = json.loads((version / "manifest.json").read_text())["agreement"]
+    assert 0 < found["same"] <= found["texts"]
+    said = capsys.readouterr().out
+    assert f"{found['same']} of {found['texts']} translations are the same" in said
+    assert check_folder(version) == []
 
 
 @pytest.mark.parametrize("name", ["encoder.onnx", "translator.onnx", FILE])
