@@ -1,4 +1,4 @@
-"""What is left out of a corpus before it is tokenised, and why."""
+"""Lines of a corpus are cleaned and filtered before it is tokenised."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Filters:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What came of a block.
+    """Counts of a cleaned block.
 
     Attributes:
         number: of the block.

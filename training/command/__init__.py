@@ -1,1 +1,1 @@
-"""What all commands share: parser, errors of users, progress, start-up, files written whole."""
+"""Shared by all commands: parser, users' errors, progress, start-up, files written whole."""

@@ -1,4 +1,4 @@
-"""What a command on TensorFlow needs: its packages, by their extra, and Keras's backend.
+"""A command's needs on TensorFlow: its packages, by their extra, and Keras's backend.
 
 Importing this sees to it where `__main__` is a command of this project, so that a command imports
 it first. A library that is imported elsewhere fails as Python does.

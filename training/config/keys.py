@@ -1,4 +1,4 @@
-"""What a key of the configuration is: a default, a meaning, and the values that it can have."""
+"""A key of the configuration: its default, its meaning, and the values it can have."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Batching:
 
 @dataclass(frozen=True)
 class Statistics:
-    """What a dataset holds.
+    """Counts of a dataset.
 
     Attributes:
         pairs: sentence pairs in an epoch.

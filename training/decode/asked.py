@@ -1,4 +1,4 @@
-"""The settings of a search with trained models."""
+"""Search with trained models: its settings, and which runs they fit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.sources.kinds import KINDS
 
 @dataclass(frozen=True)
 class Search:
-    """What is asked of a search.
+    """The settings of a search.
 
     Attributes:
         beam_width: hypotheses kept for each source; 1 is greedy search.

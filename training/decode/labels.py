@@ -15,7 +15,7 @@ Tensor = Any
 
 
 class Prediction(NamedTuple):
-    """What runs say of examples.
+    """Probabilities that runs give to examples.
 
     Attributes:
         probabilities: float32 `(N,)`, of the outcome.

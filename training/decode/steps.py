@@ -41,7 +41,7 @@ def prepare(
 
 
 class Copying:
-    """What a step of a model that copies does beside the decoder's, see `PointerGenerator`.
+    """The part of a step that copies words from the source, see `PointerGenerator`.
 
     Args:
         model: of `training.model.seq2seq.build_seq2seq`.

@@ -1,1 +1,1 @@
-"""What training is made of: losses, optimizer, schedule, and what is done after an epoch."""
+"""Training: the loop, losses, optimizer, schedule, and the record of each epoch."""

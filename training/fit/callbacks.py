@@ -1,4 +1,4 @@
-"""What Keras calls while it fits: the epoch's record, and a bar."""
+"""Keras callbacks of a training: the epoch's record, and a bar."""
 
 from __future__ import annotations
 

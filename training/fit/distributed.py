@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 300  # to wait for all to come, and for all to end
 
 @dataclass(frozen=True)
 class Asked:
-    """What the environment asks for.
+    """The processes that the environment asks for.
 
     Attributes:
         coordinator: `host:port` at which the first process waits for the others.

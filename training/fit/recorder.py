@@ -1,4 +1,4 @@
-"""What is done after each epoch of training, and after the last, on any backend."""
+"""Each epoch is scored, recorded and saved, and the last ones averaged, on any backend."""
 
 from __future__ import annotations
 

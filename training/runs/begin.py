@@ -36,7 +36,7 @@ Sides = tuple[Source, Tokenizer | None]
 
 @dataclass(frozen=True)
 class Opened:
-    """What a run reads.
+    """A run's data and their readers.
 
     Attributes:
         source: reads the sources.

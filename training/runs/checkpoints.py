@@ -1,4 +1,4 @@
-"""What a run directory keeps of training: checkpoints, best and recent weights, their mean."""
+"""Weights in a run directory: checkpoints, the best and recent ones, their mean."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class RunFiles:
 
 
 def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:
-    """What is named by an epoch, by its number and in order; other names are passed over."""
+    """Files named by an epoch, by its number and in order; other names are passed over."""
     pattern = re.compile(rf"epoch-(\d+){re.escape(ending)}")
     found = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
     return dict(sorted((int(match[1]), file) for match, file in found if match))

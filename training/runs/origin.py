@@ -1,4 +1,4 @@
-"""What a run began with: its data, counted and hashed, its start, and the versions."""
+"""A run's origin: its data, counted and hashed, its start, and the versions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGES = (
 
 @dataclass(frozen=True)
 class Origin:
-    """What a run began with.
+    """The beginning of a run.
 
     Attributes:
         data: SPEC of the corpus.

@@ -1,4 +1,4 @@
-"""What came of a run: the epoch that is kept, and its figures."""
+"""The result of a run: the epoch that is kept, and its figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a trained model has to beat: the translation of the most similar training sentence."""
+"""A baseline for translations: that of the most similar training sentence."""
 
 from __future__ import annotations
 

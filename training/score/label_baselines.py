@@ -1,4 +1,4 @@
-"""What a model of histories has to beat: models of the last known values, by scikit-learn."""
+"""Baselines for histories: models of the last known values, by scikit-learn."""
 
 from __future__ import annotations
 

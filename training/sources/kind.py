@@ -1,4 +1,4 @@
-"""What a source declares: known without Keras, so that a command's help does not wait for it."""
+"""A source's declaration: without Keras, so that a command's help does not wait for it."""
 
 from __future__ import annotations
 
@@ -33,5 +33,5 @@ class Kind:
 
     @property
     def forms(self) -> list[str]:
-        """What SPECs of its files begin with."""
+        """The beginnings of SPECs that name its files."""
         return [spec.partition(":")[0] for spec in self.specs if ":" in spec]

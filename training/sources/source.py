@@ -1,4 +1,4 @@
-"""What every source gives to training, search, export and evaluation."""
+"""The base of all sources, for training, search, export and evaluation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Tensor = Any
 
 
 class Source(ABC):
-    """What is attended to: how it is read, and how it is encoded.
+    """A kind of source: how it is read, and how it is encoded.
 
     TensorFlow is imported where something is read, not before: an encoder is built, and a prepared
     run is trained, on any backend.

@@ -1,4 +1,4 @@
-"""What the studies share: trained models, results that are kept, tables."""
+"""Shared by the studies: trained models, results that are kept, tables."""
 
 from __future__ import annotations
 

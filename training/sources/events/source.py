@@ -27,7 +27,7 @@ OUTLYING = 0.001  # share of numbers at either end that are taken as the next le
 
 @dataclass(frozen=True)
 class Statistics:
-    """What numbers are standardised by, of the training examples.
+    """Statistics of the training examples, by which numbers are standardised.
 
     Attributes:
         lowest: what numbers of each input are at least taken as, after the logarithm where there
