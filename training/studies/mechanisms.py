@@ -105,7 +105,7 @@ def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dic
 
 def draw(rows: Sequence[dict], path: Path) -> None:
     """Draw scores with their intervals, alignment errors where there are, and times."""
-    metric = "wer" if "wer" in rows[0] else "bleu"
+    metric = next(key for key in ("wer", "bleu", "exact") if key in rows[0])
     second = "aer" if rows[0]["aer"] is not None else "val_perplexity"
     titles = {
         metric: f"{metric.upper()}, 95 % interval",
