@@ -334,7 +334,7 @@ def test_runs_of_different_tokenizers_make_no_ensemble(tiny_run, tmp_path):
 def test_a_script_ends_with_one_line_and_no_trace():
     command = [sys.executable, "-m", "training.train", "--preset", "nothing"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 1
+    assert ended.returncode == 2  # as every wrong flag
     assert ended.stderr.startswith("error: unknown preset 'nothing'")
     assert ended.stderr.count("\n") == 1
     assert ended.stdout == ""
