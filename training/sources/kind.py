@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,6 @@ class Kind:
             pairs decides.
         tokens: whether it is read as tokens, which are kept in the run, prepared for other
             backends, linked to a target's words and shown in heat-maps.
-        request: what a client sends to an export, by the signature's inputs: `text`, `file`, or
-            `numbers`, of which each example has several, one after another.
     """
 
     name: str
@@ -29,7 +27,6 @@ class Kind:
     specs: Mapping[str, str]
     own: str = ""
     tokens: bool = False
-    request: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def forms(self) -> list[str]:

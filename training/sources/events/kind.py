@@ -8,5 +8,4 @@ KIND = Kind(
     unit="examples",
     specs={"events:PATH": "a CSV of events with a TOML file beside it"},
     own="events",
-    request={"time": "numbers"},  # and a column's, by its name
 )

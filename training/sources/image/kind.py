@@ -8,5 +8,4 @@ KIND = Kind(
     unit="images",
     specs={"images:PATH": "a folder of PNG or JPEG files with labels.tsv: file TAB text"},
     own="images",
-    request={"image_bytes": "file"},
 )

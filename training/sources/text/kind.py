@@ -13,5 +13,4 @@ KIND = Kind(
         "prepared:DIR": "what python -m training.prepare --corpus DIR wrote",
     },
     tokens=True,
-    request={"text": "text"},
 )
