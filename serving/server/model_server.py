@@ -38,6 +38,7 @@ _LOOK_AGAIN_SECONDS = 1
 # without a limit for each connection, one fills the line and others' calls are cancelled.
 _MOST_CONNECTIONS = 1024
 _MOST_STREAMS = 200
+_MOST_PENDING = 20 * _MOST_STREAMS  # 13 kB each
 
 log = logging.getLogger(__name__)
 
@@ -234,6 +235,8 @@ class ModelServer:
             "grpc.so_reuseport": 0,
             "grpc.max_allowed_incoming_connections": _MOST_CONNECTIONS,
             "grpc.max_concurrent_streams": _MOST_STREAMS,
+            "grpc.server.max_pending_requests": _MOST_PENDING,
+            "grpc.server.max_pending_requests_hard_limit": 2 * _MOST_PENDING,
         }
         # Where gRPC is given an argument twice, the first counts.
         self._grpc = grpc.aio.server(options=tuple((usual | options).items()))
