@@ -5,7 +5,8 @@ Compares `scores.additive` with its plain formula, and `AdditiveAttention` with
 the forward pass, a training step (forward and backward), the peak of its memory, and the first
 call of both, where compilers work. Calls take turns, so that other load meets all alike; medians.
 Peak memory is that of a later call, in a fresh process for each case. Prints a table; the last
-line is JSON.
+line is JSON. With `--modes` the fast paths stand beside the plain formulas in every mode of the
+backend (eager, graph, XLA; eager, jit; eager, compiled) and on a grid of sizes.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from parts import modes
 from parts.calls import Case, make_calls
 from parts.memory import peak_megabytes
 
@@ -138,9 +140,15 @@ def main() -> None:
     add("--repeat", type=int, default=20, help="calls of each measurement")
     add("--seed", type=int, default=7, help="of inputs and weights")
     add("--cases", nargs="+", choices=CASES, default=list(CASES), help="what to measure")
+    add("--modes", action="store_true", help="fast paths beside plain formulas in all modes")
+    add("--tiny", action="store_true", help="with --modes, small sizes alone")
     add("--peak-of", choices=CASES, help="print the peak memory of one case alone, in MB")
     options = parser.parse_args()
     os.environ["KERAS_BACKEND"] = options.backend
+    if options.modes:
+        modes.use_one_thread(options.backend)
+        modes.run(options.backend, options.repeat, options.tiny)
+        return
     if options.peak_of:
         calls = make_calls(make_case(options.peak_of, options))
         print(json.dumps(peak_megabytes(calls["step"])))

@@ -16,17 +16,25 @@ class Case(NamedTuple):
     weights: list
 
 
-def make_calls(case: Case) -> dict[str, Callable[[], Any]]:
+# Of each backend, how functions are run; the first is what it is by default.
+MODES = {
+    "tensorflow": ("graph", "xla", "eager"),
+    "jax": ("jit", "eager"),
+    "torch": ("eager", "compiled"),
+}
+
+
+def make_calls(case: Case, mode: str | None = None) -> dict[str, Callable[[], Any]]:
     """Return calls of the forward pass and of a training step that wait for their results."""
     import keras
 
-    return {"tensorflow": on_tensorflow, "jax": on_jax, "torch": on_torch}[keras.backend.backend()](
-        case
-    )
+    backend = keras.backend.backend()
+    makers = {"tensorflow": on_tensorflow, "jax": on_jax, "torch": on_torch}
+    return makers[backend](case, mode or MODES[backend][0])
 
 
-def on_tensorflow(case: Case) -> dict[str, Callable[[], Any]]:
-    """Calls of `tf.function`s."""
+def on_tensorflow(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
+    """Calls of `tf.function`s, or eager ones."""
     import tensorflow as tf
 
     weights = [w.value for w in case.weights]
@@ -37,13 +45,14 @@ def on_tensorflow(case: Case) -> dict[str, Callable[[], Any]]:
             loss = tf.reduce_sum(tf.square(case.function(*inputs)))
         return tape.gradient(loss, [*inputs, *weights])
 
-    inputs = [tf.constant(x) for x in case.arrays]
-    forward, step = tf.function(case.function), tf.function(step)
+    inputs, forward = [tf.constant(x) for x in case.arrays], case.function
+    if mode != "eager":
+        forward, step = (tf.function(f, jit_compile=mode == "xla") for f in (forward, step))
     return {"forward": lambda: forward(*inputs).numpy(), "step": lambda: step(*inputs)[0].numpy()}
 
 
-def on_jax(case: Case) -> dict[str, Callable[[], Any]]:
-    """Calls of `jax.jit`ted functions."""
+def on_jax(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
+    """Calls of `jax.jit`ted functions, or eager ones."""
     import jax
     import keras
     from jax import numpy as jnp
@@ -53,26 +62,29 @@ def on_jax(case: Case) -> dict[str, Callable[[], Any]]:
             return case.function(*inputs)
 
     arguments = [w.value for w in case.weights], [jnp.asarray(x) for x in case.arrays]
-    forward = jax.jit(function)
-    step = jax.jit(jax.grad(lambda *a: jnp.sum(jnp.square(function(*a))), (0, 1)))
+    forward, step = function, jax.grad(lambda *a: jnp.sum(jnp.square(function(*a))), (0, 1))
+    if mode == "jit":
+        forward, step = jax.jit(forward), jax.jit(step)
     return {
         "forward": lambda: jax.block_until_ready(forward(*arguments)),
         "step": lambda: jax.block_until_ready(step(*arguments)),
     }
 
 
-def on_torch(case: Case) -> dict[str, Callable[[], Any]]:
-    """Eager calls."""
+def on_torch(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
+    """Eager calls, or those of a compiled function."""
     import torch
+
+    function = torch.compile(case.function) if mode == "compiled" else case.function
 
     inputs = [torch.tensor(x, requires_grad=True) for x in case.arrays]
     leaves = [*inputs, *(w.value for w in case.weights)]
 
     def forward() -> Any:
         with torch.no_grad():
-            return case.function(*inputs)
+            return function(*inputs)
 
     def step() -> Any:
-        return torch.autograd.grad(case.function(*inputs).square().sum(), leaves)
+        return torch.autograd.grad(function(*inputs).square().sum(), leaves)
 
     return {"forward": forward, "step": step}

@@ -14,6 +14,7 @@ from keras_attention.backend.generic import (
     gather_in_rows,
     in_loop,
     in_place_additive,
+    is_eager,
     is_tensorflow,
     matmul,
     project,
@@ -34,6 +35,7 @@ if keras.backend.backend() == "tensorflow":
         gather,
         gather_in_rows,
         in_loop,
+        is_eager,
         is_tensorflow,
         project,
         scan,
@@ -45,6 +47,7 @@ if keras.backend.backend() == "tensorflow":
 elif keras.backend.backend() == "jax":
     from keras_attention.backend.jax import (
         fuses_sums,
+        is_eager,
         scan,
         under_xla,
         unfold,

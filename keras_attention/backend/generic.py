@@ -151,6 +151,11 @@ def under_xla() -> bool:
     return False
 
 
+def is_eager() -> bool:
+    """Whether TensorFlow or JAX run operation by operation, which compiles each loop by itself."""
+    return False
+
+
 def builds_graph() -> bool:
     """Whether a graph of TensorFlow is being built."""
     return False

@@ -47,6 +47,11 @@ def unfold(
     return outputs, state, steps
 
 
+def is_eager() -> bool:
+    """Whether operations run as they are called: within `jit` and its like they give tracers."""
+    return not isinstance(jnp.zeros(()), jax.core.Tracer)
+
+
 def under_xla() -> bool:
     """Whether XLA compiles what is being computed: always."""
     return True

@@ -170,6 +170,11 @@ def in_loop() -> bool:
     return _in_step.get()
 
 
+def is_eager() -> bool:
+    """Whether operations run as they are called."""
+    return bool(tf.executing_eagerly())
+
+
 def builds_graph() -> bool:
     """Whether a graph is being built."""
     return not tf.executing_eagerly()

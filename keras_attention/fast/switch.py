@@ -27,6 +27,7 @@ VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
 # Numbers in a block of additive scores: about as many as the caches hold. Smaller scores are
 # computed as a whole.
 BLOCK = 2**20
+EAGER = 2**27  # the same where TensorFlow or JAX run eagerly: half a gigabyte
 IN_PLACE = 2**18  # the same where memory is written again: one core's own cache
 LARGE = 2000  # elements of a row
 
@@ -107,12 +108,21 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
     sizes = [batch, *lengths, *scale.shape]
     if enabled() and backend.writes_in_place(query, key, scale):
         return "in_place" if math.prod(sizes) > IN_PLACE else "formula"
-    small = None not in sizes and math.prod(sizes) <= BLOCK
-    if not enabled() or small or 1 in lengths or backend.in_loop():
+    if not enabled() or 1 in lengths or backend.in_loop():
+        return "formula"
+    if None not in sizes and math.prod(sizes) <= _largest_formula():
         return "formula"
     if backend.under_xla():
         return "exponential"
     return "compiled" if _compiles(query, key) else "blocks"
+
+
+def _largest_formula() -> int:
+    """Return how many numbers the formula of additive scores may make, where it is the faster."""
+    if backend.is_eager():  # a loop over blocks is slower, 100 times on JAX, and saves memory alone
+        return EAGER
+    # Under XLA a step of fewer is up to 1.28 times as slow in the exponential form.
+    return 2 * BLOCK if backend.under_xla() else BLOCK
 
 
 def _compiles(*sequences: Tensor) -> bool:
@@ -132,6 +142,14 @@ def _compiles(*sequences: Tensor) -> bool:
 def hoists() -> bool:
     """Whether the loops of `fast.loop` may run: on TensorFlow, where they pay."""
     return enabled() and backend.is_tensorflow()
+
+
+def hoists_attention(training: bool | None) -> bool:
+    """Whether the loop of a cell that attends may run hoisted.
+
+    Under XLA it pays by the gradients: a forward pass alone is up to 1.35 times as slow.
+    """
+    return bool(training) or not backend.under_xla()
 
 
 def splits_rows(size: int | None) -> bool:

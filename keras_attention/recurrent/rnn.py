@@ -9,7 +9,7 @@ from keras import ops, tree
 
 from keras_attention import backend, losses, masks
 from keras_attention.attention import Attention, Memory, Tensor
-from keras_attention.fast import loop
+from keras_attention.fast import loop, switch
 from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell
 from keras_attention.shapes import checked_mask, expect_known_length, flat_length, keep_where
@@ -104,7 +104,7 @@ class AttentionRNN(AttentionCell):
         mask = None if inputs_mask is None else ops.transpose(inputs_mask)
         if self.order == "luong" and not self.input_feeding:
             run = self._call_cell_first
-        elif self._gates() and all(a.compute_dtype == self.compute_dtype for a in self.attentions):
+        elif switch.hoists_attention(training) and self._hoists():
             run = self._call_hoisted
         else:
             run = self._call_stepwise
@@ -210,6 +210,11 @@ class AttentionRNN(AttentionCell):
     def _gates(self) -> Any:
         """Return the tensors of the cell for the loops of `fast.loop`, or None."""
         return keras_cells.hoisted(self.cell, self.compute_dtype)
+
+    def _hoists(self) -> bool:
+        """Whether the hoisted loop knows the cell, and all is of one type."""
+        types = {attention.compute_dtype for attention in self.attentions}
+        return types == {self.compute_dtype} and bool(self._gates())
 
     def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
         """Return the readout of a fed output; a deep one's product of the inputs is taken here."""

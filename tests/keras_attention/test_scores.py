@@ -35,8 +35,8 @@ def test_additive_is_the_scaled_tanh_of_the_sum(rng):
 @pytest.mark.parametrize("batches", [(1, B), (B, 1)])
 def test_additive_repeats_a_single_sentence(rng, large, batches, monkeypatch):
     if large:
-        monkeypatch.setattr(switch, "BLOCK", 50)
-        monkeypatch.setattr(switch, "IN_PLACE", 50)
+        for name in ("BLOCK", "EAGER", "IN_PLACE"):
+            monkeypatch.setattr(switch, name, 50)
     query, key = normal(rng, batches[0], TQ, UNITS), normal(rng, batches[1], TV, UNITS)
     scale, upstream = normal(rng, UNITS), normal(rng, B, TQ, TV)
     hidden = np.tanh(query[:, :, None].astype("float64") + key[:, None])

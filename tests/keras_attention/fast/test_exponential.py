@@ -18,6 +18,7 @@ def exponential(monkeypatch):
     from keras_attention.fast import exponential
 
     monkeypatch.setattr(switch, "BLOCK", 1000)
+    monkeypatch.setattr(switch, "EAGER", 1000)
     monkeypatch.setattr(backend, "writes_in_place", lambda *tensors: False)  # see test_in_place
     return exponential
 
