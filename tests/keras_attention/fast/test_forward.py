@@ -25,7 +25,7 @@ def forward(primals, tangents):
 
 
 def test_it_is_that_of_the_formula_and_is_told_where_to_be_had(rng, monkeypatch):
-    for limit in ("BLOCK", "IN_PLACE"):
+    for limit in ("BLOCK", "EAGER", "IN_PLACE"):
         monkeypatch.setattr(switch, limit, 100)
     shapes = (2, 5, 7), (2, 11, 7), (7,)
     primals, tangents = (tuple(normal(rng, *shape) for shape in shapes) for _ in range(2))
