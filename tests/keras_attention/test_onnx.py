@@ -23,7 +23,11 @@ from keras_attention import (
     PointerGenerator,
 )
 
-pytestmark = pytest.mark.skipif(keras.backend.backend() != "torch", reason="exports from PyTorch")
+pytestmark = [
+    pytest.mark.skipif(keras.backend.backend() != "torch", reason="exports from PyTorch"),
+    # PyTorch's exporters warn of one another, and of parts of themselves.
+    pytest.mark.filterwarnings("ignore"),
+]
 
 LAYERS = {
     "additive": lambda: AdditiveAttention(13),
