@@ -192,7 +192,7 @@ def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
 
 
 def test_a_coverage_penalty_is_an_option_of_the_scripts(terse_run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(translate, "load_translators", lambda paths: [terse_run])
+    monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [terse_run])
     (tmp_path / "a").write_text("She is eating a green apple.")
     words = ["--run", str(terse_run.path), "--coverage-penalty", "5"]
     translate.main([str(tmp_path / "a"), *words, "--scores"])
