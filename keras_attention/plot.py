@@ -50,7 +50,8 @@ def plot_attention(
             or the image that was read, an array `(H, W)` or `(H, W, channels)`.
         target: the T target tokens.
         weights: float array `(T, S)`; for an image the weights of its grid, `(T, rows, columns)`,
-            see `keras_attention.as_grid`. Rows and columns past the tokens are left out.
+            see `keras_attention.as_grid`. Rows and columns past the tokens are padding: they hold
+            0, and are left out.
         path: file to write (PNG, SVG, PDF by its ending), an open one (PNG), or None.
         title: text above the map.
         ax: matplotlib axes to draw on, not for an image; a new figure by default.
@@ -59,8 +60,8 @@ def plot_attention(
         The matplotlib figure.
 
     Raises:
-        ValueError: if the weights are not a matrix of at least T rows and S columns, or for an
-            image `(T, rows, columns)`; if times do not rise; for `ax` with an image.
+        ValueError: if the weights are not a matrix of T rows and S columns, which zeros may follow,
+            or for an image `(T, rows, columns)`; if times do not rise; for `ax` with an image.
         ImportError: if matplotlib is not installed.
 
     Example:
@@ -88,6 +89,11 @@ def _draw_map(
         raise ValueError(
             f"plot_attention expected weights of shape ({rows}, {columns}), target by "
             f"source tokens. Received: {weights.shape}"
+        )
+    if weights[rows:].any() or weights[:, columns:].any():
+        raise ValueError(
+            f"plot_attention expected zeros past {rows} target and {columns} source tokens, as "
+            f"padding has. Received: weights of shape {weights.shape}"
         )
     weights = weights[:rows, :columns]
     if ax is None:

@@ -92,7 +92,7 @@ MISTAKES = [
     ("training.study", ["length", "--output", "FILE/s"], "Not a directory"),
     ("training.study", ["length", "--output", "NEW", "--run", "a"], "expected NAME=DIR"),
     ("training.study", ["length", "--output", "NEW", "--run", "none=/no"], "/no is not a run"),
-    ("training.study", ["scores", "--output", "NEW", "--preset", "what"], "unknown preset"),
+    ("training.study", ["mechanisms", "--output", "NEW", "--preset", "what"], "unknown preset"),
     ("serving.export", ["--run", "NEW", "--output", "NEW"], "is not a run"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--length-penalty", "-1"], "-1"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--num-results", "9"], "--num-results"),

@@ -51,8 +51,9 @@ class HistoryAttention(AdditiveAttention):
     def score(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores `(B, n, Tv)` of queries `(B, n, ·)`, each with keys `(B, n, Tv, ·)`."""
         batch, count, length, units = ops.shape(key)
-        rows, keys = ops.reshape(query, (-1, 1, units)), ops.reshape(key, (-1, length, units))
-        return ops.reshape(super().score(rows, keys), (batch, count, length))
+        query = ops.reshape(query, (batch * count, 1, units))
+        key = ops.reshape(key, (batch * count, length, units))
+        return ops.reshape(super().score(query, key), (batch, count, length))
 
     def weigh(
         self,

@@ -23,9 +23,15 @@ def test_the_map_shows_weights_and_tokens(tmp_path):
 
 
 def test_padding_past_the_tokens_is_left_out():
-    padded = np.pad(WEIGHTS, ((0, 2), (0, 3)), constant_values=0.5)
+    padded = np.pad(WEIGHTS, ((0, 2), (0, 3)))
     figure = plot_attention(SOURCE, TARGET, padded)
     np.testing.assert_allclose(figure.axes[0].images[0].get_array(), WEIGHTS)
+
+
+@pytest.mark.parametrize("more", [((0, 1), (0, 0)), ((0, 0), (0, 1))], ids=["row", "column"])
+def test_weights_without_a_token_are_told(more):
+    with pytest.raises(ValueError, match="expected zeros past"):
+        plot_attention(SOURCE, TARGET, np.pad(WEIGHTS, more, constant_values=0.5))
 
 
 def test_the_map_goes_on_given_axes():

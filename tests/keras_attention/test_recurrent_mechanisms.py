@@ -203,7 +203,7 @@ def test_the_fast_ways_to_run_have_the_gradients_of_the_plain_one(rng, name, cel
     def plain():
         memories = layer.prepare(ops.convert_to_tensor(memory))
         state = layer.initial_state(memories)
-        outputs, weights, _ = layer._call_stepwise(prepared, None, memories, state, False)
+        outputs, weights, _ = layer._call_stepwise(prepared, None, (memories,), state, False)
         return total(outputs, weights[0])
 
     def fast():

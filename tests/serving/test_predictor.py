@@ -91,7 +91,8 @@ def test_the_command_predicts_from_a_table(event_run, event_server, tmp_path, ca
     out = capsys.readouterr().out
     assert '"id": "p2"' in out
     assert out.count("30.0") == 1
-    assert Image.open(picture).size[0] > 100
+    with Image.open(picture) as drawn:
+        assert drawn.size[0] > 100
     assert predict.main([table, *options, "--only", "nobody"]) == 1
     assert "has no patient 'nobody'" in capsys.readouterr().err
     assert predict.main([table, *options[:-1], "when"]) == 1
@@ -217,7 +218,8 @@ def test_an_event_run_is_scored_beside_its_baselines(event_run, tmp_path, capsys
     assert low <= result["auc"] <= high
     assert result["logistic_regression_auc"] > 0.8  # bilirubin tells who is sick
     assert (result["people"], result["examples"]) == (60, len(data.labels))
-    assert Image.open(tmp_path / "scores.png").size[0] > 100
+    with Image.open(tmp_path / "scores.png") as drawn:
+        assert drawn.size[0] > 100
 
 
 def test_what_reads_no_text_translates_none(event_run):

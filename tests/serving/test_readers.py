@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import resource
+from contextlib import closing
 
 import grpc
 import numpy as np
@@ -177,7 +178,8 @@ def test_the_command_reads_draws_and_goes_on_after_a_broken_image(image_target, 
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 2
     assert f"error: {bad}" in err
-    assert Image.open(tmp_path / "out-1.png").size[0] > 100
+    with Image.open(tmp_path / "out-1.png") as drawn:
+        assert drawn.size[0] > 100
     assert (tmp_path / "out-3.png").exists()
     assert read.main(["nowhere.png", *options[:4]]) == 1
 
@@ -206,7 +208,8 @@ def test_the_demo_has_images_read_that_it_wrote(image_target, tmp_path, capsys):
     out = capsys.readouterr().out
     assert out.count("expected:") <= 6
     assert all(f"000{number}.png" in out for number in range(6))
-    assert Image.open(tmp_path / "picture.png").size[0] > 100
+    with Image.open(tmp_path / "picture.png") as drawn:
+        assert drawn.size[0] > 100
     assert len((tmp_path / "images" / "labels.tsv").read_text().splitlines()) == 6
 
 
@@ -244,10 +247,11 @@ def test_images_over_rest_are_base64_and_a_broken_one_is_named(image_server, ima
 
     def ask(files):
         body = {"instances": [{"b64": base64.b64encode(file).decode()} for file in files]}
-        connection = http.client.HTTPConnection("127.0.0.1", image_server.rest_port, timeout=60)
-        connection.request("POST", "/v1/models/digits:predict", json.dumps(body))
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
+        port = image_server.rest_port
+        with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+            connection.request("POST", "/v1/models/digits:predict", json.dumps(body))
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
 
     status, answer = ask(images)
     assert status == 200

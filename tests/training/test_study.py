@@ -134,13 +134,17 @@ def vars_of(split):
 def test_missing_models_are_trained_with_the_preset_and_only_once(tiny_run, tmp_path, monkeypatch):
     trained = []
 
-    def train(config, path, resume=False):
-        trained.append((path.name, config, resume))
+    def train(config, path, resumed=False):
+        trained.append((path.name, config, resumed))
         shutil.rmtree(path, ignore_errors=True)
         make_run(path, tiny_run, attention=config.attention)
-        config.save(path / "config.toml")
+        decided = {"keep_by": "perplexity", "metric": "bleu"}  # what was "auto", as training does
+        dataclasses.replace(config, **decided).save(path / "config.toml")
 
     monkeypatch.setattr(shared, "train", train)
+    monkeypatch.setattr(
+        shared, "resume", lambda path: train(tiny_config("attention=none"), path, resumed=True)
+    )
     settings = [word for setting in TINY for word in ("--set", setting)]
     command = ["length", "--preset", "phrasebook-en-fr", *settings, "--output", str(tmp_path)]
     options = study.parse_arguments([*command, "--run", f"additive={tiny_run.path}"])
@@ -155,7 +159,7 @@ def test_missing_models_are_trained_with_the_preset_and_only_once(tiny_run, tmp_
 
     (tmp_path / "runs" / "none" / "history.json").write_text("[]")  # stopped in its first epoch
     shared.collect(options, models)
-    assert [(name, resume) for name, _, resume in trained[2:]] == [("none", True)]
+    assert [(name, resumed) for name, _, resumed in trained[2:]] == [("none", True)]
 
     options.settings.append("epochs=3")
     with pytest.raises(UserError, match="none was trained with another epochs"):
@@ -164,7 +168,7 @@ def test_missing_models_are_trained_with_the_preset_and_only_once(tiny_run, tmp_
 
 def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path, monkeypatch):
     monkeypatch.setattr(shared, "train", None)
-    command = ["scores", "--preset", "phrasebook-en-fr", "--output", str(tmp_path)]
+    command = ["mechanisms", "--preset", "phrasebook-en-fr", "--output", str(tmp_path)]
     with pytest.raises(UserError, match=r"dot cannot be built: .*same width"):
         study.main([*command, "--set", "decoder_units=7"])
 
@@ -175,8 +179,8 @@ def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path,
         (["length", "--run", "additive"], "expected NAME=DIR. Received: additive"),
         (["length", "--run", "magic=TINY"], "expected one of none, additive, general"),
         (["length", "--run", "none=TINY"], "--run none expected attention=none"),
-        (["scores", "--run", "dot=/nowhere"], "/nowhere is not a run"),
-        (["scores", "--preset", "nothing"], "unknown preset 'nothing'"),
+        (["mechanisms", "--run", "dot=/nowhere"], "/nowhere is not a run"),
+        (["mechanisms", "--preset", "nothing"], "unknown preset 'nothing'"),
         (["alignment", "--run", "a=TINY", "--run", "a=TINY"], "--run a is given twice"),
         (["gradients", "--gain", "0"], "expected numbers above 0"),
     ],

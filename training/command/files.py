@@ -94,7 +94,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
         aside.mkdir(parents=True, exist_ok=True)
         lock = (aside / ".lock").open("a")
     except OSError as error:
-        raise UserError(f"cannot write to {aside}: {error.strerror}") from None
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

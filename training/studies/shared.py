@@ -107,8 +107,9 @@ def train_missing(name: str, config: Config, path: Path) -> None:
     begun = files.config.is_file()
     if begun:
         saved = load_config(files.config)
-        if config.keep_by == "auto":  # which the run has decided
-            config = replace(config, keep_by=saved.keep_by)
+        for key in ("keep_by", "metric"):  # "auto" is what the run has decided
+            if getattr(config, key) == "auto":
+                config = replace(config, **{key: getattr(saved, key)})
         other = [key for key, value in asdict(config).items() if getattr(saved, key) != value]
         if other:
             raise UserError(

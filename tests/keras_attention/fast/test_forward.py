@@ -9,7 +9,11 @@ from keras_attention.fast import switch
 from tests.keras_attention.helpers import array, assert_close, normal
 
 BACKEND = keras.backend.backend()
-pytestmark = pytest.mark.skipif(BACKEND == "tensorflow", reason="has a test of its own")
+pytestmark = [
+    pytest.mark.skipif(BACKEND == "tensorflow", reason="has a test of its own"),
+    # PyTorch scripts its forward mode by what it calls deprecated.
+    pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning"),
+]
 
 
 def forward(primals, tangents):
