@@ -99,6 +99,7 @@ def test_any_of_several_tokens_ends_a_sentence(rng):
         assert len(ids) == 7 or ids[-1] in ends
 
 
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")  # of JAX
 @pytest.mark.parametrize("listed", [False, True])
 def test_forbidden_tokens_are_never_found(rng, listed):
     decoder, forbidden = Decoder(rng), [[0, 3], [4, -1], [-1, -1]]
