@@ -116,7 +116,7 @@ def layer_calls(
     arrays = [rng.normal(size=(batch, n, width)).astype("float32") for n in (QUERIES, source)]
     layer = AdditiveAttention(units)
     layer.build(*(x.shape for x in arrays))
-    return on_tensorflow(Case(layer, arrays, layer.weights))
+    return on_tensorflow(Case(layer, arrays, layer.weights), "graph")
 
 
 def training_step(

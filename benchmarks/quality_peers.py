@@ -201,6 +201,11 @@ def keep_settings(options: argparse.Namespace) -> None:
     file.write_text(json.dumps(chosen) + "\n")
 
 
+def scored_by_bleu(metric: str) -> bool:
+    """Tell whether a preset's metric is BLEU, as what decides by the texts is for sentences."""
+    return metric == "auto" or metric.startswith("bleu")
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(
@@ -222,7 +227,7 @@ def main(arguments: list[str] | None = None) -> None:
     from parts import quality_data
 
     config = configuration(options)
-    if config.source != "text" or not config.metric.startswith("bleu") or config.copy:
+    if config.source != "text" or not scored_by_bleu(config.metric) or config.copy:
         raise SystemExit(f"expected a preset of texts, scored by BLEU. Received: {options.preset}")
     keep_settings(options)
     quality_data.prepare(config, options.output / "data", options.dev_limit)

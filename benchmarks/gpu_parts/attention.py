@@ -64,7 +64,7 @@ def _of_size(
 
 def _case(name: str, query: Any, key: Any, scale: Any, dtype: str) -> tuple[Any, list, list]:
     if name in ("scores.additive", "plain formula"):
-        formula = scores.additive if name == "scores.additive" else scores.plain_additive
+        formula = scores.additive if name == "scores.additive" else _plain_formula
 
         def function(*tensors: Any) -> Any:
             return formula(*(keras.ops.cast(x, dtype) for x in tensors))
@@ -85,6 +85,11 @@ def _case(name: str, query: Any, key: Any, scale: Any, dtype: str) -> tuple[Any,
     call(query[:1], key[:1])
     weights = [w for layer in (*project, attend) for w in layer.trainable_weights]
     return call, [query, key], weights
+
+
+def _plain_formula(query: Any, key: Any, scale: Any) -> Any:
+    both = keras.ops.expand_dims(query, 2) + keras.ops.expand_dims(key, 1)
+    return keras.ops.matmul(keras.ops.tanh(both), scale)
 
 
 def _floor(
