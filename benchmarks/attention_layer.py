@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 from parts import modes
-from parts.calls import Case, make_calls
+from parts.calls import Case, make_calls, plain_additive
 from parts.memory import peak_megabytes
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -37,13 +37,6 @@ CASES = {
     "keras Attention (dot)": "keras AdditiveAttention",
 }
 MEASURES = {"forward_ms": "forward", "step_ms": "step", "peak_mb": "peak", "first_s": "first"}
-
-
-def plain_additive(query: Any, key: Any, scale: Any) -> Any:
-    """The formula as it stands."""
-    from keras import ops
-
-    return ops.matmul(ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1)), scale)
 
 
 def make_case(name: str, options: argparse.Namespace) -> Case:

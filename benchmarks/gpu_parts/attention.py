@@ -12,6 +12,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from parts.calls import Case, make_calls, plain_additive
 
 from gpu_parts import calls
 from keras_attention import AdditiveAttention, scores
@@ -47,9 +48,8 @@ def _of_size(
     for name in ("scores.additive", "plain formula", "AdditiveAttention", "keras layer"):
         row = {"case": name, "size": "×".join(map(str, size)), "dtype": dtype}
         try:
-            function, arrays, weights = _case(name, query, key, scale, dtype)
-            for what, make in (("forward", calls.forward), ("step", calls.training_step)):
-                call = make(function, arrays, weights)
+            case = Case(*_case(name, query, key, scale, dtype))
+            for what, call in make_calls(case).items():
                 row[f"{what}_ms"] = calls.milliseconds(call, repeat)
                 row[f"{what}_mb"] = calls.peak_megabytes(call)
                 if name == "scores.additive":
@@ -64,7 +64,7 @@ def _of_size(
 
 def _case(name: str, query: Any, key: Any, scale: Any, dtype: str) -> tuple[Any, list, list]:
     if name in ("scores.additive", "plain formula"):
-        formula = scores.additive if name == "scores.additive" else _plain_formula
+        formula = scores.additive if name == "scores.additive" else plain_additive
 
         def function(*tensors: Any) -> Any:
             return formula(*(keras.ops.cast(x, dtype) for x in tensors))
@@ -85,11 +85,6 @@ def _case(name: str, query: Any, key: Any, scale: Any, dtype: str) -> tuple[Any,
     call(query[:1], key[:1])
     weights = [w for layer in (*project, attend) for w in layer.trainable_weights]
     return call, [query, key], weights
-
-
-def _plain_formula(query: Any, key: Any, scale: Any) -> Any:
-    both = keras.ops.expand_dims(query, 2) + keras.ops.expand_dims(key, 1)
-    return keras.ops.matmul(keras.ops.tanh(both), scale)
 
 
 def _floor(

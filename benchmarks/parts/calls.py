@@ -65,26 +65,49 @@ def on_jax(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
     forward, step = function, jax.grad(lambda *a: jnp.sum(jnp.square(function(*a))), (0, 1))
     if mode == "jit":
         forward, step = jax.jit(forward), jax.jit(step)
-    return {
-        "forward": lambda: jax.block_until_ready(forward(*arguments)),
-        "step": lambda: jax.block_until_ready(step(*arguments)),
-    }
+
+    def waiting(call: Any) -> Callable[[], Any]:
+        def wait() -> Any:
+            return jax.block_until_ready(call(*arguments))
+
+        if mode == "jit":
+            wait.lower = lambda: call.lower(*arguments)  # from which the memory is planned
+        return wait
+
+    return {"forward": waiting(forward), "step": waiting(step)}
 
 
 def on_torch(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
-    """Eager calls, or those of a compiled function."""
+    """Eager calls, or those of a compiled function, on the device that Keras has."""
+    import keras
     import torch
 
     function = torch.compile(case.function) if mode == "compiled" else case.function
 
-    inputs = [torch.tensor(x, requires_grad=True) for x in case.arrays]
+    inputs = [keras.ops.convert_to_tensor(x).requires_grad_(True) for x in case.arrays]
     leaves = [*inputs, *(w.value for w in case.weights)]
 
     def forward() -> Any:
         with torch.no_grad():
-            return function(*inputs)
+            return wait_for_torch(function(*inputs))
 
     def step() -> Any:
-        return torch.autograd.grad(function(*inputs).square().sum(), leaves)
+        return wait_for_torch(torch.autograd.grad(function(*inputs).square().sum(), leaves))
 
     return {"forward": forward, "step": step}
+
+
+def wait_for_torch(result: Any) -> Any:
+    """Return a result of PyTorch when it is there: a GPU computes while Python goes on."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return result
+
+
+def plain_additive(query: Any, key: Any, scale: Any) -> Any:
+    """The formula of additive scores as it stands."""
+    from keras import ops
+
+    return ops.matmul(ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1)), scale)
