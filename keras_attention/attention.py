@@ -16,17 +16,16 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops, tree
+from keras import ops
 
 from keras_attention import backend, distributions, losses, masks
 from keras_attention.fast import switch
 from keras_attention.layer import AveragingLayer, keeps
+from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
-    at_least_one,
     batched_mask,
     both,
     causal_mask,
@@ -37,7 +36,6 @@ from keras_attention.shapes import (
     flat_length,
     flat_mask,
     flat_memory,
-    keep_where,
 )
 
 Tensor = Any
@@ -419,60 +417,3 @@ class Attention(AveragingLayer):
         heads = [self.num_heads] if self.num_heads > 1 else []
         shape = (batch, *heads, *steps, flat_length(value.shape))
         return context, keras.KerasTensor(shape, self.compute_dtype)
-
-
-def attend_in_turn(
-    attend: Callable[..., tuple[Tensor, Tensor, Any]],
-    query: Any,
-    memory: Memory,
-    state: Any,
-    mask: Tensor | None,
-    noise: Noise,
-    query_mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Attend with each query in turn, passing the mechanism's state from one to the next.
-
-    Args:
-        attend: `Attention.attend`.
-        query: from `Attention.queries`, for `Tq` queries.
-        memory: from `Attention.prepare`.
-        state: before the first query.
-        mask: boolean `(B | 1, Tq, Tv | 1)` or None, for the weights.
-        noise: from `Attention.noise`, `(Tq, ...)`, or None.
-        query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
-
-    Returns:
-        Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
-    """
-    steps = {"query": tree.map_structure(lambda x: ops.expand_dims(_time_major(x), 2), query)}
-    if noise is not None:
-        steps["noise"] = noise
-    if mask is not None:
-        rows = ops.shape(tree.flatten(query)[0])[:2]
-        mask = ops.broadcast_to(mask, (*rows, ops.shape(mask)[-1]))
-        steps["mask"] = ops.expand_dims(_time_major(mask), 2)  # (Tq, B, 1, Tv | 1)
-    if query_mask is not None:
-        steps["valid"] = _time_major(query_mask)  # (Tq, B)
-    length = tree.flatten(steps["query"])[0].shape[0]
-    if length is None:
-        steps = tree.map_structure(at_least_one, steps)
-
-    def step(now: dict[str, Any], state: Any) -> tuple[Any, Any]:
-        context, weights, new = attend(
-            now["query"], memory, state, now.get("mask"), now.get("noise")
-        )
-        if "valid" in now:
-            new = keep_where(now["valid"], new, state)
-        return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
-
-    dtype = keras.backend.standardize_dtype(memory.value.dtype)
-    outputs, _ = backend.scan(step, state, steps, (dtype, dtype))
-    if length is None:
-        count = ops.shape(tree.flatten(query)[0])[1]
-        outputs = tree.map_structure(lambda x: x[:count], outputs)
-    contexts, weights = (ops.moveaxis(x, 0, 1) for x in outputs)
-    return contexts, weights
-
-
-def _time_major(x: Tensor) -> Tensor:
-    return ops.moveaxis(x, 1, 0)

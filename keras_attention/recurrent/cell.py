@@ -10,9 +10,9 @@ from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Noise, Tensor
-from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import alike, checked_mask, is_empty
+from keras_attention.recurrent.memories import MemoriesLayer
+from keras_attention.shapes import is_empty
 from keras_attention.step import State, Taken, take_step
 
 ORDERS = ("bahdanau", "luong")
@@ -20,7 +20,7 @@ READOUTS = ("vector", "deep")
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionCell(BaseLayer):
+class AttentionCell(MemoriesLayer):
     """One step of a recurrent cell that attends to a memory.
 
     Two orders of computation, for input `y_t`, memory `h` and cell `f`:
@@ -353,54 +353,6 @@ class AttentionCell(BaseLayer):
         """Let the cell hold dropout masks for so many rows in a block, if in training."""
         width, dtype = self.cell_input_size, self.compute_dtype
         return keras_cells.dropout_masks(self.cell, width, rows, dtype, training)
-
-    # One memory or several: arguments and results are lists of several, and tuples inside.
-
-    @property
-    def attentions(self) -> tuple[Attention, ...]:
-        """The attention layers, one for each memory."""
-        return tuple(self.attention) if self.several else (self.attention,)
-
-    def _each(self, x: Any) -> tuple[Any, ...]:
-        """Return an argument as a tuple, one element for each memory."""
-        if x is None:
-            return (None,) * len(self.attentions)
-        return tuple(x) if self.several else (x,)
-
-    def _memories(self, prepared: Any) -> tuple[Memory, ...]:
-        return (prepared,) if isinstance(prepared, Memory) else tuple(prepared)
-
-    def _one(self, xs: Any) -> Any:
-        """Return a result: of several memories all as a list or tuple."""
-        return xs if self.several else xs[0]
-
-    def _check_shapes(self, inputs: tuple[Any, ...], memories: tuple[Any, ...]) -> None:
-        described = ", ".join(f"memory {tuple(shape)}" for shape in memories)
-        received = f"inputs {tuple(inputs)}, {described}"
-        count = len(self.attentions)
-        self._expect(
-            len(memories) == count, f"{count} memory(s), one for each attention layer", received
-        )
-        self._expect(
-            len(inputs) == self._inputs_rank and all(len(shape) in (3, 4) for shape in memories),
-            f"{self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)",
-            received,
-        )
-        self._expect(
-            all(alike(inputs[0], shape[0]) for shape in memories), "one batch size", received
-        )
-
-    def _checked_memories(
-        self, inputs_shape: tuple[Any, ...], memory: Any, mask: Any, key: Any
-    ) -> tuple[Memory, ...]:
-        """Check the arguments of a call, and prepare the memories."""
-        memories = self._each(memory)
-        self._check_shapes(inputs_shape, tuple(m.shape for m in memories))
-        pairs = zip(memories, self._each(mask), strict=True)
-        checked = [checked_mask(self, "memory_mask", m, x.shape[:-1]) for x, m in pairs]
-        return self._memories(self.prepare(memory, key, self._one(checked)))
-
-    _inputs_rank, _inputs_form = 2, "inputs (B, dim)"
 
     # Keras.
 
