@@ -7,13 +7,7 @@ import json
 from pathlib import Path
 
 import training.command.extras  # noqa: F401
-from training.command.options import (
-    add_precision,
-    add_replace_unknown,
-    add_runs,
-    add_search,
-    main_guard,
-)
+from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, positive_int
 from training.command.progress import stages
 
@@ -66,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m serving.export",
         description="Export a run, or an ensemble of several, as a new version of a model.",
     )
-    add_runs(parser)
+    add_options(parser, "--run")
     parser.add_argument(
         "--output",
         required=True,
@@ -74,8 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="the model's base path; a new version is a directory in it",
     )
-    add_search(parser)
-    add_replace_unknown(parser)
+    add_options(parser, *SEARCH, "--precision")
     parser.add_argument(
         "--num-results",
         type=positive_int,
@@ -103,7 +96,6 @@ def _parser() -> argparse.ArgumentParser:
         help="what they are stored as; half precision halves the size; int8, of ONNX alone, is "
         "what products are computed in, too",
     )
-    add_precision(parser)
     return parser
 
 

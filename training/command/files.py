@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -115,21 +114,3 @@ def written_aside(folder: Path) -> Iterator[Path]:
                 with suppress(OSError):  # something else has been put there
                     path.rmdir()
             raise
-
-
-def check_writable(*paths: Path | None) -> None:
-    """Find out, before long work, whether its results can be written.
-
-    Raises:
-        UserError: if a file cannot be made, or is a directory.
-    """
-    for path in paths:
-        if path is None:
-            continue
-        if path.is_dir():
-            raise UserError(f"cannot write {path}: it is a directory")
-        if not path.parent.is_dir():
-            raise UserError(f"cannot write {path}: there is no directory {path.parent}")
-        target = path if path.exists() else path.parent
-        if not os.access(target, os.W_OK):
-            raise UserError(f"cannot write {path}: permission denied")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import ConfigError, UsageError
-from training.command.options import add_settings
+from training.command.options import add_options
 from training.command.parser import Parser
 from training.config.load import (
     PRESETS,
@@ -53,7 +53,7 @@ def add_configuration(parser: Parser) -> None:
     parser.add_argument(
         "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
     )
-    add_settings(parser)
+    add_options(parser, "--set")
     parser.add_argument(
         "--help-settings", action=_HelpSettings, help="list the keys of --set, and exit"
     )

@@ -16,8 +16,8 @@ from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
 from training.score import links, metrics
+from training.score.links import Reading
 from training.score.pointing import pointing
-from training.score.reading import Reading
 
 # Of metrics that are rates: what each counts.
 _RATES = {
@@ -37,7 +37,6 @@ def evaluate(
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
     by_length: bool = False,
-    reading: Reading | None = None,
 ) -> dict:
     """Translate a split and score it.
 
@@ -50,7 +49,6 @@ def evaluate(
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
         by_length: whether to add BLEU by number of source words.
-        reading: how links are read from the weights, `Reading()` by default.
 
     Returns:
         `bleu`, `bleu_signature`, `chrf`, `chrf_signature`; or `exact` and chrF for short targets,
@@ -96,7 +94,7 @@ def evaluate(
             statistics = errors(hypotheses, split.references) * (100, 1)  # percent
             result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
     if split.sure is not None and all(run.config.attention != "none" for run in runs):
-        result |= aer(runs, split, reading or Reading(), bootstrap)
+        result |= aer(runs, split, Reading(), bootstrap)
     if split.boxes is not None and all(run.config.attention != "none" for run in runs):
         hits = pointing(runs, split) * (100, 1)
         result["pointing"] = metrics.ratio(hits.sum(axis=0))
@@ -114,7 +112,8 @@ def evaluate(
 def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
-    errors = metrics.alignment_errors(links.read(links.attend(runs, split), reading), *gold)
+    found = [links.read(weights, reading) for weights in links.attend(runs, split)]
+    errors = metrics.alignment_errors(found, *gold)
     result = {
         "aer": metrics.ratio(errors.sum(axis=0)),
         "aer_method": reading.describe(),

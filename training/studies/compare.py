@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_beam_width
-from training.command.parser import count, positive_int
+from training.command.options import add_options
+from training.command.parser import positive_int
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
@@ -65,14 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{side}", nargs="+", required=True, type=Path, metavar="DIR", help=about
         )
     parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
-    parser.add_argument("--split", default="dev", help="default: dev")
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
-    add_beam_width(parser)
-    parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
+    parser.add_argument("--split", default="dev", help="of the corpus")
+    add_options(parser, "--limit", "--beam-width", "--lowercase")
     parser.add_argument(
         "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"
     )
-    parser.add_argument("--seed", type=count, default=0, help="of the samples; default: 0")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -92,7 +89,7 @@ def run(options: argparse.Namespace) -> dict:
     for name, score, higher_is_better in _scores(first.metric):
         sides = [np.stack([statistics[name] for statistics in found[side]]) for side in SIDES]
         ours, theirs = sides
-        difference = compare(ours, theirs, score, options.samples, options.seed)
+        difference = compare(ours, theirs, score, options.samples)
         result[name] = _summary(name, difference, higher_is_better, len(split.sources))
         rows += [
             {"score": name, "side": side, "run": str(path), "value": value}
@@ -106,7 +103,7 @@ def run(options: argparse.Namespace) -> dict:
 
 
 def compare(
-    ours: np.ndarray, theirs: np.ndarray, score: Score, samples: int, seed: int
+    ours: np.ndarray, theirs: np.ndarray, score: Score, samples: int, seed: int = 0
 ) -> Difference:
     """Hold the difference of two sides against chance.
 
@@ -178,9 +175,9 @@ def _statistics(
         print(f"{found.path}: translating {len(split.sources):,} sentences", flush=True)
         return make_translator([found], Search(options.beam_width))(split.sources)
 
-    what = {"sources": split.sources, "beam_width": options.beam_width}
     file = options.output / "translations" / f"{name}.json"
-    hypotheses = shared.kept(file, found, what, translate)
+    key = shared.key_of(found, options.beam_width, split.sources)
+    hypotheses = shared.kept(file, key, translate)
     if metric == "phones":
         errors = {"per": metrics.phone_errors, "wer": metrics.word_errors}
         return {key: of(hypotheses, split.references) * (100, 1) for key, of in errors.items()}
