@@ -14,10 +14,9 @@ from typing import Any, get_type_hints
 from training.command.errors import ConfigError, UsageError
 from training.config.schema import Config
 
-RETIRED = {  # keys that runs of older versions have
-    *("join_most", "plateau_factor", "plateau_patience", "scheduled_sampling"),
-    *("variational_dropout", "word_dropout"),
-}
+# Keys that runs of older versions have, and those of them that a model's weights depend on.
+RETIRED = ("join_most", "patience", "plateau_factor", "plateau_patience")
+REFUSED = ("scheduled_sampling", "variational_dropout", "word_dropout")
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
@@ -64,8 +63,8 @@ def load_config(path: str | Path) -> Config:
     if not values:
         raise ConfigError(f"the configuration {path} is empty")
     values.pop("about", None)
-    for name in RETIRED & values.keys():
-        if values.pop(name) and not name.startswith(("plateau", "join")):
+    for name in (*RETIRED, *REFUSED):
+        if values.pop(name, None) and name in REFUSED:
             raise ConfigError(f"{path}: {name} is no key any more; this version cannot train so")
     return _with_values(Config(), values)
 

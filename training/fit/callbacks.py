@@ -13,7 +13,7 @@ from training.fit.recorder import Recorder
 
 
 class EpochEnd(keras.callbacks.Callback):
-    """Tells a recorder the end of each epoch, and stops when it is out of patience.
+    """Tells a recorder the end of each epoch.
 
     Args:
         recorder: what is told.
@@ -36,8 +36,6 @@ class EpochEnd(keras.callbacks.Callback):
         norm = float(self.gradient_norm.result())
         record = self.recorder.finish(logs["loss"], seconds, gradient_norm=norm)
         logs.update({key: value for key, value in record.items() if key != "epoch"})
-        if self.recorder.is_out_of_patience():
-            self.model.stop_training = True
 
 
 class Bar(keras.callbacks.Callback):

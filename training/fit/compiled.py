@@ -8,9 +8,8 @@ from typing import Any
 import keras
 
 from training.config.schema import Config
-from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import TokenCrossentropy
-from training.fit.schedule import make_schedule
+from training.fit.optimizer import ClippedAdam, make_schedule
 from training.model.seq2seq import build_attention
 
 

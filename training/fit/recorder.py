@@ -14,7 +14,7 @@ from training.data.batches import Statistics
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles
-from training.runs.history import Record, best, dev_score, out_of_patience
+from training.runs.history import Record, best, dev_score
 
 
 class Recorder:
@@ -79,13 +79,6 @@ class Recorder:
         write_json(self.files.history, self.history)
         write_card(self.files, self.config, self.model)
         print(f"{epoch_line(record, self.config.epochs)}{'  best' if is_best else ''}", flush=True)
-
-    def is_out_of_patience(self) -> bool:
-        """Whether training should stop, which is said."""
-        if not out_of_patience(self.history, self.config.patience, self.config.keep_by):
-            return False
-        print(f"No better score for {self.config.patience} epochs: training stops.")
-        return True
 
     def try_average(self) -> None:
         """Score the mean of the last epochs' weights; the best of the run are the better ones.

@@ -33,7 +33,7 @@ from training.runs.begin import (
 )
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
-from training.runs.history import Record, is_complete
+from training.runs.history import Record
 from training.runs.lock import locked
 from training.runs.run import Run
 from training.sources.kinds import KINDS
@@ -142,7 +142,7 @@ def _fit(
         if KINDS[config.source].tokens and config.attention != "none":
             drawn.append(HeatMaps(run, dev_set.split))
     recorder = Recorder(files, config, run.model, pairs.statistics, history, dev_set.score)
-    if not is_complete(history, config.epochs, config.patience, config.keep_by):
+    if len(history) < config.epochs:
         with Bar() as bar:
             run.model.fit(
                 make_dataset(pairs, start_epoch=len(history)),

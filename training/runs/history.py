@@ -56,15 +56,3 @@ def was_translated(record: Record) -> bool:
 def best(history: Sequence[Record], by: str = "auto") -> Record:
     """Return the record with the best score, the first of several."""
     return max(history, key=lambda record: dev_score(record, by))
-
-
-def out_of_patience(history: Sequence[Record], patience: int, by: str = "auto") -> bool:
-    """Whether the best epoch lies `patience` epochs back; never for 0."""
-    if not patience or not history:
-        return False
-    return history[-1]["epoch"] - best(history, by)["epoch"] >= patience
-
-
-def is_complete(history: Sequence[Record], epochs: int, patience: int, by: str = "auto") -> bool:
-    """Whether all epochs are done, or patience is at its end."""
-    return len(history) >= epochs or out_of_patience(history, patience, by)

@@ -19,13 +19,6 @@ from training.score import links, metrics
 from training.score.links import Reading
 from training.score.pointing import pointing
 
-# Of metrics that are rates: what each counts.
-_RATES = {
-    "phones": {"per": metrics.phone_errors, "wer": metrics.word_errors},
-    "exact": {"exact": metrics.exact_matches},
-    "characters": {"exact": metrics.exact_matches, "cer": metrics.character_errors},
-}
-
 
 def evaluate(
     runs: Sequence[Run],
@@ -68,7 +61,7 @@ def evaluate(
     if hypotheses_file is not None:
         hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
 
-    rates = _RATES.get(config.metric)
+    rates = metrics.RATES.get(config.metric)
     if rates and lowercase:
         hypotheses = [text.lower() for text in hypotheses]
         references = [[text.lower() for text in texts] for texts in split.references]

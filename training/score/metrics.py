@@ -36,26 +36,17 @@ def score(
         What `bleu` and `chrf` return; or `exact` and what `chrf` returns, or `per` and `wer`, or
         `exact` and `cer`, in percent.
     """
-    if metric == "exact":
-        return {
-            "exact": 100 * ratio(exact_matches(hypotheses, references).sum(axis=0)),
-            **chrf(hypotheses, references, lowercase=lowercase),
+    if metric in RATES:
+        found: dict[str, float | str] = {
+            name: 100 * ratio(count(hypotheses, references).sum(axis=0))
+            for name, count in RATES[metric].items()
         }
-    if metric == "characters":
-        return {
-            "exact": 100 * ratio(exact_matches(hypotheses, references).sum(axis=0)),
-            "cer": 100 * ratio(character_errors(hypotheses, references).sum(axis=0)),
-        }
-    if metric == "phones":
-        return {
-            "per": phone_error_rate(hypotheses, references),
-            "wer": word_error_rate(hypotheses, references),
-        }
-    tokenize = bleu_tokenization(metric)
-    return {
-        **bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize),
-        **chrf(hypotheses, references, lowercase=lowercase),
-    }
+    else:
+        tokenize = bleu_tokenization(metric)
+        found = bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize)
+    if metric in ("phones", "characters"):
+        return found
+    return found | chrf(hypotheses, references, lowercase=lowercase)
 
 
 def bleu_tokenization(metric: str) -> str | None:
@@ -170,13 +161,8 @@ def phone_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
 
     Phones are separated by spaces; of equally close pronunciations the first counts.
     """
-    _check_lengths(hypotheses, references)
-    rows = []
-    for hypothesis, pronunciations in zip(hypotheses, references, strict=True):
-        phones = hypothesis.split()
-        choices = [(edit_distance(phones, p.split()), len(p.split())) for p in pronunciations]
-        rows.append(min(choices, key=lambda choice: choice[0]))
-    return np.array(rows)
+    spoken = [[text.split() for text in texts] for texts in references]
+    return character_errors([hypothesis.split() for hypothesis in hypotheses], spoken)
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
@@ -184,7 +170,9 @@ def exact_matches(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     return np.abs(word_errors(hypotheses, references) - (1, 0))
 
 
-def character_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+def character_errors(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> np.ndarray:
     """Edits to the closest reference and that one's length in characters, of each: `(N, 2)`."""
     _check_lengths(hypotheses, references)
     rows = []
@@ -202,16 +190,6 @@ def word_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
         matched = any(hypothesis.split() == p.split() for p in pronunciations)
         rows.append((int(not matched), 1))
     return np.array(rows)
-
-
-def phone_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Edits to the closest pronunciations by their phones, in percent."""
-    return 100 * ratio(phone_errors(hypotheses, references).sum(axis=0))
-
-
-def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Words of which no pronunciation is matched, in percent."""
-    return 100 * ratio(word_errors(hypotheses, references).sum(axis=0))
 
 
 def edit_distance(a: Sequence, b: Sequence) -> int:
@@ -257,6 +235,14 @@ def ratio(statistics: np.ndarray) -> float:
     """First number by the second, 0 where both are 0."""
     errors, total = statistics
     return float(errors / total) if total else 0.0
+
+
+# Of metrics that are rates: what each counts.
+RATES = {
+    "phones": {"per": phone_errors, "wer": word_errors},
+    "exact": {"exact": exact_matches},
+    "characters": {"exact": exact_matches, "cer": character_errors},
+}
 
 
 def bootstrap_interval(

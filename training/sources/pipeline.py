@@ -60,7 +60,8 @@ def make_batches(
     """
     if target is None:
         rows = source.rows(split, training)
-        return LabelBatches.of(config, rows, split.labels, training=training)
+        sizes = config.batch_size, config.seed
+        return LabelBatches(rows, split.labels, *sizes, training=training)
     sides = pair_rows(config, split, source, target, training)
     return make_pair_batches(Batching.of(config), *sides, training=training)
 

@@ -157,11 +157,10 @@ def compare(
 
 def _scores(metric: str) -> list[tuple[str, Score, bool]]:
     """Return name, function and direction of what a metric compares."""
-    if metric == "phones":
-        return [(name, metrics.ratio, False) for name in ("per", "wer")]
-    if metric == "exact":
-        return [("exact", metrics.ratio, True)]
-    return [("bleu", metrics.bleu_of, True)]
+    rates = metrics.RATES.get(metric)
+    if rates is None:
+        return [("bleu", metrics.bleu_of, True)]
+    return [(name, metrics.ratio, name == "exact") for name in rates]
 
 
 def _statistics(
@@ -178,15 +177,13 @@ def _statistics(
     file = options.output / "translations" / f"{name}.json"
     key = shared.key_of(found, options.beam_width, split.sources)
     hypotheses = shared.kept(file, key, translate)
-    if metric == "phones":
-        errors = {"per": metrics.phone_errors, "wer": metrics.word_errors}
-        return {key: of(hypotheses, split.references) * (100, 1) for key, of in errors.items()}
-    if metric == "exact":
-        return {"exact": metrics.exact_matches(hypotheses, split.references) * (100, 1)}
-    tokenize = metrics.bleu_tokenization(metric)
-    lowercase = options.lowercase
+    if rates := metrics.RATES.get(metric):
+        return {key: of(hypotheses, split.references) * (100, 1) for key, of in rates.items()}
     statistics = metrics.bleu_statistics(
-        hypotheses, split.references, lowercase=lowercase, tokenize=tokenize
+        hypotheses,
+        split.references,
+        lowercase=options.lowercase,
+        tokenize=metrics.bleu_tokenization(metric),
     )
     return {"bleu": statistics}
 

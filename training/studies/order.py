@@ -23,7 +23,7 @@ from training.command.parser import positive_int
 from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
-from training.fit.clipping import ClippedAdam
+from training.fit.optimizer import ClippedAdam
 from training.model.build import build_model
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known

@@ -25,8 +25,7 @@ from training.data.ids import END_ID
 from training.data.pair_files import Split
 from training.data.tokenizers import Tokenizer
 from training.decode.asked import Search
-from training.fit.clipping import ClippedAdam
-from training.fit.schedule import make_schedule
+from training.fit.optimizer import ClippedAdam, make_schedule
 from training.runs.begin import make_sides
 from training.runs.history import best, read_history
 from training.runs.run import Run

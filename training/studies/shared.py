@@ -20,7 +20,7 @@ from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
 from training.fit.train import resume, train
 from training.runs.files import RunFiles
-from training.runs.history import is_complete, read_history
+from training.runs.history import read_history
 from training.runs.run import Run, load_run
 
 
@@ -135,7 +135,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
 def is_finished(files: RunFiles, config: Config) -> bool:
     """Whether a run needs no more training."""
     history = read_history(files.history) if files.history.is_file() else []
-    if not is_complete(history, config.epochs, config.patience, config.keep_by):
+    if len(history) < config.epochs:
         return False
     if not config.average_epochs:
         return True

@@ -15,10 +15,9 @@ from training.score.metrics import (
     by_length,
     chrf,
     edit_distance,
-    phone_error_rate,
     phone_errors,
     ratio,
-    word_error_rate,
+    score,
     word_errors,
 )
 
@@ -128,9 +127,10 @@ def test_pronunciations_count_against_the_closest_reference():
     references = [["EY B IY", "AH B"], ["K AA T S", "K AE T S"], ["D AO G"], ["T UW"]]
     # 0 of 2 phones, 1 of 4, 1 of 3, 2 of 2; one word of four matches
     assert phone_errors(hypotheses, references).tolist() == [[0, 2], [1, 4], [1, 3], [2, 2]]
-    assert phone_error_rate(hypotheses, references) == pytest.approx(100 * 4 / 11)
+    scores = score("phones", hypotheses, references)
+    assert scores["per"] == pytest.approx(100 * 4 / 11)
     assert word_errors(hypotheses, references).tolist() == [[0, 1], [1, 1], [1, 1], [1, 1]]
-    assert word_error_rate(hypotheses, references) == pytest.approx(75)
+    assert scores["wer"] == pytest.approx(75)
 
 
 def test_alignment_error_rate_of_a_worked_example():
@@ -172,7 +172,7 @@ def test_unequal_or_no_sentences_are_refused():
     for call in (
         lambda: bleu(["a"], []),
         lambda: chrf([], []),
-        lambda: phone_error_rate(["a"], [["a"], ["b"]]),
+        lambda: phone_errors(["a"], [["a"], ["b"]]),
         lambda: alignment_error_rate([set()], [], [set()]),
         lambda: by_length(["a"], [["a"]], []),
     ):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from pathlib import Path
 
 import numpy as np
 
-from training.data.pair_files import CorpusError
+from training.data.pair_files import CorpusError, chosen
 from training.data.specs import unknown
 from training.sources.events import mayo
 from training.sources.events.histories import Histories, Schema
@@ -48,9 +47,7 @@ def load(
         raise unknown("events", spec, "events:PATH", mayo.NAMES)
     if schema is not None and schema != found.schema:
         raise CorpusError(f"{spec} expected the columns {', '.join(schema.inputs())}")
-    if limit is not None and limit < len(found.labels):
-        found = found.select(sorted(random.Random(seed).sample(range(len(found.labels)), limit)))
-    return found
+    return found.select(chosen(len(found.labels), limit, seed))
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, Histories]:
@@ -62,7 +59,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, 
         CorpusError: as `load`, and if there is too little to hold anything out.
     """
     if ":" not in spec:
-        return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
+        return load(spec, "train", limit=limit, seed=seed), load(spec, "dev")
     everything = load(spec, "all")
     train, dev = everything.of_people(range(1, 10), 10), everything.of_people(range(1), 10)
     for part in (train, dev):
@@ -71,6 +68,4 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, 
                 f"{spec} has too few ids to hold out a dev set in which the outcome is both 0 and "
                 f"1: {len(np.unique(everything.people))}"
             )
-    if limit and limit < len(train.labels):
-        train = train.select(sorted(random.Random(seed).sample(range(len(train.labels)), limit)))
-    return train, dev
+    return train.select(chosen(len(train.labels), limit, seed)), dev

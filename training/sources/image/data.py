@@ -8,11 +8,10 @@ whole whichever split is asked for.
 from __future__ import annotations
 
 import hashlib
-import random
 from pathlib import Path
 
 from training.data.corpus import data_folders
-from training.data.pair_files import CorpusError, Split
+from training.data.pair_files import CorpusError, Split, sample
 from training.data.specs import unknown
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS, Example, kept
@@ -44,10 +43,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     form, colon, path = spec.partition(":")
     if colon and form == "images":
         loaded = _read_folder(Path(path))
-        if limit is not None and limit < len(loaded.sources):
-            chosen = random.Random(seed).sample(range(len(loaded.sources)), limit)
-            loaded = loaded.select(sorted(chosen))
-        return loaded
+        return sample(loaded, limit, seed)
     if spec not in _MADE:
         raise unknown("images", spec, "images:PATH", NAMES)
     if split not in _MADE[spec]:
@@ -85,9 +81,8 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     kept = [i for i, bucket in enumerate(buckets) if bucket]
     if not held_out or not kept:
         raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(buckets)}")
-    if limit and limit < len(kept):
-        kept = sorted(random.Random(seed).sample(kept, limit))
-    return everything.select(kept), everything.select(held_out[:1000])
+    train = sample(everything.select(kept), limit or None, seed)
+    return train, everything.select(held_out[:1000])
 
 
 def _make(name: str, split: str, count: int, seed: int) -> list[Example]:

@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training.command.progress import progress
 from training.data.ids import END_ID, UNK_ID
 from training.data.sentences import Sentences
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
+from training.data.tokenizing import in_chunks
 from training.sources.source import Source
 
 WORD = re.compile(r"\w+")
@@ -31,22 +31,18 @@ def tokenize_to_copy(
     A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`
     first and within its length; otherwise it is UNK_ID.
     """
-    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    with progress(len(targets), "texts tokenized") as advance:
-        for start in range(0, len(targets), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
-            words = words[:, :max_source_length]
-            text = tf.constant(targets[chunk], tf.string)
-            ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
-            dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
-            found = (dense == UNK_ID) & (places < tf.shape(words)[1])
-            dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
-            made = tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
-            values.append(made.values.numpy())
-            lengths.append(made.row_lengths().numpy())
-            advance(len(targets[chunk]))
-    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
+
+    def ids_of(chunk: slice) -> tf.RaggedTensor:
+        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
+        words = words[:, :max_source_length]
+        text = tf.constant(targets[chunk], tf.string)
+        ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
+        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
+        found = (dense == UNK_ID) & (places < tf.shape(words)[1])
+        dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
+        return tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
+
+    return in_chunks(len(targets), _CHUNK, ids_of)
 
 
 def hide_names(
