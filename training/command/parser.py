@@ -25,12 +25,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help names the defaults, and whose errors are one line, like all others.
-
-    Args:
-        description: of the command.
-        examples: what can stand after the name of the command, for the end of the help.
-        **settings: as of an ArgumentParser.
+    """A parser whose help names the defaults and ends in examples, and whose errors are one line.
 
     Attributes:
         end_of_help: returns what stands before the examples, when help is asked for.

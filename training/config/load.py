@@ -26,11 +26,7 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> Config:
-    """Read the preset of this name, or a file whose name ends in `.toml`.
-
-    Raises:
-        ConfigError: if there is none, or it cannot be read.
-    """
+    """Read the preset of this name, or a file whose name ends in `.toml`."""
     if name.endswith(".toml"):
         return load_config(name)
     if name not in preset_names():
@@ -54,11 +50,7 @@ def own_data_preset(pairs: int) -> tuple[Config, str]:
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a TOML file of keys and values.
-
-    Raises:
-        ConfigError: if the file cannot be read or holds a key or value that does not fit.
-    """
+    """Read a TOML file of keys and values."""
     values = _read_toml(path)
     if not values:
         raise ConfigError(f"the configuration {path} is empty")
@@ -70,11 +62,7 @@ def load_config(path: str | Path) -> Config:
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
-    """Return the configuration with `KEY=VALUE` settings applied, as after `--set`.
-
-    Raises:
-        ConfigError: for an unknown key or a value that does not fit.
-    """
+    """Return the configuration with `KEY=VALUE` settings applied, as after `--set`."""
     values = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
@@ -85,11 +73,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 
 def changed_later(config: Config, settings: Iterable[str]) -> Config:
-    """Return the configuration of a run that has begun with `KEY=VALUE` settings applied.
-
-    Raises:
-        ConfigError: as `override`, and for a key that cannot change once a run has begun.
-    """
+    """Apply settings to the configuration of a run that has begun; a ConfigError for most keys."""
     changed, later = override(config, settings), later_keys()
     for name, value in vars(changed).items():
         if value != getattr(config, name) and name not in later:

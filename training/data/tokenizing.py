@@ -17,17 +17,10 @@ from training.data.tokenizers import Tokenizer, train_tokenizer
 def make_tokenizer(
     side: str, kind: str, vocab_size: int, lines: Sequence[str], copies: bool = False
 ) -> Tokenizer:
-    """Train the tokenizer of a side, "source" or "target".
-
-    Args:
-        side: which rule unifies characters, see `training.data.pieces.normalization`.
-        kind: see `train_tokenizer`.
-        vocab_size: likewise.
-        lines: the texts to learn from.
-        copies: see `Tokenizer`.
+    """Train the tokenizer of a side, "source" or "target", whose rule unifies characters.
 
     Raises:
-        ConfigError: if it cannot be trained with these settings.
+        ConfigError: it cannot be trained with these settings.
     """
     options = {"normalization": normalization(side)} if kind == KIND else {}
     try:

@@ -26,18 +26,11 @@ from training.runs.tokens import read_batches, read_source_words
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
-    """Train a prepared run, or go on with it.
-
-    Args:
-        path: the run directory, made by `training.prepare`.
-        processes: those that train it together; all of them call this.
-
-    Returns:
-        The last record of the history.
+    """Train a prepared run together with other processes, or go on with it; return its last record.
 
     Raises:
-        RunError: if the directory has not been prepared, or training cannot go on.
-        UserError: if the devices cannot share its batches.
+        RunError: the directory has not been prepared, or training cannot go on.
+        UserError: the devices cannot share its batches.
     """
     files = RunFiles(path)
     origin = read_origin(files)

@@ -13,12 +13,7 @@ from training.fit.recorder import Recorder
 
 
 class EpochEnd(keras.callbacks.Callback):
-    """Tells a recorder the end of each epoch.
-
-    Args:
-        recorder: what is told.
-        gradient_norm: a metric that the optimizer updates at each step.
-    """
+    """Tells a recorder the end of each epoch, with the mean of the norms that a metric has seen."""
 
     def __init__(self, recorder: Recorder, gradient_norm: keras.metrics.Metric) -> None:
         super().__init__()

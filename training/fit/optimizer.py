@@ -54,12 +54,8 @@ class ClippedAdam(Adam):
     """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
 
     It does what Adam with `global_clipnorm` does (Pascanu et al. 2012, arXiv 1211.5063, section
-    3.2); the norm that the clipping needs is told besides, so that watching it costs nothing.
-
-    Args:
-        learning_rate: a rate or a schedule.
-        clip_norm: the largest norm, above 0.
-        observe: called in each step with the norm before clipping, a float32 scalar.
+    3.2). `observe` is called in each step with the norm before clipping, a float32 scalar, which is
+    known anyway.
     """
 
     def __init__(

@@ -44,20 +44,14 @@ ENOUGH_TO_SCORE = 200  # dev sentences
 
 
 def train(config: Config, output: Path, init: Path | None = None) -> Record:
-    """Train a model into a run directory.
+    """Train a model into a run directory, which is made if need be; return the last record.
 
-    Args:
-        config: what to train on what.
-        output: the run directory; made if it is not there.
-        init: a run of the same sizes to start from.
-
-    Returns:
-        The last record of the history.
+    `init` is a run of the same sizes to start from.
 
     Raises:
-        CorpusError: if the data cannot be read.
-        ConfigError: if the configuration does not fit the data.
-        RunError: if the run directory cannot be used, or training cannot go on.
+        CorpusError: the data cannot be read.
+        ConfigError: the configuration does not fit the data.
+        RunError: the run directory cannot be used, or training cannot go on.
     """
     files = RunFiles(output)
     with locked(files):
@@ -89,11 +83,8 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         changes: settings, `KEY=VALUE`, that the run has from now on.
         force: go on although the corpus has other sentences than the run began with.
 
-    Returns:
-        The last record of the history.
-
     Raises:
-        ConfigError: for a key that cannot change.
+        ConfigError: a key cannot change.
         UserError: as `train`.
     """
     files = RunFiles(output)

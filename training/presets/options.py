@@ -72,13 +72,11 @@ class _HelpSettings(argparse.Action):
 def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:
     """Return the configuration asked for; files are named by their absolute paths.
 
-    Args:
-        options: what was typed.
-        pairs: of the corpus, where that is known; 0 where it is not yet.
+    Without a preset `pairs` of the corpus decide, which are counted if they are not known.
 
     Raises:
-        ConfigError: for an unknown preset or key, or a value that does not fit.
-        CorpusError: if there is no preset, and the corpus cannot be read.
+        ConfigError: an unknown preset or key, or a value that does not fit.
+        CorpusError: there is no preset, and the corpus cannot be read.
     """
     if options.preset:
         config = load_preset(options.preset)

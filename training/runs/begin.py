@@ -56,11 +56,7 @@ class Opened:
 
 
 def check_free(files: RunFiles) -> None:
-    """Refuse a directory that holds anything trained or prepared.
-
-    Raises:
-        RunError: if there is a run, unless no epoch of it was ever finished.
-    """
+    """Refuse a directory that holds anything trained or prepared."""
     checkpoints = files.all_checkpoints()
     trained = files.best.exists() or any(checkpoints)  # epoch 0 is not trained
     if trained or (files.config.is_file() and not checkpoints):
@@ -71,11 +67,7 @@ def check_free(files: RunFiles) -> None:
 
 
 def saved_config(files: RunFiles) -> Config:
-    """Return the configuration of the run that is to go on.
-
-    Raises:
-        RunError: if there is no run.
-    """
+    """Return the configuration of the run that is to go on; a RunError if there is none."""
     if not files.config.is_file():
         raise RunError(f"nothing to resume: {files.config} does not exist")
     return load_config(files.config)
@@ -86,14 +78,10 @@ def open_run(
 ) -> Opened:
     """Read the data of a new run, and make what reads them; token ids are written aside.
 
-    Args:
-        files: of the run.
-        config: of the run.
-        init: the run whose tokenizers are taken.
-        streamed: its pairs, where their ids were written already.
+    The tokenizers are those of `init`, if it is given; ids that were `streamed` stay as they are.
 
     Raises:
-        UserError: if the data cannot be read, or do not fit the configuration.
+        UserError: the data cannot be read, or do not fit the configuration.
     """
     if streamed is not None:
         source, target = _load_tokenizers(
@@ -109,11 +97,7 @@ def open_run(
 
 
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
-    """Read the data of a run that goes on, by what it began with.
-
-    Raises:
-        RunError: if the corpus has other sentences than the run began with, unless `force`.
-    """
+    """Read the data of a run that goes on; other sentences than it began with need `force`."""
     data, dev, corpus = _load(config)
     check_corpus(files, config.data, corpus, force)
     sides = load_sides(config, files)
@@ -131,11 +115,7 @@ def with_metric(config: Config, opened: Opened) -> Config:
 
 
 def begin(files: RunFiles, opened: Opened) -> None:
-    """Write what a run begins with. `files.config` is not written yet, and makes it a run.
-
-    Raises:
-        RunError: if that fails.
-    """
+    """Write what a run begins with. `files.config` is not written yet, and makes it a run."""
     try:
         files.config.unlink(missing_ok=True)  # of a run without a finished epoch
         shutil.rmtree(files.checkpoints, ignore_errors=True)
@@ -155,14 +135,9 @@ def begin(files: RunFiles, opened: Opened) -> None:
 def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     """Return what reads the source, and the tokenizer of a text as target, of `init` or new ones.
 
-    Args:
-        config: of the run.
-        data: the training split.
-        init: the run whose sides are taken.
-
     Raises:
-        RunError: if those of `init` cannot be read.
-        ConfigError: if none can be made with these settings.
+        RunError: those of `init` cannot be read.
+        ConfigError: none can be made with these settings.
     """
     if isinstance(data, Prepared):
         return _prepared_sides(config, data, init)
@@ -180,11 +155,7 @@ def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
 
 
 def start_from(init: Path, model: keras.Model) -> None:
-    """Load the best weights of a run to start from.
-
-    Raises:
-        RunError: if they do not fit the model, or cannot be read.
-    """
+    """Load the best weights of a run to start from; a RunError if they do not fit."""
     try:
         load_best(RunFiles(init), model)
     except RunError as error:
@@ -201,16 +172,7 @@ def tokenize_pairs(
 ) -> Path:
     """Write the token ids of a run's texts aside, see `training.runs.tokens`; return their folder.
 
-    Args:
-        files: of the run.
-        config: of the run.
-        data: what it learns from; what is prepared has its ids.
-        dev: what progress is measured on.
-        sides: the source, and the tokenizer of the target.
-        corpus: hash of both.
-
-    Raises:
-        RunError: if they cannot be written.
+    Prepared data have their ids; `corpus` is the hash of all.
     """
     texts = {"dev": dev}
     if not isinstance(data, Prepared | Streamed):

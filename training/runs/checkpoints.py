@@ -91,11 +91,7 @@ def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> 
 
 
 def load_average(files: RunFiles, model: keras.Model) -> list[int]:
-    """Load the mean of the weights that `save_recent` has kept; return their epochs.
-
-    Raises:
-        RunError: if they are damaged.
-    """
+    """Load the mean of the weights that `save_recent` has kept; return their epochs."""
     recent, bare = files.all_recent_weights(), _bare(model)
     mean: list[Any] = [0.0 for _ in model.weights]
     for file in recent.values():

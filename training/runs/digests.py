@@ -36,11 +36,7 @@ def replace(files: RunFiles, aside: Path, final: Path) -> None:
 
 
 def check(files: RunFiles, file: Path) -> None:
-    """Refuse a damaged file; one whose digest an older version did not keep is not looked at.
-
-    Raises:
-        RunError: if it is not what was written.
-    """
+    """Refuse a damaged file; one whose digest an older version did not keep is not looked at."""
     found = sha256(file)  # first: training may go on meanwhile
     known = _read(files).get(_name(files, file))
     if known and found not in known:

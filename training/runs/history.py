@@ -16,11 +16,7 @@ Record = dict[str, float]
 
 
 def read_history(file: Path) -> list[Record]:
-    """Read the history of a run.
-
-    Raises:
-        RunError: if it is damaged.
-    """
+    """Read the history of a run; a RunError where it is damaged."""
     history = read_json(file)
     records = isinstance(history, list) and all(isinstance(record, dict) for record in history)
     if not records or any("epoch" not in record for record in history):
@@ -31,11 +27,8 @@ def read_history(file: Path) -> list[Record]:
 def dev_score(record: Record, by: str = "auto") -> float:
     """How good an epoch is, higher is better.
 
-    Args:
-        record: of the epoch.
-        by: what decides, as `keep_by` of the configuration: "perplexity", or BLEU, or exact
-            matches of short targets, or WER for pronunciations, CER for images, cross-entropy for a
-            label; and perplexity all the same where nothing was translated.
+    By "perplexity"; otherwise by BLEU, exact matches of short targets, WER for pronunciations, CER
+    for images, cross-entropy for a label; and by perplexity where nothing was translated.
     """
     if by == "perplexity":
         return -record["val_perplexity"]

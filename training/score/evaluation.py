@@ -44,12 +44,9 @@ def evaluate(
         by_length: whether to add BLEU by number of source words.
 
     Returns:
-        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`; or `exact` and chrF for short targets,
-        or `per` and `wer`, or of images `exact`
-        and `cer`, and `pointing` where boxes are known, in percent; `aer`
-        (0 to 1) with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are
-        gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
-        `beam_width`.
+        What `metrics.score` returns; `pointing`, in percent, where boxes are known; `aer` (0 to 1)
+        with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are gold links
+        and the runs attend; `sentences`, `seconds`, `sentences_per_second`, `beam_width`.
     """
     config = runs[0].config
     asked = asked or Search()
@@ -120,14 +117,11 @@ def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = F
 def with_gold_links(split: Split, path: Path) -> Split:
     """Add gold links between the words (what stands between spaces) of sources and references.
 
-    Args:
-        split: the sentences.
-        path: a file with one line a sentence: `i-j` for a sure link of source word i and target
-            word j, `ipj` for a possible one, counted from 0.
+    The file has a line for each sentence: `i-j` for a sure link of source word i and target word j,
+    `ipj` for a possible one, counted from 0.
 
     Raises:
-        UserError: if the file is not like that, has another number of lines, or links words that
-            are not there.
+        UserError: the file is not like that, or links words that are not there.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     if len(lines) != len(split.sources):

@@ -65,16 +65,8 @@ def bootstrap_people(
 
     Every sample is scored for all predictions, so that differences of two are paired.
 
-    Args:
-        people: whose each example is, `(N,)`.
-        labels: `(N,)`, 0 or 1.
-        predictions: scores of the examples, `(N,)`, by name.
-        score: from labels and scores to a number.
-        samples: number of resampled sets.
-        seed: seed of the samples.
-
     Returns:
-        The scores of the samples that have both labels, by name.
+        The scores of the samples that have both labels, by name of the predictions.
     """
     _, index = np.unique(np.asarray(people), return_inverse=True)
     order = np.argsort(index, kind="stable")

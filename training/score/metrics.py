@@ -25,13 +25,6 @@ def score(
 ) -> dict[str, float | str]:
     """Score by the metric that a configuration names.
 
-    Args:
-        metric: `bleu`, `bleu-zh` (with sacrebleu's Chinese tokenisation), `exact`, `phones` or
-            `characters`.
-        hypotheses: one prediction a sentence.
-        references: one or more references a sentence.
-        lowercase: for BLEU and chrF, whether to compare in lower case.
-
     Returns:
         What `bleu` and `chrf` return; or `exact` and what `chrf` returns, or `per` and `wer`, or
         `exact` and `cer`, in percent.
@@ -83,11 +76,7 @@ def bleu(
 def chrf(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
 ) -> dict[str, float | str]:
-    """chrF2 of a corpus (Popović 2015) by sacrebleu; arguments and errors as for `bleu`.
-
-    Returns:
-        `chrf` in percent and sacrebleu's `chrf_signature`.
-    """
+    """chrF2 in percent (Popović 2015) by sacrebleu, `chrf`, and its `chrf_signature`."""
     metric = CHRF(lowercase=lowercase)
     score = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))
     return {"chrf": score.score, "chrf_signature": str(metric.get_signature())}
@@ -126,19 +115,11 @@ def by_length(
     tokenize: str | None = None,
     bootstrap: bool = False,
 ) -> list[dict[str, Any]]:
-    """BLEU of the sentences in each of LENGTH_BUCKETS, empty ones left out.
-
-    Args:
-        hypotheses: as for `bleu`.
-        references: as for `bleu`.
-        lengths: words in each source.
-        lowercase: as for `bleu`.
-        tokenize: as for `bleu`.
-        bootstrap: whether to add `interval`, of 95 % confidence.
+    """BLEU of the sentences in each of LENGTH_BUCKETS, by words of the source; none if empty.
 
     Returns:
         For each bucket `words` (such as "6-10"), `sentences`, `bleu` and `references`, how many a
-        sentence has in the mean: more of them make BLEU higher.
+        sentence has in the mean: more of them make BLEU higher; and `interval` with `bootstrap`.
     """
     _check_lengths(hypotheses, lengths)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
@@ -254,14 +235,7 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """95 % confidence interval by bootstrap resampling of sentences (Koehn 2004).
 
-    Args:
-        statistics: numbers of each sentence, `(N, K)`.
-        score: gives the score of their sum, `(K,)`.
-        samples: number of resampled corpora, each of N sentences.
-        seed: seed of the samples.
-
-    Returns:
-        The 2.5th and the 97.5th percentile of the samples' scores.
+    Statistics of the sentences are `(N, K)`; `score` gives the score of their sum, `(K,)`.
     """
     count = len(statistics)
     if not count:

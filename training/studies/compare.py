@@ -107,15 +107,8 @@ def compare(
 ) -> Difference:
     """Hold the difference of two sides against chance.
 
-    Args:
-        ours: statistics of the sentences, `(runs, N, k)`.
-        theirs: those of the other side, `(other runs, N, k)`.
-        score: of summed statistics `(k,)`.
-        samples: drawn for the bootstrap, and as many for the randomisation.
-        seed: of the samples.
-
-    Raises:
-        ValueError: if the sides do not have the same sentences.
+    Statistics of the sentences are `(runs, N, k)` for each side; `score` is of their sums `(k,)`.
+    As many samples are drawn for the bootstrap as for the randomisation.
     """
     if ours.shape[1:] != theirs.shape[1:]:
         raise ValueError(f"Expected the same sentences. Received: {ours.shape} and {theirs.shape}")

@@ -88,12 +88,7 @@ def gradient_norms(
 ) -> np.ndarray:
     """Norms of the loss's gradient for each state of the encoder.
 
-    Args:
-        cell: a name in `CELLS`.
-        attention: whether the decoder attends to the encoder's states.
-        gain: what the orthogonal recurrent kernels are multiplied by.
-        inputs: float32 `(B, T, units)`.
-        rng: draws the direction of the loss and the decoder's input.
+    `rng` draws the direction of the loss and the decoder's input; `inputs` are `(B, T, units)`.
 
     Returns:
         float32 `(T, B, 2)`: of the whole state after step t, and of its h alone.

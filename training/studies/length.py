@@ -89,9 +89,6 @@ def join(split: Split, per_bucket: int, seed: int = 0) -> Split:
     A length is drawn evenly from the bucket, then sentences at random, no one twice, until they
     have as many words; one that would make it more is passed over. The k-th reference is that of
     the k-th references; where a sentence has fewer, its first ones come again.
-
-    Raises:
-        UserError: if a length cannot be made of these sentences.
     """
     rng = np.random.default_rng(seed)
     words = [len(source.split()) for source in split.sources]

@@ -112,11 +112,7 @@ def named(split: Split) -> NamedSplit:
 
 
 def renamed(sentences: NamedSplit, seen: set[str], seed: int = 0) -> NamedSplit:
-    """The same sentences with other names, none of which is among the words `seen`.
-
-    Raises:
-        UserError: if a sentence has more names than there are others.
-    """
+    """The same sentences with other names, none of which is among the words `seen`."""
     rng = np.random.default_rng(seed)
     new = [name for name in NAMES if name not in seen]
     if max(map(len, sentences.names)) > len(new):

@@ -153,12 +153,7 @@ def _predict(
 
 
 class Learner:
-    """A model that is trained anew again and again, compiled once.
-
-    Args:
-        config: of the model.
-        data: all examples.
-    """
+    """A model that is trained anew again and again on some of the data, compiled once."""
 
     def __init__(self, config: Config, data: Histories) -> None:
         self.config, self.data = config, data

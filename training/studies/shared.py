@@ -64,10 +64,7 @@ def given_runs(options: argparse.Namespace) -> dict[str, Path]:
 def collect(options: argparse.Namespace, models: Mapping[str, Sequence[str]]) -> dict[str, Run]:
     """Load the model of each name, trained if it is not given and not there yet.
 
-    Args:
-        options: with what `add_model_arguments` adds, and `output`.
-        models: settings, `KEY=VALUE`, that make each model out of the preset. Of a given run the
-            same must hold.
+    Settings, `KEY=VALUE`, make each model out of the preset; of a given run the same must hold.
 
     Raises:
         UserError: a name that is none of `models`, a run that does not fit its name, or one in

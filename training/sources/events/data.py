@@ -21,17 +21,17 @@ def load(
     limit: int | None = None,
     seed: int = 0,
 ) -> Histories:
-    """Read one split.
+    """Read one split, or a random sample of its examples.
 
     Args:
         spec: a name or `events:PATH`; a table has no splits and is read whole.
         split: `train`, `dev`, `test` or `all`; a patient is in one of the first three alone.
         schema: the columns that a run was trained on; those of the table if not given.
-        limit: most examples; a random sample is taken.
+        limit: most examples.
         seed: seed of the sample.
 
     Raises:
-        CorpusError: if there is no such set or split, or the table cannot be read as one.
+        CorpusError: there is no such set or split, or the table cannot be read as one.
     """
     form, colon, path = spec.partition(":")
     if colon and form == "events":
@@ -54,9 +54,6 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, 
     """Read what to train on and what to measure progress on.
 
     Of a table a fixed 1 in 10 of the ids is held out, which depends on the id alone.
-
-    Raises:
-        CorpusError: as `load`, and if there is too little to hold anything out.
     """
     if ":" not in spec:
         return load(spec, "train", limit=limit, seed=seed), load(spec, "dev")

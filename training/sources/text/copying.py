@@ -50,17 +50,9 @@ def hide_names(
 ) -> tuple[list[str], list[str]]:
     """Hide names and numbers that both texts of a pair have, so that they have to be copied.
 
-    What a vocabulary holds need not be copied, and most names of a corpus are a few that it does
-    hold: copying is not learnt from them as they are.
-
-    Args:
-        sources: texts.
-        targets: as many.
-        share: of the pairs in which all such words are hidden, 0 to 1.
-        seed: of what is drawn.
-
-    Returns:
-        Both, with a character that stands for no word in place of each hidden one.
+    A vocabulary holds most names of a corpus, which are few, so that none of them would have to be.
+    All such words are hidden in a `share` of the pairs, drawn by the seed: a character that stands
+    for no word takes the place of each.
     """
     chosen = np.random.default_rng(seed).random(len(sources)) < share
     hidden = [list(sources), list(targets)]
@@ -94,11 +86,7 @@ def vocabularies(
 
 
 def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
-    """Return for each id of the source's vocabulary that of the same word in the target's, or -1.
-
-    Returns:
-        int32 `(source.vocab_size,)`.
-    """
+    """The same word's id in the target's vocabulary, or -1, for each of the source's: int32."""
     ids = tf.range(source.vocab_size)
     found = target.ids(source.tokens(ids)).numpy()
     found[(found == UNK_ID) | (ids.numpy() <= END_ID)] = -1
