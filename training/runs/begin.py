@@ -20,10 +20,11 @@ from training.data.sentences import Sentences
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer, tell_size
+from training.runs.checkpoints import save_checkpoint
 from training.runs.digests import keep_digests
 from training.runs.files import SIDES, RunFiles
 from training.runs.origin import Origin, check_corpus, write_origin
-from training.runs.run import load_best, load_sides
+from training.runs.run import load_sides
 from training.runs.tokens import has_tokens, keep_tokens, read_batches, write_tokens
 from training.sources.kinds import source_class
 from training.sources.pipeline import Batches, make_batches, pair_rows
@@ -32,6 +33,7 @@ from training.sources.text.copying import shared_words, vocabularies
 from training.sources.text.source import TextSource
 
 Sides = tuple[Source, Tokenizer | None]
+ENOUGH_TO_SCORE = 200  # dev sentences
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Opened:
     """A run's data and their readers.
 
     Attributes:
+        config: the run's, with what the dev set has decided.
         source: reads the sources.
         target: tokenizer of a text as target; None for a label.
         pairs: batches to train with.
@@ -47,6 +50,7 @@ class Opened:
         origin: what the run begins with.
     """
 
+    config: Config
     source: Source
     target: Tokenizer | None
     pairs: Batches
@@ -90,10 +94,12 @@ def open_run(
         for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
             tell_size(side, made, getattr(config, f"{side}_vocab_size"))
         splits = streamed, streamed.dev
-        return _opened(files, config, splits, (source, target), streamed.fingerprint)
-    data, dev, corpus = _load(config)
-    sides = make_sides(config, data, init)
-    return _opened(files, config, (data, dev), sides, corpus, init=init)
+        opened = _opened(files, config, splits, (source, target), streamed.fingerprint)
+    else:
+        data, dev, corpus = _load(config)
+        sides = make_sides(config, data, init)
+        opened = _opened(files, config, (data, dev), sides, corpus, init=init)
+    return opened if opened.target is None else replace(opened, config=_decided(config, opened.dev))
 
 
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
@@ -107,15 +113,23 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     return opened
 
 
-def with_metric(config: Config, opened: Opened) -> Config:
-    """Return the configuration with the metric that fits the dev set, where it leaves that open."""
-    if config.metric != "auto" or opened.target is None:
-        return config
-    return replace(config, metric=fitting_metric(opened.dev.references))
+def _decided(config: Config, dev: Split) -> Config:
+    """Return the configuration with the metric that fits the dev set, and what decides by it.
+
+    BLEU of a few sentences is more chance than figure: with 47 of them an epoch with a perplexity
+    of 36 was kept, and one with 25 was not.
+    """
+    if config.metric == "auto":
+        config = replace(config, metric=fitting_metric(dev.references))
+    if config.keep_by == "auto":
+        translated = min(len(dev.sources), config.validation_limit or len(dev.sources))
+        by = "score" if translated >= ENOUGH_TO_SCORE else "perplexity"
+        config = replace(config, keep_by=by)
+    return config
 
 
-def begin(files: RunFiles, opened: Opened) -> None:
-    """Write what a run begins with. `files.config` is not written yet, and makes it a run."""
+def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> None:
+    """Write what a run begins with; the configuration, which makes it a run, comes last."""
     try:
         files.config.unlink(missing_ok=True)  # of a run without a finished epoch
         shutil.rmtree(files.checkpoints, ignore_errors=True)
@@ -128,6 +142,9 @@ def begin(files: RunFiles, opened: Opened) -> None:
             keep_tokens(files)
         write_origin(files, opened.origin)
         write_json(files.history, [])
+        if model is not None:
+            save_checkpoint(files, model, [])
+        opened.config.save(files.config)
     except OSError as error:
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
 
@@ -152,14 +169,6 @@ def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     lines = [text for references in data.references for text in references]
     kind, size = config.target_tokenizer, config.target_vocab_size
     return source, make_tokenizer("target", kind, size, lines)
-
-
-def start_from(init: Path, model: keras.Model) -> None:
-    """Load the best weights of a run to start from; a RunError if they do not fit."""
-    try:
-        load_best(RunFiles(init), model)
-    except RunError as error:
-        raise RunError(f"cannot start from {init}: {error}") from error
 
 
 def tokenize_pairs(
@@ -227,7 +236,7 @@ def _opened(
         unusable=getattr(data, "unusable", 0) + getattr(dev, "unusable", 0),
         init=init,
     )
-    return Opened(source, target, *batches, dev, origin)
+    return Opened(config, source, target, *batches, dev, origin)
 
 
 def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:

@@ -21,7 +21,7 @@ def keep_digests(files: RunFiles) -> None:
     write_json(files.digests, {file.name: [sha256(file)] for file in files.all_sides()})
 
 
-def replace(files: RunFiles, aside: Path, final: Path) -> None:
+def put(files: RunFiles, aside: Path, final: Path) -> None:
     """Give a file that was written aside its name, and keep its digest.
 
     The digest of the file before stays beside it, for a crash may come between the two.
