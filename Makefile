@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page test-batch serve-docker clean
+.PHONY: help demo test test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page page-kernel test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -104,6 +104,15 @@ build: $(STAMP)  ## build the distributions under dist/: the package, and the cl
 
 test-page: .venv/browser-installed  ## run the tests of the page in headless Chromium
 	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -q tests/page
+
+# AssemblyScript's compiler comes from npm.
+page-kernel:  ## build the products of the page without a server: serving/page/engine/kernel.js
+	@folder=$$(mktemp -d) && trap "rm -r $$folder" EXIT && \
+	  npx --yes --package assemblyscript@0.28.20 -- asc serving/page/engine/kernel.ts -O3 --runtime stub \
+	    --enable simd --noAssert --initialMemory 1 --maximumMemory 65536 --outFile $$folder/kernel.wasm && { \
+	    echo "// The kernel of kernel.ts as WebAssembly, in base64; \`make page-kernel\` writes it."; \
+	    printf 'export const KERNEL = "%s";\n' "$$(base64 -w 0 $$folder/kernel.wasm)"; \
+	  } > $(or $(OUTPUT),serving/page/engine/kernel.js)
 
 .venv/batch-installed: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[batch]'

@@ -7,7 +7,13 @@ import json
 from pathlib import Path
 
 import training.command.extras  # noqa: F401
-from training.command.options import SEARCH, add_options, main_guard
+from training.command.options import (
+    add_precision,
+    add_replace_unknown,
+    add_runs,
+    add_search,
+    main_guard,
+)
 from training.command.parser import Parser, positive_int
 from training.command.progress import stages
 
@@ -18,6 +24,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.weights == "int8" and options.format != "onnx":
         parser.error("--weights int8 expected --format onnx. Received: --format savedmodel")
+    if not options.tables and options.format != "onnx":
+        parser.error("--no-tables expected --format onnx. Received: --format savedmodel")
     if options.num_results > options.beam_width:
         parser.error(
             f"--num-results expected at most --beam-width, {options.beam_width}. "
@@ -43,6 +51,7 @@ def main(arguments: list[str] | None = None) -> None:
             weights=options.weights,
             precision=options.precision,
             replaces_unknown=options.replace_unknown,
+            **({} if options.tables else {"tables": False}),
         )
     print(f"Exported {version}")
     manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
@@ -60,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m serving.export",
         description="Export a run, or an ensemble of several, as a new version of a model.",
     )
-    add_options(parser, "--run")
+    add_runs(parser)
     parser.add_argument(
         "--output",
         required=True,
@@ -68,7 +77,8 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="the model's base path; a new version is a directory in it",
     )
-    add_options(parser, *SEARCH, "--precision")
+    add_search(parser)
+    add_replace_unknown(parser)
     parser.add_argument(
         "--num-results",
         type=positive_int,
@@ -96,6 +106,14 @@ def _parser() -> argparse.ArgumentParser:
         help="what they are stored as; half precision halves the size; int8, of ONNX alone, is "
         "what products are computed in, too",
     )
+    parser.add_argument(
+        "--no-tables",
+        dest="tables",
+        action="store_false",
+        help="of ONNX: embeddings and kernels in place of a table of their products, which is "
+        "faster and several times as large: for a page that is downloaded",
+    )
+    add_precision(parser)
     return parser
 
 

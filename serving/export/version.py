@@ -55,7 +55,8 @@ def export(
         output: the model's base path; versions are numbered directories in it.
         tell: is called with what is done next, see `training.command.progress.stages`.
         form: "savedmodel" or "onnx".
-        **settings: see `Exported`; for ONNX `weights` may be "int8".
+        **settings: see `Exported`; for ONNX `weights` may be "int8", and
+            `tables` False, see `serving.export.onnx.products`.
 
     Returns:
         The version's directory. It is written beside the versions and renamed when it is whole, so

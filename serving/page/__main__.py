@@ -1,7 +1,8 @@
-"""Show a served model on a page: python -m serving.page --model NAME."""
+"""Show a model on a page: python -m serving.page --model NAME, or --static DIR without a server."""
 
 from __future__ import annotations
 
+import argparse
 import ipaddress
 import sys
 import threading
@@ -22,7 +23,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "gRPC, and shows what the model says and where it looks. Nothing typed is kept or logged.",
     )
     parser.add_argument("--target", default="localhost:8500", help="default: localhost:8500")
-    parser.add_argument("--model", required=True, metavar="NAME", help="as the server calls it")
+    parser.add_argument("--model", metavar="NAME", help="as the server calls it")
+    parser.add_argument(
+        "--static",
+        type=Path,
+        metavar="DIR",
+        help="write a page that asks no server: of the translator DIR, an export --format onnx",
+    )
+    parser.add_argument(
+        "--output", type=Path, metavar="SITE", help="of --static: a folder for any static host"
+    )
+    parser.add_argument(
+        "--single-file",
+        action="store_true",
+        help="of --static: SITE is one HTML file, which works by a double click",
+    )
     parser.add_argument(
         "--manifest",
         type=Path,
@@ -50,6 +65,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     options = parser.parse_args(arguments)
+    if (options.model is None) == (options.static is None):
+        parser.error("expected --model, of a server, or --static, without one")
+    if (options.static is None) != (options.output is None) or (
+        options.single_file and options.static is None
+    ):
+        parser.error("expected --static DIR with --output SITE, and --single-file with them alone")
+    if options.static:
+        return _write(options)
+    return _serve(options)
+
+
+def _write(options: argparse.Namespace) -> int:
+    """Write a page without a server."""
+    try:
+        from serving.page.site.write import write
+
+        write(options.static, options.output, options.single_file, options.example)
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in {"onnx", "onnxruntime", "sentencepiece"}:
+            raise
+        extra = "serving" if error.name == "onnx" else "onnx"
+        return _fail(f"{error.name} is not installed: {install(extra)}")
+    except (OSError, ValueError) as error:
+        return _fail(str(error))
+    print(f"Written {options.output}")
+    return 0
+
+
+def _serve(options: argparse.Namespace) -> int:
+    """Show the page until it is interrupted."""
     try:
         import uvicorn
 

@@ -31,7 +31,11 @@ class UsageError(ConfigError):
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Raise MemoryFull, which says `what` needs it, where a backend has no memory for a tensor."""
+    """Within this, a backend that has no memory for a tensor raises MemoryFull.
+
+    Args:
+        what: needs it, for the message.
+    """
     try:
         yield
     except Exception as error:

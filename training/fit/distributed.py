@@ -179,7 +179,12 @@ ALONE = Processes()
 
 
 class SharedRecorder(Recorder):
-    """A recorder for several processes, of which one writes while the others wait."""
+    """A recorder for several processes, of which one writes while the others wait.
+
+    Args:
+        processes: those that train.
+        *args: as of a Recorder.
+    """
 
     def __init__(self, processes: Processes, *args: Any) -> None:
         super().__init__(*args)

@@ -113,9 +113,16 @@ def read_origin(files: RunFiles) -> Origin | None:
 
 
 def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
-    """Refuse to go on with other sentences than the run began with, unless `force` takes them.
+    """Refuse to go on with other sentences than the run began with.
 
-    `corpus` is the fingerprint that they have now.
+    Args:
+        files: the run.
+        spec: the corpus as it is named.
+        corpus: its fingerprint now.
+        force: take them from now on.
+
+    Raises:
+        RunError: if they are others, unless `force`.
     """
     origin = read_origin(files)
     if origin is None or origin.corpus in ("", corpus):

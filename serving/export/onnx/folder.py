@@ -50,14 +50,15 @@ def write_folder(run: Run, folder: Path, settings: Mapping[str, Any], card: dict
     Args:
         run: what is exported.
         folder: an empty directory.
-        settings: of the search, and `weights`.
+        settings: of the search, `weights` and `tables`.
         card: what the manifest says of the run.
 
     Raises:
         UserError: for a part of the model that has no form in ONNX here.
     """
     attends = run.config.attention != "none"
-    graphs = write_graphs(run.model, folder, attends, BITS[settings.get("weights", "float32")])
+    bits, tables = BITS[settings.get("weights", "float32")], settings.get("tables", True)
+    graphs = write_graphs(run.model, folder, attends, bits, tables)
     sides = {"source": run.source_tokenizer, "target": run.target_tokenizer}
     manifest = {
         **card,

@@ -17,7 +17,9 @@ from serving.export.onnx.search import Asked, part_of, search
 Values = dict[str, Value]
 
 
-def write_graphs(model: keras.Model, folder: Path, attends: bool, bits: int) -> dict[str, Any]:
+def write_graphs(
+    model: keras.Model, folder: Path, attends: bool, bits: int, tables: bool = True
+) -> dict[str, Any]:
     """Write `encoder.onnx`, `step.onnx` and `translator.onnx`, and the weights of all.
 
     Args:
@@ -25,6 +27,7 @@ def write_graphs(model: keras.Model, folder: Path, attends: bool, bits: int) -> 
         folder: where to.
         attends: whether its decoder attends.
         bits: of products, 32 or 8.
+        tables: see `Products`.
 
     Returns:
         The names, dtypes and shapes of all inputs and outputs, by graph.
@@ -38,7 +41,7 @@ def write_graphs(model: keras.Model, folder: Path, attends: bool, bits: int) -> 
     written: dict[str, Any] = {}
 
     g = Graph(constants)
-    encoded = encoder(g, Products(g, bits), g.input("ids", "int64", "B", "S"))
+    encoded = encoder(g, Products(g, bits, tables), g.input("ids", "int64", "B", "S"))
     memory = decoder.prepare(g, encoded.memory, encoded.mask)
     state = decoder.start(g, encoded.memory, encoded.states)
     shapes = {name: ("B", *shape) for name, shape in decoder.shapes().items()}
@@ -53,7 +56,7 @@ def write_graphs(model: keras.Model, folder: Path, attends: bool, bits: int) -> 
     inputs = {name: g.input(name, dtypes[name], *shapes[name]) for name in memory}
     shapes = {name: ("N", *shape[1:]) for name, shape in shapes.items()}
     before = {name: g.input(name, dtypes[name], *shapes[name]) for name in state}
-    times = Products(g, bits)
+    times = Products(g, bits, tables)
     taken = decoder.step(g, times, tokens, inputs, before)
     log_probs = decoder.log_probs(g, times, taken.output, part)
     outputs = {
@@ -72,14 +75,14 @@ def write_graphs(model: keras.Model, folder: Path, attends: bool, bits: int) -> 
         g.input("length_penalty", "float32"),
         g.input("with_weights", "bool", 1),
     )
-    encoded = encoder(g, Products(g, bits), ids)
+    encoded = encoder(g, Products(g, bits, tables), ids)
     memory = decoder.prepare(g, encoded.memory, encoded.mask)
     state = decoder.start(g, encoded.memory, encoded.states)
     there = g.cast(~g("Equal", ids, 0), "float32")
     limits = g.over("ReduceSum", there, 1, keep=True) * 2.0 + 10.0
 
     def decode(tokens: Value, memory: Values, state: Values) -> tuple[Value, Value, Values]:
-        times = Products(g, bits)
+        times = Products(g, bits, tables)
         taken = decoder.step(g, times, tokens, memory, state)
         return decoder.log_probs(g, times, taken.output, part), taken.weights, taken.state
 

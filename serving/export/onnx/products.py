@@ -22,10 +22,11 @@ class Products:
     Args:
         graph: where they are added.
         bits: 32 or 8.
+        tables: whether the products of a vocabulary are kept: faster, and several times as large.
     """
 
-    def __init__(self, graph: Graph, bits: int) -> None:
-        self._g, self._bits = graph, bits
+    def __init__(self, graph: Graph, bits: int, tables: bool = True) -> None:
+        self._g, self._bits, self._tables = graph, bits, tables
         self._quantized: dict[tuple[str, bool], tuple[Value, Value | None]] = {}
 
     def __call__(
@@ -65,8 +66,8 @@ class Products:
     def embedded(
         self, embeddings: np.ndarray, tokens: Value, kernel: np.ndarray, bias: np.ndarray
     ) -> Value:
-        """Return the products of tokens' embeddings `(V, m)` with a kernel, from a table of all."""
-        if len(embeddings) * kernel.shape[1] <= TABLE:
+        """Return the products of tokens' embeddings `(V, m)` with a kernel."""
+        if self._tables and len(embeddings) * kernel.shape[1] <= TABLE:
             return self.look_up(embeddings @ kernel + bias, tokens)
         return self(self.look_up(embeddings, tokens), kernel, bias)
 

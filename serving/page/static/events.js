@@ -1,7 +1,8 @@
 // Models of histories: a table of visits, the probability after each, and the weight of each.
 
-import { ask, fail, succeed } from "./ask.js";
 import { element, percent } from "./look.js";
+import { ask } from "./server.js";
+import { about, fail, succeed } from "./status.js";
 
 const PAUSE = 400; // milliseconds without a key before the model is asked
 const [WIDTH, TOP, MIDDLE, BOTTOM, LEFT, RIGHT] = [720, 20, 150, 230, 44, 12];
@@ -50,7 +51,7 @@ async function update() {
   try {
     if (!$("table").value.trim()) {
       $("course").hidden = true;
-      succeed(`${model.model}, version ${model.version}, at ${model.target}`);
+      succeed(about(model));
       return;
     }
     const started = performance.now();
@@ -58,7 +59,7 @@ async function update() {
     const answer = await ask("api/follow", question, signal);
     choose($("person"), answer.people, answer.person);
     show(answer);
-    succeed(`${model.model}, version ${model.version}, at ${model.target}: ${Math.round(performance.now() - started)} ms`);
+    succeed(`${about(model)}: ${Math.round(performance.now() - started)} ms`);
   } catch (error) {
     fail(error);
   }

@@ -1,7 +1,8 @@
 // Models of images: drop, paste, choose or draw one; see what is read and where the model looks.
 
-import { ask, fail, succeed } from "./ask.js";
 import { element, move, word } from "./look.js";
+import { ask } from "./server.js";
+import { about, fail, succeed } from "./status.js";
 
 const PAUSE = 400; // milliseconds after a stroke before the drawing is read
 const STEP = 250; // milliseconds for each character as it appears
@@ -29,7 +30,7 @@ export function startImage(found) {
   });
   for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, dropped);
   startPad();
-  succeed(`${model.model}, version ${model.version}, at ${model.target}`);
+  succeed(about(model));
 }
 
 function dropped(event) {
@@ -76,7 +77,7 @@ async function read(image) {
     picture.src = URL.createObjectURL(image);
     $("figure").prepend(picture);
     show(found);
-    succeed(`${model.model}, version ${model.version}, at ${model.target}: ${Math.round(performance.now() - started)} ms`);
+    succeed(`${about(model)}: ${Math.round(performance.now() - started)} ms`);
   } catch (error) {
     fail(error);
   }

@@ -1,15 +1,16 @@
 // What the page does with the model that it finds.
 
-import { fail, Refused, whenConnected } from "./ask.js";
 import { startEvents } from "./events.js";
 import { startImage } from "./image.js";
 import { element } from "./look.js";
+import { Refused } from "./server.js";
+import { fail, whenConnected } from "./status.js";
 import { startText } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
 function showCard({ model, version, target, card, signatures }) {
-  const lines = { Name: model, Version: version, Server: target, ...card, Signatures: Object.keys(signatures).join(", ") };
+  const lines = { Name: model, Version: version, ...(target && { Server: target }), ...card, Signatures: Object.keys(signatures).join(", ") };
   $("card").replaceChildren(...Object.entries(lines).flatMap(([name, value]) => [element("dt", name), element("dd", String(value))]));
   document.title = `${model}: where the model looks`;
 }

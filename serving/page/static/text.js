@@ -1,8 +1,9 @@
 // Text models: translate as one types, then show where the model looks.
 
-import { ask, fail, succeed } from "./ask.js";
 import { startHistory } from "./history.js";
 import { element, sentenceView } from "./look.js";
+import { ask } from "./server.js";
+import { about, fail, succeed } from "./status.js";
 
 const PAUSE = 200; // milliseconds without a key before the model is asked
 const MOST_KEPT = 500; // sentences whose answers are kept, so that typing on asks for the last alone
@@ -60,7 +61,7 @@ async function update() {
     $("translation").classList.remove("stale");
     const cut = sentences.some(({ truncated }) => truncated);
     $("note").textContent = cut ? "The text is longer than the model reads: its end is not translated." : "";
-    succeed(`${model.model}, version ${model.version}, at ${model.target}${text.trim() ? `: ${Math.round(performance.now() - started)} ms` : ""}`);
+    succeed(`${about(model)}${text.trim() ? `: ${Math.round(performance.now() - started)} ms` : ""}`);
     const unknown = [...new Set(sentences.map(({ source }) => source))].filter((source) => !looked.has(source));
     if (unknown.length) {
       const answer = await ask("api/look", { texts: unknown }, signal);

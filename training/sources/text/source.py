@@ -34,7 +34,11 @@ def known_tokens(ids: Tensor, vocab_size: int) -> Tensor:
 
 
 class TextSource(Source):
-    """Texts, read by a tokenizer."""
+    """Texts, read by a tokenizer.
+
+    Args:
+        tokenizer: see `training.data.tokenizers`.
+    """
 
     kind = KIND
     files = ("source.tokenizer",)

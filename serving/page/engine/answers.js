@@ -1,0 +1,42 @@
+// What the page asks of a translator, answered as `serving.page.texts` does.
+
+import { splitSentences } from "./sentences.js";
+import { join } from "./words.js";
+
+const MOST_SENTENCES = 64;
+const MOST_KEPT = 500; // sentences, of which the page asks twice: for the text, and where it looks
+
+// Return {path: async function of a question and of `go_on`, which waits and throws where nobody
+// waits for the answer any more}.
+export function answers(translator) {
+  const { page, attends } = translator.model;
+  const kept = new Map();
+  const search = (text) => {
+    if (kept.size > MOST_KEPT) kept.clear();
+    if (!kept.has(text)) kept.set(text, translator.search(text));
+    return kept.get(text);
+  };
+  const each = async (texts, goOn, answer) => {
+    if (texts.length > MOST_SENTENCES) throw new Error(`expected at most ${MOST_SENTENCES} sentences. Received: ${texts.length}`);
+    const sentences = [];
+    for (const text of texts) {
+      await goOn();
+      sentences.push(answer(search(text)));
+    }
+    return sentences;
+  };
+  return {
+    "api/model": async () => page,
+    "api/translate": async ({ text }, goOn) => {
+      const pieces = splitSentences(text);
+      const found = await each(pieces.map(([source]) => source), goOn, ({ hypotheses: [best], truncated }) => ({ text: best.text, score: best.score, truncated }));
+      return { sentences: found.map((one, i) => ({ source: pieces[i][0], gap: pieces[i][1], ...one })) };
+    },
+    "api/look": async ({ texts }, goOn) => ({
+      sentences: await each(texts, goOn, ({ tokens, hypotheses }) => ({
+        alignment: attends ? join(tokens, hypotheses[0].tokens, hypotheses[0].weights) : null,
+        hypotheses: hypotheses.filter(({ score }) => score > -Infinity).map(({ text, score }) => ({ text, score })),
+      })),
+    }),
+  };
+}

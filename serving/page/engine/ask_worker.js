@@ -1,0 +1,56 @@
+// Questions to the model in this page: what `static/server.js` asks of a server.
+//
+// The page holds the model and the worker's code, or they lie beside it.
+
+export class Refused extends Error {}
+
+const waiting = new Map();
+let number = 0;
+let ready = null;
+let worker = null;
+
+// Ask once. Throws Refused with one line for people, or AbortError where `signal` says so.
+export async function ask(path, body, signal) {
+  ready ??= start();
+  await ready.catch((error) => {
+    ready = null;
+    throw error;
+  });
+  signal?.throwIfAborted();
+  const id = ++number;
+  return new Promise((resolve, reject) => {
+    waiting.set(id, { resolve, reject });
+    signal?.addEventListener("abort", () => {
+      if (!waiting.delete(id)) return;
+      worker.postMessage({ cancel: id });
+      reject(signal.reason);
+    });
+    worker.postMessage({ id, path, body });
+  });
+}
+
+function start() {
+  const inside = (id) => document.getElementById(id)?.textContent;
+  const code = inside("worker");
+  const bar = Object.assign(document.createElement("progress"), { max: 1, ariaLabel: "The model is loading" });
+  document.querySelector("header").append(bar);
+  worker?.terminate();
+  worker = new Worker(code ? URL.createObjectURL(new Blob([code], { type: "text/javascript" })) : "worker.js");
+  worker.postMessage({ load: code ? { text: inside("model") } : { url: "model.bin" } });
+  return new Promise((resolve, reject) => {
+    worker.onerror = (event) => reject(new Refused(`The model cannot be loaded: ${event.message ?? "its code is missing"}`));
+    worker.onmessage = ({ data: { loaded, ready, error, id, answer } }) => {
+      if (loaded) bar.value = loaded;
+      else if (ready) resolve();
+      else if (!id) reject(new Refused(error));
+      else settle(id, answer, error);
+    };
+  }).finally(() => bar.remove());
+}
+
+function settle(id, answer, error) {
+  const one = waiting.get(id);
+  waiting.delete(id);
+  if (error) one?.reject(Object.assign(new Refused(error), { status: 400 }));
+  else one?.resolve(answer);
+}

@@ -1,0 +1,286 @@
+// ONNX's operators, as far as exports use them. Each takes its inputs, its attributes and what
+// multiplies kernels, and returns a tensor or a list of several.
+
+import { GRU, LSTM, RNN } from "./recurrent.js";
+import { ARRAYS, around, common, count, place, spread, tensor, transpose } from "./tensors.js";
+
+const EVEN = 6755399441055744; // to add it and take it away rounds to the nearest, halves to even
+const ZERO = 128; // of activations in eight bits
+
+const each = (f) => ([x]) => tensor(x.data.map(f), x.dims);
+const sigmoid = (v) => 1 / (1 + Math.exp(-v));
+
+// Of two tensors, in which one is repeated along axes that it lacks.
+const both = (f, Type) => ([a, b]) => {
+  const dims = common(a.dims, b.dims);
+  const size = count(dims);
+  const [x, y] = [period(a, dims), period(b, dims)];
+  const data = new (Type ?? x.constructor)(size);
+  if (x.length === size && y.length === size) {
+    for (let i = 0; i < size; i++) data[i] = f(x[i], y[i]);
+    return tensor(data, dims);
+  }
+  const step = Math.min(x.length, y.length);
+  for (let start = 0; start < size; start += step) {
+    const [first, second] = [x.length === size ? start : 0, y.length === size ? start : 0];
+    for (let i = 0; i < step; i++) data[start + i] = f(x[first + i], y[second + i]);
+  }
+  return tensor(data, dims);
+};
+const compare = (f) => both(f, Uint8Array);
+const all = (f) => (inputs) => inputs.reduce((a, b) => both(f)([a, b]));
+
+// The numbers that, one time after the other, are the tensor repeated to these dims.
+function period(x, dims) {
+  const first = x.dims.findIndex((size) => size !== 1);
+  const own = first < 0 ? [] : x.dims.slice(first);
+  return own.every((size, axis) => size === dims[dims.length - own.length + axis]) ? x.data : spread(x, dims).data;
+}
+
+const reduce = (start, f, last = (sum) => sum) => ([x, axes], { keepdims = 1 }) => {
+  const at = place(axes.data[0], x.dims.length);
+  const [before, size, after] = around(x.dims, at);
+  const data = new x.data.constructor(before * after);
+  for (let b = 0; b < before; b++) {
+    for (let a = 0; a < after; a++) {
+      let sum = start;
+      for (let i = 0, from = b * size * after + a; i < size; i++, from += after) sum = f(sum, x.data[from]);
+      data[b * after + a] = last(sum, size);
+    }
+  }
+  return tensor(data, [...x.dims.slice(0, at), ...(keepdims ? [1] : []), ...x.dims.slice(at + 1)]);
+};
+
+// Rows of the last axis: `f` reads one and writes another.
+const rows = (f) => ([x]) => {
+  const size = x.dims.at(-1);
+  const data = new x.data.constructor(x.data.length);
+  for (let start = 0; start < data.length; start += size) f(x.data.subarray(start, start + size), data.subarray(start, start + size));
+  return tensor(data, x.dims);
+};
+
+const greatest = (row) => row.reduce((most, v) => (v > most ? v : most), -Infinity);
+
+function softmax(row, to) {
+  const most = greatest(row);
+  let sum = 0;
+  for (let i = 0; i < row.length; i++) sum += to[i] = Math.exp(row[i] - most);
+  for (let i = 0; i < row.length; i++) to[i] /= sum;
+}
+
+function logSoftmax(row, to) {
+  const most = greatest(row);
+  let sum = 0;
+  for (let i = 0; i < row.length; i++) sum += Math.exp(row[i] - most);
+  const log = Math.log(sum);
+  for (let i = 0; i < row.length; i++) to[i] = row[i] - most - log;
+}
+
+function sums(row, to) {
+  row.reduce((sum, v, i) => (to[i] = sum + v), 0);
+}
+
+// A product of matrices: a kernel's by what keeps it, others row by row.
+function matMul([a, b], _, products) {
+  if (b.kernel) return tensor(products.times(a.data, count(a.dims.slice(0, -1)), b.kernel), [...a.dims.slice(0, -1), b.dims[1]]);
+  const [n, k, m] = [a.dims.at(-2), a.dims.at(-1), b.dims.at(-1)];
+  const lead = common(a.dims.slice(0, -2), b.dims.slice(0, -2));
+  const [x, y] = [spread(a, [...lead, n, k]).data, spread(b, [...lead, k, m]).data];
+  const data = new Float32Array(count(lead) * n * m);
+  for (let row = 0, to = 0; to < data.length; row++, to += m) {
+    const matrix = Math.floor(row / n) * k * m;
+    const sum = new Float64Array(m);
+    for (let i = 0; i < k; i++) {
+      const v = x[row * k + i];
+      if (v !== 0) for (let j = 0, at = matrix + i * m; j < m; j++) sum[j] += v * y[at + j];
+    }
+    data.set(sum, to);
+  }
+  return tensor(data, [...lead, n, m]);
+}
+
+function quantize([x, { data: [scale] }]) {
+  const data = new Uint8Array(x.data.length);
+  for (let i = 0; i < data.length; i++) {
+    data[i] = Math.max(0, Math.min(255, Math.fround(x.data[i] / scale) + EVEN - EVEN + ZERO));
+  }
+  return tensor(data, x.dims);
+}
+
+function concat(inputs, { axis }) {
+  const at = place(axis, inputs[0].dims.length);
+  const dims = inputs[0].dims.slice();
+  dims[at] = inputs.reduce((sum, x) => sum + x.dims[at], 0);
+  const data = new inputs[0].data.constructor(count(dims));
+  const [before, size, after] = around(dims, at);
+  let start = 0;
+  for (const x of inputs) {
+    const part = x.dims[at] * after;
+    for (let b = 0; b < before; b++) data.set(x.data.subarray(b * part, (b + 1) * part), b * size * after + start);
+    start += part;
+  }
+  return tensor(data, dims);
+}
+
+function cut(x, axis, start, end) {
+  const at = place(axis, x.dims.length);
+  const [before, size, after] = around(x.dims, at);
+  const dims = x.dims.slice();
+  dims[at] = end - start;
+  const data = new x.data.constructor(count(dims));
+  for (let b = 0; b < before; b++) {
+    data.set(x.data.subarray((b * size + start) * after, (b * size + end) * after), b * (end - start) * after);
+  }
+  return tensor(data, dims);
+}
+
+function slice([x, starts, ends, axes]) {
+  const size = x.dims[place(axes.data[0], x.dims.length)];
+  const [start, end] = [starts, ends].map(({ data: [v] }) => Math.max(0, Math.min(size, v < 0 ? v + size : v)));
+  return cut(x, axes.data[0], start, Math.max(start, end));
+}
+
+function split([x, sizes], { axis = 0, num_outputs: parts }) {
+  const size = x.dims[place(axis, x.dims.length)];
+  let start = 0;
+  return Array.from(sizes?.data ?? new Array(parts).fill(size / parts), (part) => cut(x, axis, start, start += part));
+}
+
+function gather([x, indices], { axis = 0 }) {
+  const at = place(axis, x.dims.length);
+  const [before, size, after] = around(x.dims, at);
+  const data = new x.data.constructor(before * indices.data.length * after);
+  let to = 0;
+  for (let b = 0; b < before; b++) {
+    for (const index of indices.data) {
+      const from = (b * size + (index < 0 ? index + size : index)) * after;
+      data.set(x.data.subarray(from, from + after), to);
+      to += after;
+    }
+  }
+  return tensor(data, [...x.dims.slice(0, at), ...indices.dims, ...x.dims.slice(at + 1)]);
+}
+
+function shape([x], { start = 0, end }) {
+  const data = Int32Array.from(x.dims.slice(start, end));
+  return tensor(data, [data.length]);
+}
+
+function reshape([x, sizes]) {
+  const dims = Array.from(sizes.data, (size, axis) => (size === 0 ? x.dims[axis] : size));
+  const left = dims.indexOf(-1);
+  if (left >= 0) dims[left] = x.data.length / -count(dims);
+  return tensor(x.data, dims);
+}
+
+function unsqueeze([x, { data: [axis] }]) {
+  const dims = x.dims.slice();
+  dims.splice(place(axis, dims.length + 1), 0, 1);
+  return tensor(x.data, dims);
+}
+
+function squeeze([x, axes]) {
+  const at = axes && place(axes.data[0], x.dims.length);
+  return tensor(x.data, x.dims.filter((size, axis) => (axes ? axis !== at : size !== 1)));
+}
+
+function where([condition, a, b]) {
+  const dims = common(condition.dims, a.dims, b.dims);
+  const [{ data: ask }, { data: x }, { data: y }] = [condition, a, b].map((each) => spread(each, dims));
+  return tensor(x.map((v, i) => (ask[i] ? v : y[i])), dims);
+}
+
+function range([{ data: [start] }, { data: [end] }, { data: [step] }]) {
+  const length = Math.max(0, Math.ceil((end - start) / step));
+  return tensor(Int32Array.from({ length }, (_, i) => start + i * step), [length]);
+}
+
+// The k greatest of the last axis and their places; of equals the first comes first.
+function topK([x, { data: [k] }]) {
+  const size = x.dims.at(-1);
+  const lead = x.dims.slice(0, -1);
+  const [values, places] = [new x.data.constructor(count(lead) * k), new Int32Array(count(lead) * k)];
+  for (let row = 0; row < count(lead); row++) {
+    const own = x.data.subarray(row * size, (row + 1) * size);
+    const order = Array.from(own.keys()).sort((i, j) => own[j] - own[i] || i - j).slice(0, k);
+    places.set(order, row * k);
+    values.set(order.map((i) => own[i]), row * k);
+  }
+  return [tensor(values, [...lead, k]), tensor(places, [...lead, k])];
+}
+
+// Zeros before and after the last axis.
+function pad([x, pads]) {
+  const rank = x.dims.length;
+  const [before, after] = [pads.data[rank - 1], pads.data[2 * rank - 1]];
+  const ends = [before, after].map((size) => {
+    const dims = [...x.dims.slice(0, -1), size];
+    return tensor(new x.data.constructor(count(dims)), dims);
+  });
+  return concat([ends[0], x, ends[1]], { axis: -1 });
+}
+
+// Filters (F, 1, size) over one channel (N, 1, S).
+function conv([x, filters], { pads: [before] }) {
+  const [[n, , length], [f, , size]] = [x.dims, filters.dims];
+  const data = new Float32Array(n * f * length);
+  for (let to = 0; to < data.length; to++) {
+    const [row, filter, at] = [Math.floor(to / (f * length)), Math.floor(to / length) % f, to % length];
+    for (let i = 0; i < size; i++) {
+      const from = at + i - before;
+      if (from >= 0 && from < length) data[to] += x.data[row * length + from] * filters.data[filter * size + i];
+    }
+  }
+  return tensor(data, [n, f, length]);
+}
+
+export const OPERATORS = {
+  Abs: each(Math.abs),
+  Add: both((a, b) => a + b),
+  And: compare((a, b) => a & b),
+  Cast: ([x], { to }) => tensor(to === "bool" ? Uint8Array.from(x.data, Boolean) : ARRAYS[to].from(x.data), x.dims),
+  Concat: concat,
+  Conv: conv,
+  CumSum: rows(sums),
+  Div: both((a, b) => a / b),
+  Equal: compare((a, b) => a === b),
+  Exp: each(Math.exp),
+  Expand: ([x, sizes]) => spread(x, common(x.dims, Array.from(sizes.data))),
+  GRU,
+  Gather: gather,
+  Greater: compare((a, b) => a > b),
+  GreaterOrEqual: compare((a, b) => a >= b),
+  Identity: ([x]) => x,
+  LSTM,
+  LogSoftmax: rows(logSoftmax),
+  MatMul: matMul,
+  MatMulInteger: matMul,
+  Max: all(Math.max),
+  Mul: both((a, b) => a * b),
+  Neg: each((v) => -v),
+  Not: each((v) => 1 - v),
+  Pad: pad,
+  QuantizeLinear: quantize,
+  RNN,
+  Range: range,
+  ReduceMax: reduce(-Infinity, Math.max),
+  ReduceMean: reduce(0, (sum, v) => sum + v, (sum, size) => sum / size),
+  ReduceSum: reduce(0, (sum, v) => sum + v),
+  Relu: each((v) => Math.max(0, v)),
+  Reshape: reshape,
+  Shape: shape,
+  Sigmoid: each(sigmoid),
+  Slice: slice,
+  Softmax: rows(softmax),
+  Softplus: each((v) => Math.max(0, v) + Math.log1p(Math.exp(-Math.abs(v)))),
+  Split: split,
+  Sqrt: each(Math.sqrt),
+  Squeeze: squeeze,
+  Sub: both((a, b) => a - b),
+  Sum: all((a, b) => a + b),
+  Tanh: each(Math.tanh),
+  TopK: topK,
+  Transpose: ([x], { perm }) => transpose(x, perm),
+  Unsqueeze: unsqueeze,
+  Where: where,
+};

@@ -1,0 +1,78 @@
+// Greedy and beam search over a decoder's steps: `serving.export.onnx.search`, of one sentence.
+
+import { around, tensor } from "./tensors.js";
+
+const [START, END] = [2, 3];
+
+// `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
+// (`memory`) and which change (`state`). Returns `results` hypotheses, the best first, of
+// {ids, score, weights}: ids end with END, weights have a row of S numbers for each.
+export function search(model, ids, { width, results, penalty }) {
+  const norm = (length) => Math.pow((length + 5) / 6, penalty);
+  const limit = 2 * ids.length + 10;
+  const made = model.encoder.ask({ ids: tensor(Int32Array.from(ids), [1, ids.length]) });
+  const memory = pick(made, model.memory);
+  let state = pick(made, model.state);
+  let beam = [{ last: START, total: 0, length: 0, finished: false, before: null }];
+  for (let turn = 0; turn < limit; turn++) {
+    const tokens = tensor(Int32Array.from(beam, ({ last }) => last), [beam.length]);
+    const { log_probs, weights, ...next } = model.step.ask({ tokens, ...memory, ...state });
+    const found = beam.flatMap((one, row) => (one.finished ? [{ ...one, row }] : grown(one, row)));
+    function grown(one, row) {
+      const [own, looked] = [log_probs, weights].map((x) => rowOf(x, row));
+      return greatest(own, width).map((token) => {
+        const total = Math.fround(one.total + own[token]);
+        const length = one.length + 1;
+        const finished = token === END || length >= limit;
+        return { last: token, total, length, finished, before: one, looked, row, score: total / norm(length) };
+      });
+    }
+    beam = found.map((one, place) => ({ one, place }))
+      .sort((a, b) => b.one.score - a.one.score || a.place - b.place)
+      .slice(0, width).map(({ one }) => one);
+    // No open hypothesis can come among the results, even if all that follows costs nothing.
+    const ended = beam.filter(({ finished }) => finished);
+    const reach = Math.max(...beam.map(({ finished, total }) => (finished ? -Infinity : total / norm(limit))));
+    if (ended.length >= results && ended[results - 1].score >= reach) break;
+    state = Object.fromEntries(model.state.map((name) => [name, taken(next[`next_${name}`], beam)]));
+  }
+  return beam.slice(0, results).map(followed);
+}
+
+const pick = (values, names) => Object.fromEntries(names.map((name) => [name, values[name]]));
+
+function rowOf(x, row) {
+  const [, , size] = around(x.dims, 0);
+  return x.data.subarray(row * size, (row + 1) * size);
+}
+
+function taken(x, beam) {
+  const [, , size] = around(x.dims, 0);
+  const data = new x.data.constructor(beam.length * size);
+  beam.forEach(({ row }, to) => data.set(rowOf(x, row), to * size));
+  return tensor(data, [beam.length, ...x.dims.slice(1)]);
+}
+
+// The places of the greatest numbers, the greatest first.
+function greatest(row, many) {
+  const best = [];
+  for (let i = 0; i < row.length; i++) {
+    if (best.length === many && !(row[i] > row[best[many - 1]])) continue;
+    let at = Math.min(best.length, many - 1);
+    while (at > 0 && row[i] > row[best[at - 1]]) {
+      best[at] = best[at - 1];
+      at--;
+    }
+    best[at] = i;
+  }
+  return best;
+}
+
+function followed(hypothesis) {
+  const [ids, weights] = [[], []];
+  for (let one = hypothesis; one.before; one = one.before) {
+    ids.push(one.last);
+    weights.push(one.looked);
+  }
+  return { ids: ids.reverse(), score: hypothesis.score, weights: weights.reverse() };
+}

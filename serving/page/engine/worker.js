@@ -1,0 +1,66 @@
+// The model in a thread of its own, so that typing never waits for it.
+//
+// It is sent {load: {text}}, a model's file in base64, or {load: {url}}; then questions {id, path,
+// body}, and {cancel: id}. It answers {loaded: share}, {ready: true}, {id, answer} and {id, error};
+// {error} alone says that there is no model.
+
+import { answers } from "./answers.js";
+import { readModel } from "./model.js";
+import { Translator } from "./translator.js";
+
+let known = null;
+const cancelled = new Set();
+
+self.onmessage = async ({ data: { load, id, path, body, cancel } }) => {
+  if (cancel) cancelled.add(cancel);
+  else if (load) await start(load);
+  else await answer(id, path, body);
+};
+
+async function start({ text, url }) {
+  try {
+    const file = text ? decoded(text) : await fetched(url);
+    known = answers(new Translator(readModel(await unpacked(file))));
+    postMessage({ ready: true });
+  } catch (error) {
+    postMessage({ error: `The model cannot be loaded: ${error.message}` });
+  }
+}
+
+async function answer(id, path, body) {
+  const goOn = async () => {
+    await new Promise((resolve) => setTimeout(resolve)); // what was sent meanwhile comes first
+    if (cancelled.has(id)) throw new Error("cancelled");
+  };
+  try {
+    postMessage({ id, answer: await known[path](body, goOn) });
+  } catch (error) {
+    postMessage({ id, error: error.message });
+  }
+  cancelled.delete(id);
+}
+
+const decoded = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+
+async function fetched(url) {
+  const response = await fetch(url);
+  if (!response.ok) throw new Error(`status ${response.status} of ${url}`);
+  const size = Number(response.headers.get("content-length"));
+  const parts = [];
+  let received = 0;
+  for (const reader = response.body.getReader(); ;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    parts.push(value);
+    received += value.length;
+    if (size) postMessage({ loaded: Math.min(1, received / size) });
+  }
+  return new Uint8Array(await new Blob(parts).arrayBuffer());
+}
+
+// Hosts that say "content-encoding: gzip" have unpacked it.
+function unpacked(file) {
+  const stream = new Blob([file]).stream();
+  const gzip = file[0] === 0x1f && file[1] === 0x8b;
+  return new Response(gzip ? stream.pipeThrough(new DecompressionStream("gzip")) : stream).arrayBuffer();
+}

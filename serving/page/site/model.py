@@ -1,0 +1,88 @@
+"""A translator as one file for the browser: a header in JSON, then numbers."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serving.page.site.graphs import Numbers, read_graph
+
+_MODELS = {1: "unigram", 2: "bpe"}
+_TYPES = {1, 2, 3}  # pieces that are normal, unknown or control
+_SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length")
+
+
+def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
+    """Return the file of an ONNX export.
+
+    Args:
+        folder: a version of it.
+        manifest: what its manifest says.
+        page: what the page is to know of the model.
+
+    Raises:
+        ValueError: for a part of it that the browser's runtime does not have.
+        OSError: if a file cannot be read.
+    """
+    numbers = Numbers()
+    header = {
+        "graphs": {
+            name: read_graph(folder / f"{name}.onnx", numbers) for name in ("encoder", "step")
+        },
+        "memory": manifest["graphs"]["memory"],
+        "state": manifest["graphs"]["state"],
+        "settings": {name: manifest["settings"][name] for name in _SETTINGS},
+        "attends": manifest["attends"],
+        "page": page,
+    }
+    for side in ("source", "target"):
+        about = manifest["tokenizers"][side]
+        header[side] = read_tokenizer(folder / about["file"], about["kind"], numbers)
+    return join_parts(header, numbers)
+
+
+def join_parts(header: dict[str, Any], numbers: Numbers) -> bytes:
+    """Return a file: the header's length, the header, and the numbers."""
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 4)  # numbers begin at a multiple of four
+    return struct.pack("<I", len(text)) + text + numbers.tobytes()
+
+
+def read_tokenizer(path: Path, kind: str, numbers: Numbers) -> dict[str, Any]:
+    """Return a tokenizer as `engine/sentencepiece.js` or `engine/vocabulary.js` take it.
+
+    Raises:
+        ValueError: for a model of another type, or with other pieces.
+    """
+    if kind != "sentencepiece":
+        return json.loads(path.read_text(encoding="utf-8"))
+    from sentencepiece import sentencepiece_model_pb2
+
+    model = sentencepiece_model_pb2.ModelProto()
+    model.ParseFromString(path.read_bytes())
+    trainer, normalizer = model.trainer_spec, model.normalizer_spec
+    types = {piece.type for piece in model.pieces}
+    if trainer.model_type not in _MODELS or types - _TYPES or trainer.treat_whitespace_as_suffix:
+        raise ValueError(
+            f"{path} expected a unigram or BPE model with pieces of its own. Received: type "
+            f"{trainer.model_type} with pieces of types {sorted(types)}"
+        )
+
+    def place(values: Any, dtype: str) -> list[int]:
+        array = np.asarray(values, dtype)
+        return [numbers.add(array), array.size]
+
+    return {
+        "kind": kind,
+        "model": _MODELS[trainer.model_type],
+        "pieces": [piece.piece for piece in model.pieces],
+        "scores": place([piece.score for piece in model.pieces], "float32"),
+        "types": place([piece.type for piece in model.pieces], "uint8"),
+        "rules": place(np.frombuffer(normalizer.precompiled_charsmap, "uint8"), "uint8"),
+        "prefix": normalizer.add_dummy_prefix,
+        "trim": normalizer.remove_extra_whitespaces,
+    }

@@ -1,0 +1,110 @@
+"""The page without a server: a folder that any host serves, or one HTML file."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from serving.page.site.scripts import join
+
+_PAGE = Path(__file__).parents[1]
+_STATIC, _ENGINE = _PAGE / "static", _PAGE / "engine"
+_STYLE = '<link rel="stylesheet" href="static/page.css">'
+_ICON = '<link rel="icon" href="static/icon.svg">'
+_SCRIPT = '<script type="module" src="static/page.js"></script>'
+_END = "</body>"
+# Nothing is asked of any host, and text from a model can not become code.
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data:; "
+
+
+def write_folder(site: Path, model: bytes) -> None:
+    """Write a folder.
+
+    Args:
+        site: where to; it is made if it is not there.
+        model: of `serving.page.site.model.pack`.
+    """
+    own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
+    html = _replaced(
+        {
+            _STYLE: f'{_policy(own)}\n<link rel="stylesheet" href="page.css">',
+            _ICON: '<link rel="icon" href="icon.svg">',
+            _SCRIPT: '<script src="page.js" defer></script>',
+        }
+    )
+    site.mkdir(parents=True, exist_ok=True)
+    for name in ("page.css", "icon.svg"):
+        (site / name).write_bytes((_STATIC / name).read_bytes())
+    for name, text in {"index.html": html, "page.js": page(), "worker.js": worker()}.items():
+        (site / name).write_text(text, encoding="utf-8")
+    (site / "model.bin").write_bytes(_packed(model))
+
+
+def write_file(path: Path, model: bytes) -> None:
+    """Write one HTML file, with the arguments of `write_folder`."""
+    style = (_STATIC / "page.css").read_text(encoding="utf-8")
+    icon = _base64((_STATIC / "icon.svg").read_bytes())
+    script = page()
+    own = (
+        f"script-src {_hash(script)} 'wasm-unsafe-eval'; style-src {_hash(style)}; worker-src blob:"
+    )
+    html = _replaced(
+        {
+            _STYLE: f"{_policy(own)}\n<style>{style}</style>",
+            _ICON: f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">',
+            _SCRIPT: "",
+            _END: f'<script type="text/plain" id="worker">{worker()}</script>\n'
+            f'<script type="text/plain" id="model">{_base64(_packed(model))}</script>\n'
+            f"<script>{script}</script>\n{_END}",
+        }
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(html, encoding="utf-8")
+
+
+def page() -> str:
+    """Return the page's script, which asks a worker where the served page asks its server."""
+    modules = _named(_STATIC.glob("*.js"))
+    return _inline(join("page", {**modules, "server": _ENGINE / "ask_worker.js"}))
+
+
+def worker() -> str:
+    """Return the worker's script."""
+    return _inline(join("worker", _named(_ENGINE.glob("*.js"))))
+
+
+def _named(paths: Iterable[Path]) -> dict[str, Path]:
+    return {path.stem: path for path in paths}
+
+
+def _inline(script: str) -> str:
+    """Return a script that does not end the HTML element it stands in."""
+    return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
+
+
+def _replaced(parts: Mapping[str, str]) -> str:
+    html = (_STATIC / "index.html").read_text(encoding="utf-8")
+    for old, new in parts.items():
+        before, found, after = html.partition(old)
+        assert found, f"index.html has no {old}"
+        html = before + new + after
+    return html
+
+
+def _policy(own: str) -> str:
+    return f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{own}">'
+
+
+def _packed(model: bytes) -> bytes:
+    return gzip.compress(model, mtime=0)
+
+
+def _base64(content: bytes) -> str:
+    return base64.b64encode(content).decode()
+
+
+def _hash(text: str) -> str:
+    return f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'"

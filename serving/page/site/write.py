@@ -1,0 +1,45 @@
+"""An ONNX export to a page without a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.client.local.model import MANIFEST, Folder
+from serving.page.card import read_card
+from serving.page.site.model import pack
+from serving.page.site.pages import write_file, write_folder
+from serving.page.texts import MOST_CHARACTERS
+
+SIGNATURES = ("translate", "nbest", "align")
+
+
+def write(export: Path, output: Path, single: bool, example: str = "") -> None:
+    """Write the page of a translator.
+
+    Args:
+        export: a version that was exported with `--format onnx`, or the model, of whose versions
+            the last is taken.
+        output: a folder, or one HTML file.
+        single: whether it is one file.
+        example: a text to begin with.
+
+    Raises:
+        ValueError: for an export that is none, or one with parts that a browser has no form of.
+        OSError: if a file cannot be read or written.
+    """
+    found = Folder(export)
+    if found.manifest["task"] != "translate":
+        raise ValueError(f"{export} expected a translator. Received: {found.manifest['task']}")
+    path = found.path.resolve()
+    numbered = path.name.isdecimal()
+    page = {
+        "model": path.parent.name if numbered else path.name,
+        "version": int(path.name) if numbered else 1,
+        "signatures": {
+            name: {} for name in SIGNATURES if name != "align" or found.manifest["attends"]
+        },
+        "card": read_card(path / MANIFEST),
+        "example": example,
+        "most_characters": MOST_CHARACTERS,
+    }
+    (write_file if single else write_folder)(output, pack(path, found.manifest, page))

@@ -1,0 +1,44 @@
+// The line that says how it goes, and the way back to a server that was gone.
+
+import { ask } from "./server.js";
+
+const POLL = 2000; // milliseconds between looks for a server that was gone
+const status = document.getElementById("status");
+let polling = null;
+let onReturn = () => {};
+
+// Say what went wrong in one line; where the server is gone, look for it until it is back.
+export function fail(error) {
+  if (error.name === "AbortError") return;
+  status.className = "error";
+  status.textContent = error.message;
+  if (error.status !== 400) poll();
+}
+
+export function succeed(text) {
+  status.className = "";
+  status.textContent = text;
+}
+
+// Which model answers, and where.
+export function about({ model, version, target }) {
+  return `${model}, version ${version}, ${target ? `at ${target}` : "in this browser"}`;
+}
+
+// Call `connected` with the model whenever the server answers again.
+export function whenConnected(connected) {
+  onReturn = connected;
+  poll(0);
+}
+
+function poll(delay = POLL) {
+  if (polling !== null) return;
+  polling = setTimeout(async () => {
+    polling = null;
+    try {
+      onReturn(await ask("api/model"));
+    } catch (error) {
+      fail(error);
+    }
+  }, delay);
+}

@@ -1,0 +1,171 @@
+"""The page without a server, in a real browser: from a file, and from a static host."""
+
+import contextlib
+import functools
+import http.server
+import os
+import threading
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from serving.client.local import LocalTranslator
+from serving.page.site.write import write
+from tests.page.tabs import WIDTHS
+from tests.serving.site.conftest import versions  # noqa: F401
+from training import phrasebook
+
+EXAMPLE = "She is eating a green apple. He sleeps."
+ASK = """async (texts) => {
+    const { ask } = module_server;
+    const found = [];
+    for (const text of texts) found.push((await ask("api/translate", { text })).sentences);
+    return found;
+}"""
+
+
+@pytest.fixture(scope="module")
+def one_file(versions, tmp_path_factory):  # noqa: F811
+    path = tmp_path_factory.mktemp("site") / "a page.html"
+    write(versions["float32"], path, single=True, example=EXAMPLE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(versions, tmp_path_factory):  # noqa: F811
+    path = tmp_path_factory.mktemp("site") / "site"
+    write(versions["int8"], path, single=False, example=EXAMPLE)
+    return path
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *words):
+        pass
+
+
+@pytest.fixture
+def address(folder):
+    handler = functools.partial(Quiet, directory=folder)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@contextlib.contextmanager
+def tab_at(browser, address):
+    """A tab, and what it asked for; there may be no error."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    tab, asked, errors = context.new_page(), [], []
+    context.on("request", lambda request: asked.append(request.url))
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    tab.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    tab.goto(address)
+    yield tab, asked
+    context.close()
+    assert errors == []
+
+
+def best(version, text):
+    return [each.text for each in LocalTranslator(version).translate(text)]
+
+
+def test_a_file_translates_as_one_types_and_asks_nobody(browser, one_file, versions):  # noqa: F811
+    with tab_at(browser, one_file.as_uri()) as (tab, asked):
+        wanted = best(versions["float32"], ["She is eating a green apple.", "He sleeps."])
+        expect(tab.locator("#translation")).to_have_text(" ".join(wanted))
+        expect(tab.locator("#status")).to_contain_text("old, version 1, in this browser")
+        expect(tab.locator("progress")).to_have_count(0)
+        expect(tab.locator(".sentence")).to_have_count(2)
+        tab.locator("#text").fill("")
+        tab.locator("#text").press_sequentially("She sleeps.", delay=5)
+        expect(tab.locator("#translation")).to_have_text(best(versions["float32"], ["She sleeps."]))
+        expect(tab.locator("#hypotheses li")).to_have_count(2)
+        tab.locator(".words").first.locator(".word").first.hover()
+        weights = [
+            float(word.get_attribute("data-weight"))
+            for word in tab.locator(".words").nth(1).locator(".word").all()
+        ]
+        (aligned,) = LocalTranslator(versions["float32"]).align(["She sleeps."])
+        assert len(weights) == len(aligned.attention_weights)
+        assert sum(weights) > 0
+        tab.locator("#keep").click()
+        expect(tab.locator("#history li")).to_have_count(1)
+        assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]
+        tab.locator("#share").click()
+        expect(tab.locator("#shared")).to_contain_text("link")
+        link = tab.url
+    with tab_at(browser, link) as (tab, _):
+        expect(tab.locator("#text")).to_have_value("She sleeps.")
+
+
+def test_nothing_can_be_fetched_from_a_file(browser, one_file):
+    tab = browser.new_page()
+    said = []
+    tab.on("console", lambda message: said.append(message.text))
+    tab.goto(one_file.as_uri())
+    tab.evaluate("fetch('https://example.org').catch(() => null)")
+    assert any("Content Security Policy" in line for line in said)
+    tab.close()
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_texts_are_those_of_the_local_translator(browser, one_file, versions, vectors):  # noqa: F811
+    texts = [sample.source for sample in phrasebook.generate("en-fr", "dev", 40, 5)]
+    context = browser.new_context()
+    if not vectors:  # as where WebAssembly is switched off
+        path = one_file.with_name("plain.html")
+        path.write_text(
+            one_file.read_text(encoding="utf-8").replace("new WebAssembly.Module", "new Missing"),
+            encoding="utf-8",
+        )
+        one_file = path
+    tab = context.new_page()
+    tab.goto(one_file.as_uri())
+    expect(tab.locator(".sentence")).to_have_count(2)
+    found = tab.evaluate(ASK, texts)
+    context.close()
+    assert [each["text"] for (each,) in found] == best(versions["float32"], texts)
+
+
+def test_a_folder_is_loaded_once_and_works_offline(browser, address, versions):  # noqa: F811
+    with tab_at(browser, address) as (tab, asked):
+        expect(tab.locator(".sentence")).to_have_count(2)
+        names = ["", "icon.svg", "model.bin", "page.css", "page.js", "worker.js"]
+        assert sorted({*asked}) == [address + name for name in names]
+        tab.context.set_offline(True)
+        tab.locator("#text").fill("She sleeps.")
+        expect(tab.locator("#translation")).to_have_text(best(versions["int8"], ["She sleeps."]))
+        assert len(asked) == len({*asked})
+
+
+def test_a_model_that_does_not_come_is_an_error_and_is_asked_for_again(browser, address, folder):
+    (folder / "model.bin").rename(folder / "away")
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(address)
+    expect(tab.locator("#status.error")).to_contain_text("cannot be loaded: status 404")
+    (folder / "away").rename(folder / "model.bin")
+    expect(tab.locator(".sentence")).to_have_count(2, timeout=20_000)
+    context.close()
+
+
+def test_a_text_that_is_too_long_is_refused_in_a_line(browser, one_file):
+    with tab_at(browser, one_file.as_uri()) as (tab, _):
+        tab.locator("#text").fill("a. " * 70)
+        expect(tab.locator("#status.error")).to_have_text(
+            "expected at most 64 sentences. Received: 70"
+        )
+        tab.locator("#text").fill("She sleeps.")
+        expect(tab.locator(".sentence")).to_have_count(1)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_it_fits_the_screen(browser, one_file, width):
+    with tab_at(browser, one_file.as_uri()) as (tab, _):
+        tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
+        expect(tab.locator(".sentence")).to_have_count(2)
+        assert tab.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
+        if target := os.environ.get("PAGE_SCREENSHOTS"):
+            tab.screenshot(path=Path(target) / f"site-{width}.png")

@@ -1,0 +1,104 @@
+"""Tokenizers in JavaScript against those without TensorFlow, on 10,000 texts each."""
+
+import base64
+import io
+import json
+import random
+
+import pytest
+import sentencepiece
+
+from serving.client.local.tokenizers import SentencePiece, Vocabulary, said
+from serving.page.site.graphs import Numbers
+from serving.page.site.model import read_tokenizer
+from tests.serving.javascript import needs_node, run
+from tests.serving.local.test_tokenizers import LINES, ODD
+from training import phrasebook
+from training.data.pieces import train_sentencepiece
+from training.data.tokenizers import character_classes, split_words
+
+pytestmark = needs_node
+RANGES = [
+    *((32, 127), (0xA0, 0x250), (0x300, 0x370), (0x1100, 0x1200), (0x2000, 0x2100)),
+    *((0x3000, 0x3100), (0x4E00, 0x4E40), (0xAC00, 0xAC20), (0xFF00, 0xFFEF)),
+    *((0x1F600, 0x1F640), (0, 32), (0x1D400, 0x1D440)),
+]
+READ = """
+import { readFileSync } from "node:fs";
+import { SentencePiece } from "engine/sentencepiece.js";
+import { Vocabulary } from "engine/vocabulary.js";
+import { withNumbers } from "engine/model.js";
+const { about, numbers, texts, ids } = JSON.parse(readFileSync(0, "utf8"));
+const bytes = Uint8Array.from(Buffer.from(numbers, "base64")).buffer;
+const pieces = about.kind === "sentencepiece";
+const made = pieces ? new SentencePiece(withNumbers(about, bytes)) : new Vocabulary(about);
+const encoded = texts.map((text) => made.encode(text));
+const decoded = ids.map((each) => made.decode(each));
+process.stdout.write(JSON.stringify({ encoded, decoded }));
+"""
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """10,000: sentences, odd ones, and random strings of characters from everywhere."""
+    rng = random.Random(7)
+    sentences = [sample.source for sample in phrasebook.generate("en-fr", "train", 3000, 1)]
+    sentences += [sample.target for sample in phrasebook.generate("en-zh", "train", 3000, 1)]
+    made = [
+        "".join(chr(rng.randrange(*rng.choice(RANGES))) for _ in range(rng.randrange(1, 24)))
+        for _ in range(10_000 - len(sentences) - len(LINES) - len(ODD))
+    ]
+    return [*sentences, *LINES, *ODD, *made]
+
+
+def in_node(path, kind, texts, ids):
+    numbers = Numbers()
+    about = read_tokenizer(path, kind, numbers)
+    given = {"about": about, "numbers": base64.b64encode(numbers.tobytes()).decode()}
+    return run(READ, given={**given, "texts": texts, "ids": ids})
+
+
+def assert_same(tokenizer, path, kind, size, texts):
+    wanted = tokenizer.encode(texts)
+    rng = random.Random(9)
+    ids = [said(each) for each in wanted]
+    ids += [[rng.randrange(4, size) for _ in range(7)] for _ in range(500)]
+    found = in_node(path, kind, texts, ids)
+    assert found["encoded"] == wanted
+    assert found["decoded"] == [tokenizer.decode(each) for each in ids]
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+@pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
+def test_sentencepiece(model_type, normalization, texts, tmp_path):
+    lines = [text for text in texts[::7] if text.strip()] + LINES * 9
+    options = {"model_type": model_type, "normalization": normalization}
+    (tmp_path / "x.model").write_bytes(train_sentencepiece(lines, 2500, **options))
+    tokenizer = SentencePiece(tmp_path / "x.model")
+    size = tokenizer._pieces.get_piece_size()
+    assert_same(tokenizer, tmp_path / "x.model", "sentencepiece", size, texts)
+
+
+@pytest.mark.parametrize("kind", ["words", "characters", "symbols"])
+def test_lists(kind, texts, tmp_path):
+    split = {"words": split_words, "characters": list, "symbols": str.split}[kind]
+    tokens = sorted({token for text in texts[:9000:9] for token in split(text)})
+    tokens += [f"▁{token}" for token in tokens] if kind == "words" else []
+    state = {"kind": kind, "tokens": tokens, "characters": character_classes()}
+    (tmp_path / "x.json").write_text(json.dumps(state))
+    assert_same(Vocabulary(state), tmp_path / "x.json", kind, len(tokens) + 4, texts)
+
+
+def test_models_that_the_browser_does_not_have_are_refused(tmp_path):
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(LINES * 9),
+        model_writer=model,
+        vocab_size=20,
+        hard_vocab_limit=False,
+        model_type="word",
+        minloglevel=2,
+    )
+    (tmp_path / "x.model").write_bytes(model.getvalue())
+    with pytest.raises(ValueError, match=r"expected a unigram or BPE model.* Received: type 3"):
+        read_tokenizer(tmp_path / "x.model", "sentencepiece", Numbers())
