@@ -149,7 +149,7 @@ setup(
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         # ONNX for the tests of exports from PyTorch.
         "backends": ["jax", "torch", "onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"],
-        "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2"],
+        "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2", "latex2mathml>=3.77,<4"],
         "dev": DEV,
     },
     entry_points={"console_scripts": ["keras-attention = keras_attention_serving.commands:main"]},

@@ -30,9 +30,9 @@ def work(options: argparse.Namespace) -> None:
     os.sched_setaffinity(0, {cores[number % len(cores)]})
     import keras
 
-    from training.fit.clipping import ClippedAdam
     from training.fit.crossentropy import TokenCrossentropy
     from training.fit.distributed import joined
+    from training.fit.optimizer import ClippedAdam
     from training.model.seq2seq import build_seq2seq
 
     answers = os.dup(1)

@@ -77,14 +77,14 @@ def main(arguments: list[str] | None = None) -> None:
     if sys.argv[1:2] == ["--train"]:
         train(sys.argv[2], sys.argv[3:])
         return
-    from training.command.options import add_settings
+    from training.command.options import add_options
 
     parser = argparse.ArgumentParser(
         description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
     )
     add = parser.add_argument
     add("--preset", default="tatoeba-en-fr", help="what to train")
-    add_settings(parser)
+    add_options(parser, "--set")
     add("--beam-width", type=int, default=5, help="of the search")
     add("--output", type=Path, help="keep the runs here")
     options = parser.parse_args(arguments)

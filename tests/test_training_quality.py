@@ -9,8 +9,8 @@ from keras_attention.fast import loop
 from tests.keras_attention.helpers import array, assert_close
 from training.config.schema import Config
 from training.fit import crossentropy
-from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import TokenCrossentropy
+from training.fit.optimizer import ClippedAdam
 from training.model.seq2seq import build_seq2seq
 
 pytestmark = pytest.mark.tensorflow

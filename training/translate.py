@@ -10,13 +10,7 @@ from typing import TYPE_CHECKING
 
 import training.command.extras  # noqa: F401
 from training.command.errors import UsageError
-from training.command.options import (
-    add_batch_size,
-    add_replace_unknown,
-    add_runs,
-    add_search,
-    main_guard,
-)
+from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, positive_int
 from training.command.progress import progress
 
@@ -38,10 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "files", nargs="*", type=Path, metavar="FILE", help="default: standard input"
     )
-    add_runs(parser)
-    add_search(parser)
-    add_replace_unknown(parser)
-    add_batch_size(parser)
+    add_options(parser, "--run", *SEARCH, "--batch-size")
     parser.add_argument(
         "--nbest",
         type=positive_int,

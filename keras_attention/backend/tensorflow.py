@@ -222,7 +222,7 @@ def average(weights: Tensor, value: Tensor) -> Tensor:
     size = tf.size(weights) * value.shape[-1]
     return tf.cond(
         size <= SMALL,
-        lambda: tf.reduce_sum(weights[..., None] * tf.expand_dims(value, -3), -2),
+        lambda: tf.reduce_sum(tf.expand_dims(weights, -1) * tf.expand_dims(value, -3), -2),
         lambda: tf.matmul(weights, value),
     )
 

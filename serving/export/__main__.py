@@ -7,13 +7,7 @@ import json
 from pathlib import Path
 
 import training.command.extras  # noqa: F401
-from training.command.options import (
-    add_precision,
-    add_replace_unknown,
-    add_runs,
-    add_search,
-    main_guard,
-)
+from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, positive_int
 from training.command.progress import stages
 
@@ -69,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m serving.export",
         description="Export a run, or an ensemble of several, as a new version of a model.",
     )
-    add_runs(parser)
+    add_options(parser, "--run")
     parser.add_argument(
         "--output",
         required=True,
@@ -77,8 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="the model's base path; a new version is a directory in it",
     )
-    add_search(parser)
-    add_replace_unknown(parser)
+    add_options(parser, *SEARCH, "--precision")
     parser.add_argument(
         "--num-results",
         type=positive_int,
@@ -110,10 +103,9 @@ def _parser() -> argparse.ArgumentParser:
         "--no-tables",
         dest="tables",
         action="store_false",
-        help="of ONNX: embeddings and kernels in place of a table of their products, which is "
-        "faster and several times as large: for a page that is downloaded",
+        help="of ONNX: keep embeddings and kernels in place of tables of their products: a little "
+        "slower, and several times smaller, for a page that is downloaded",
     )
-    add_precision(parser)
     return parser
 
 

@@ -187,7 +187,7 @@ def test_several_processes_on_another_backend_are_one_line(tmp_path, monkeypatch
 STEPS = f"""{SCRIPT}
 import json
 import jax, jax.numpy as jnp, keras, numpy as np
-from training.fit.clipping import ClippedAdam
+from training.fit.optimizer import ClippedAdam
 from training.fit.crossentropy import TokenCrossentropy
 from training.fit.distributed import joined
 from training.fit.sharded import ShardedModel, own_seeds

@@ -176,7 +176,7 @@ def test_own_images_and_events_have_settings_of_their_own(form, source):
 
 def test_a_run_of_an_older_version_has_keys_that_are_gone(tmp_path):
     path = tmp_path / "config.toml"
-    path.write_text("epochs = 3\nword_dropout = 0.0\nplateau_patience = 2\n")
+    path.write_text("epochs = 3\nword_dropout = 0.0\nplateau_patience = 2\npatience = 3\n")
     assert load_config(path) == Config(epochs=3)
     path.write_text("epochs = 3\nword_dropout = 0.1\n")
     with pytest.raises(ConfigError, match="word_dropout is no key any more"):

@@ -131,13 +131,6 @@ def test_fine_tuning_starts_from_the_weights_and_tokenizers_of_the_other_run(tin
 
 
 @pytest.mark.usefixtures("no_pictures")
-def test_training_stops_when_the_score_no_longer_gets_better(tmp_path):
-    config = tiny_config("epochs=9", "patience=1", "learning_rate=1e-12", "train_limit=100")
-    record = train(config, tmp_path / "run")
-    assert record["epoch"] == 2
-
-
-@pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_goes_on_with_its_average(tmp_path, monkeypatch):
     """Epochs score 5, 4 and 3, the average of 1 and 2 scores 4, that of 2 and 3 scores 9."""
     scores = iter([5.0, 4.0, 4.0, 3.0, 9.0])

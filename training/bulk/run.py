@@ -9,7 +9,7 @@ from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.model.build import build_model
 from training.model.seq2seq import build_attention
-from training.runs.begin import begin, check_free, open_run, with_metric
+from training.runs.begin import begin, check_free, open_run
 from training.runs.files import RunFiles
 from training.runs.lock import locked
 from training.sources.kinds import KINDS
@@ -35,6 +35,5 @@ def prepare_run(config: Config, output: Path) -> dict:
         opened = open_run(files, config, streamed=stream(config, files.streamed))
         build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere
         begin(files, opened)
-        with_metric(config, opened).save(files.config)
     pairs, dev_pairs = opened.pairs.statistics, opened.dev_pairs.statistics
     return {"train": pairs.pairs + pairs.dropped, "dev": dev_pairs.pairs}

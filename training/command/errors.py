@@ -31,11 +31,7 @@ class UsageError(ConfigError):
 
 @contextmanager
 def enough_memory(what: str) -> Iterator[None]:
-    """Within this, a backend that has no memory for a tensor raises MemoryFull.
-
-    Args:
-        what: needs it, for the message.
-    """
+    """Raise MemoryFull, which says `what` needs it, where a backend has no memory for a tensor."""
     try:
         yield
     except Exception as error:

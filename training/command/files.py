@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,12 +22,8 @@ def aside_of(path: Path) -> Path:
 def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     """Write a file or folder whole or not at all.
 
-    Args:
-        path: the file or folder, which may be there.
-        aside: where it is written, `aside_of(path)` by default.
-
     Yields:
-        The place beside it to write to, with nothing there.
+        The place to write to, with nothing there: `aside`, or `aside_of(path)`.
     """
     aside = aside or aside_of(path)
     remove(aside)
@@ -56,20 +51,12 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, which has no NaN and no Infinity.
-
-    Raises:
-        ValueError: if there is one in it.
-    """
+    """Write a value as JSON; a ValueError where a number is not finite."""
     write_text(path, json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path) -> Any:
-    """Read JSON.
-
-    Raises:
-        UserError: if the file cannot be read as such.
-    """
+    """Read JSON; a UserError where the file cannot be read as such."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -115,21 +102,3 @@ def written_aside(folder: Path) -> Iterator[Path]:
                 with suppress(OSError):  # something else has been put there
                     path.rmdir()
             raise
-
-
-def check_writable(*paths: Path | None) -> None:
-    """Find out, before long work, whether its results can be written.
-
-    Raises:
-        UserError: if a file cannot be made, or is a directory.
-    """
-    for path in paths:
-        if path is None:
-            continue
-        if path.is_dir():
-            raise UserError(f"cannot write {path}: it is a directory")
-        if not path.parent.is_dir():
-            raise UserError(f"cannot write {path}: there is no directory {path.parent}")
-        target = path if path.exists() else path.parent
-        if not os.access(target, os.W_OK):
-            raise UserError(f"cannot write {path}: permission denied")

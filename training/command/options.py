@@ -7,97 +7,73 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import UsageError, UserError, enough_memory
 from training.command.parser import number_from_0, positive_int
 
-
-def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add `--run DIR`, which may come again; they are a list, `runs`."""
-    parser.add_argument(
-        "--run",
-        dest="runs",
-        action="append",
-        required=True,
-        metavar="DIR",
-        type=Path,
-        help="a trained run; several with the same tokenizers are used as an ensemble, which "
+OPTIONS: dict[str, dict[str, Any]] = {
+    "--run": {
+        "dest": "runs",
+        "action": "append",
+        "required": True,
+        "metavar": "DIR",
+        "type": Path,
+        "help": "a trained run; several with the same tokenizers are used as an ensemble, which "
         "averages their probabilities",
-    )
+    },
+    "--beam-width": {
+        "type": positive_int,
+        "default": 5,
+        "metavar": "N",
+        "help": "hypotheses kept for each sentence; 1 is greedy search",
+    },
+    "--length-penalty": {
+        "type": number_from_0,
+        "default": 1.0,
+        "metavar": "X",
+        "help": "scores are divided by ((5 + length) / 6) ** X",
+    },
+    "--coverage-penalty": {
+        "type": number_from_0,
+        "default": 0.0,
+        "metavar": "X",
+        "help": "X times what Wu et al. 2016 take from scores for source tokens that were not "
+        "looked at; for text sources and beams; default: 0",
+    },
+    "--replace-unknown": {
+        "action": "store_true",
+        "help": "say the source word that was looked at in place of a word that the vocabulary "
+        "lacks; for tokenizers of whole words, characters or symbols",
+    },
+    "--precision": {
+        "choices": ("float32", "bfloat16"),
+        "default": "float32",
+        "help": "of the products; bfloat16 is faster where the processor has it",
+    },
+    "--batch-size": {
+        "type": positive_int,
+        "default": 64,
+        "metavar": "N",
+        "help": "sentences translated together",
+    },
+    "--lowercase": {"action": "store_true", "help": "compare in lower case"},
+    "--limit": {"type": positive_int, "metavar": "N", "help": "sentences, at random"},
+    "--set": {
+        "dest": "settings",
+        "action": "append",
+        "default": [],
+        "metavar": "KEY=VALUE",
+        "help": "change one key of the preset; may be given several times",
+    },
+}
+SEARCH = ("--beam-width", "--length-penalty", "--coverage-penalty", "--replace-unknown")
 
 
-def add_beam_width(parser: argparse.ArgumentParser) -> None:
-    """Add `--beam-width`."""
-    parser.add_argument(
-        "--beam-width",
-        type=positive_int,
-        default=5,
-        metavar="N",
-        help="hypotheses kept for each sentence; 1 is greedy search; default: 5",
-    )
-
-
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of the search: `--beam-width`, and the two penalties."""
-    add_beam_width(parser)
-    parser.add_argument(
-        "--length-penalty",
-        type=number_from_0,
-        default=1.0,
-        metavar="X",
-        help="scores are divided by ((5 + length) / 6) ** X; default: 1",
-    )
-    parser.add_argument(
-        "--coverage-penalty",
-        type=number_from_0,
-        default=0.0,
-        metavar="X",
-        help="X times what Wu et al. 2016 take from scores for source tokens that were not looked "
-        "at; for text sources and beams; default: 0",
-    )
-
-
-def add_replace_unknown(parser: argparse.ArgumentParser) -> None:
-    """Add `--replace-unknown`."""
-    parser.add_argument(
-        "--replace-unknown",
-        action="store_true",
-        help="say the source word that was looked at in place of a word that the vocabulary lacks; "
-        "for tokenizers of whole words, characters or symbols",
-    )
-
-
-def add_precision(parser: argparse.ArgumentParser) -> None:
-    """Add `--precision`."""
-    parser.add_argument(
-        "--precision",
-        choices=("float32", "bfloat16"),
-        default="float32",
-        help="of the products; bfloat16 is faster where the processor has it; default: float32",
-    )
-
-
-def add_batch_size(parser: argparse.ArgumentParser) -> None:
-    """Add `--batch-size`."""
-    parser.add_argument(
-        "--batch-size",
-        type=positive_int,
-        default=64,
-        metavar="N",
-        help="sentences translated together; default: 64",
-    )
-
-
-def add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add `--set KEY=VALUE`, which may come again; they are a list, `settings`."""
-    parser.add_argument(
-        "--set",
-        dest="settings",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="change one key of the preset; may be given several times",
-    )
+def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Add options that look the same in every command; `--run` and `--set` give lists."""
+    for name in names:
+        parser.add_argument(name, **OPTIONS[name])
 
 
 def main_guard(main: Callable[[], None]) -> None:

@@ -25,12 +25,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help names the defaults, and whose errors are one line, like all others.
-
-    Args:
-        description: of the command.
-        examples: what can stand after the name of the command, for the end of the help.
-        **settings: as of an ArgumentParser.
+    """A parser whose help names the defaults and ends in examples, and whose errors are one line.
 
     Attributes:
         end_of_help: returns what stands before the examples, when help is asked for.
@@ -60,59 +55,27 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}; {self.prog} --help says more\n")
 
 
-def whole_number(text: str) -> int:
-    """Read an argument that is a whole number."""
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"invalid int value: {text!r}") from None
+def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[str], Any]:
+    """Return what reads an argument that is a number, and refuses all others."""
+
+    def read(text: str) -> Any:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not fits(value):
+            raise argparse.ArgumentTypeError(f"expected {wanted}. Received: {text}")
+        return value
+
+    return read
 
 
-def positive_int(text: str) -> int:
-    """Read an argument that counts something."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number of at least 1, not {text}")
-    return int(text)
-
-
-def number_from_0(text: str) -> float:
-    """Read an argument that is a number of at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 0, not {text}")
-    return value
-
-
-def port(text: str) -> int:
-    """Read a port; 0 is any that is free."""
-    number = whole_number(text)
-    if not 0 <= number <= 65535:
-        raise argparse.ArgumentTypeError(f"expected a port, 0 to 65535, received {text}")
-    return number
-
-
-def count(text: str) -> int:
-    """Read a number of things, which may be 0."""
-    number = whole_number(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"expected 0 or more, received {text}")
-    return number
-
-
-def seconds(text: str) -> float:
-    """Read a time of more than 0 seconds and less than an hour."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < 3600:
-        raise argparse.ArgumentTypeError(
-            f"expected seconds, above 0 and below 3600, received {text}"
-        )
-    return number
+whole_number = _number(int, "a whole number", lambda n: True)
+count = _number(int, "a whole number of at least 0", lambda n: n >= 0)
+positive_int = _number(int, "a whole number of at least 1", lambda n: n >= 1)
+port = _number(int, "a port, 0 to 65535", lambda n: 0 <= n <= 65535)
+number_from_0 = _number(float, "a number of at least 0", lambda x: 0 <= x < math.inf)
+seconds = _number(float, "seconds, above 0 and below 3600", lambda x: 0 < x < 3600)
 
 
 def file_to_write(text: str) -> Path:

@@ -21,11 +21,11 @@ class Tell(Protocol):
     """Says what is done next."""
 
     def __call__(self, what: str, share: float | None = None, /) -> None:
-        """Say what is done next, and which share of all its time such work has mostly taken by now.
+        """Say what is done next.
 
         Args:
             what: is done next.
-            share: from 0 to 1; None where it is not known.
+            share: of all its time that such work has mostly taken by now, 0 to 1; None if unknown.
         """
 
 
@@ -37,7 +37,7 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     all where standard error is no terminal.
 
     Args:
-        total: how much there is to do; None where that is not known.
+        total: how much there is to do; None if unknown.
         unit: what is counted, in the plural.
 
     Yields:
@@ -56,15 +56,9 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
 
 @contextmanager
 def stages(first: str) -> Iterator[Tell]:
-    """Show what is being done, and for how long, as `progress` does where there is no count.
+    """Show what is being done, `first` to begin with, and for how long.
 
     Where a share of the work is told, the time that the rest takes is shown as well.
-
-    Args:
-        first: what is done first.
-
-    Yields:
-        A function to be called with what is done next.
     """
     if not _is_shown():
         yield lambda what, share=None: None

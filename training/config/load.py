@@ -14,10 +14,9 @@ from typing import Any, get_type_hints
 from training.command.errors import ConfigError, UsageError
 from training.config.schema import Config
 
-RETIRED = {  # keys that runs of older versions have
-    *("join_most", "plateau_factor", "plateau_patience", "scheduled_sampling"),
-    *("variational_dropout", "word_dropout"),
-}
+# Keys that runs of older versions have, and those of them that a model's weights depend on.
+RETIRED = ("join_most", "patience", "plateau_factor", "plateau_patience")
+REFUSED = ("scheduled_sampling", "variational_dropout", "word_dropout")
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
@@ -27,11 +26,7 @@ def preset_names() -> list[str]:
 
 
 def load_preset(name: str) -> Config:
-    """Read the preset of this name, or a file whose name ends in `.toml`.
-
-    Raises:
-        ConfigError: if there is none, or it cannot be read.
-    """
+    """Read the preset of this name, or a file whose name ends in `.toml`."""
     if name.endswith(".toml"):
         return load_config(name)
     if name not in preset_names():
@@ -55,27 +50,19 @@ def own_data_preset(pairs: int) -> tuple[Config, str]:
 
 
 def load_config(path: str | Path) -> Config:
-    """Read a TOML file of keys and values.
-
-    Raises:
-        ConfigError: if the file cannot be read or holds a key or value that does not fit.
-    """
+    """Read a TOML file of keys and values."""
     values = _read_toml(path)
     if not values:
         raise ConfigError(f"the configuration {path} is empty")
     values.pop("about", None)
-    for name in RETIRED & values.keys():
-        if values.pop(name) and not name.startswith(("plateau", "join")):
+    for name in (*RETIRED, *REFUSED):
+        if values.pop(name, None) and name in REFUSED:
             raise ConfigError(f"{path}: {name} is no key any more; this version cannot train so")
     return _with_values(Config(), values)
 
 
 def override(config: Config, settings: Iterable[str]) -> Config:
-    """Return the configuration with `KEY=VALUE` settings applied, as after `--set`.
-
-    Raises:
-        ConfigError: for an unknown key or a value that does not fit.
-    """
+    """Return the configuration with `KEY=VALUE` settings applied, as after `--set`."""
     values = {}
     for setting in settings:
         key, separator, value = setting.partition("=")
@@ -86,11 +73,7 @@ def override(config: Config, settings: Iterable[str]) -> Config:
 
 
 def changed_later(config: Config, settings: Iterable[str]) -> Config:
-    """Return the configuration of a run that has begun with `KEY=VALUE` settings applied.
-
-    Raises:
-        ConfigError: as `override`, and for a key that cannot change once a run has begun.
-    """
+    """Apply settings to the configuration of a run that has begun; a ConfigError for most keys."""
     changed, later = override(config, settings), later_keys()
     for name, value in vars(changed).items():
         if value != getattr(config, name) and name not in later:

@@ -34,9 +34,6 @@ class Shared:
         later=True,
     )
     clip_norm: float = key(1.0, "largest norm of the whole gradient", above=0, later=True)
-    patience: int = key(
-        0, "epochs without a better one before training stops, 0 for never", least=0, later=True
-    )
     average_epochs: int = key(
         0, "last ones whose mean weights compete with the best, 0 for none", least=0, later=True
     )

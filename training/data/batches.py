@@ -80,7 +80,7 @@ class _Chosen(NamedTuple):
 
 
 class PairBatches(ABC):
-    """Batches for teacher forcing, see `make_pair_batches`.
+    """Batches for teacher forcing.
 
     A batch is `({"source": (B, S), "target": (B, T)}, labels (B, T))`, int32, padded with PAD_ID:
     `target` begins with START and `labels`, the same tokens one step earlier, end with END.
@@ -88,7 +88,7 @@ class PairBatches(ABC):
     Attributes:
         source: rows of the sources, of texts their ids.
         training: whether batches are shuffled, without end.
-        statistics: what an epoch holds.
+        statistics: of an epoch.
     """
 
     training = True
@@ -300,16 +300,9 @@ def make_pair_batches(
 ) -> PairBatches:
     """Return the batches of some pairs: shuffled for training, otherwise in order.
 
-    Args:
-        batching: how they are made.
-        source: rows of the sources, of texts their ids.
-        target: ids of the targets, as many.
-        training: whether to shuffle and drop.
-        samplers: what draws the subwords of sources and of targets in training, see
-            `training.data.subwords`; None where a side stays as it is.
+    Samplers draw the subwords of a side in training anew, see `training.data.subwords`.
 
     Raises:
-        ValueError: sources and targets differ in number.
         UserError: no pair is left.
     """
     count = len(source.lengths)
@@ -322,12 +315,10 @@ def make_pair_batches(
 
 
 class _Alike:
-    """Batches of rows, of like length within a window, which is sorted when it is first read.
+    """Batches of `size` rows, `(n,)` or of several pairs `(n, k)`, of like length within a window.
 
-    Args:
-        rows: shuffled, `(n,)` or of several pairs `(n, k)`.
-        size: rows in a batch.
-        sides: the lengths of all sources and of all targets; none to leave rows as they are.
+    A window is sorted, by the lengths of all sources and targets in `sides`, when it is first read;
+    without `sides` rows stay as they are.
     """
 
     def __init__(self, rows: np.ndarray, size: int, sides: tuple[np.ndarray, ...]) -> None:

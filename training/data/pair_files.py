@@ -93,11 +93,18 @@ class Split:
         return replace(self, **chosen)
 
 
+def chosen(count: int, limit: int | None, seed: int = 0) -> Sequence[int]:
+    """Positions of at most `limit` of so many examples, drawn at random, in order; 0 for all."""
+    if not limit or limit >= count:
+        return range(count)
+    return sorted(random.Random(seed).sample(range(count), limit))
+
+
 def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
     """At most so many sentences, chosen at random, in their order; all of them for None."""
     if limit is None or limit >= len(split.sources):
         return split
-    return split.select(sorted(random.Random(seed).sample(range(len(split.sources)), limit)))
+    return split.select(chosen(len(split.sources), limit, seed))
 
 
 def concatenate(splits: Sequence[Split]) -> Split:

@@ -60,7 +60,7 @@ def train_sentencepiece(
         character_coverage: share of the characters that have a piece.
 
     Raises:
-        ValueError: if none can be trained from this text.
+        ValueError: none can be trained from this text.
     """
     import sentencepiece
 

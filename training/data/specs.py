@@ -17,14 +17,7 @@ class SpecError(CorpusError, UsageError):
 
 
 def unknown(what: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
-    """Return the error for a SPEC that is none.
-
-    Args:
-        what: it should name, such as "corpus".
-        spec: as given.
-        expected: the forms that there are.
-        names: the names that there are.
-    """
+    """Return the error for a SPEC that names no `what`, of the `expected` forms and the names."""
     meant = _meant(spec, names)
     hint = f". Did you mean {meant}?" if meant else ""
     return SpecError(

@@ -69,21 +69,16 @@ def _extra(config: Config, dev: Split) -> list[Split]:
 def load_split(
     config: Config, name: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
 ) -> tuple[Split, dict[str, str]]:
-    """Read a split of what a run is about.
+    """Read a split of what a run is about: at most `limit` sentences, a random sample of them.
 
-    Args:
-        config: the run's.
-        name: "train", "dev", "test", or another that the corpus has.
-        limit: most sentences; a random sample is taken.
-        seed: seed of the sample, and of generated sentences.
-        merge: False keeps every line a sentence of its own, where it is read as it stands.
+    `merge=False` keeps every line of files a sentence of its own.
 
     Returns:
         The sentences, and what was really read: the SPEC, `data`, and its `split`, which is "all"
         for files that were read whole.
 
     Raises:
-        CorpusError: if there is no such split, or it cannot be read.
+        CorpusError: there is no such split, or it cannot be read.
     """
     given = {"dev": config.dev, "test": config.test}.get(name, "")
     if given and _share(config, name) is None:
@@ -109,11 +104,7 @@ def load_spec(
 
 
 def held_out(config: Config) -> tuple[float, float]:
-    """Return the shares of the sources that are held out for dev and for test.
-
-    Raises:
-        CorpusError: for shares that nothing is left of, or of a corpus that has splits.
-    """
+    """Return the shares of the sources that are held out for dev and for test."""
     share = {name: _share(config, name) for name in ("dev", "test")}
     if share["dev"] is None and not config.dev and corpus.is_file(config.data):
         share["dev"] = DEV_SHARE

@@ -20,10 +20,6 @@ class SubwordSampler:
     parts of several lengths. In a BPE model, which small vocabularies have, `alpha` is the share of
     merges that are left out (BPE-dropout, Provilkov et al. 2020, arXiv 1910.13267). Sentences with
     a piece that is unknown stay as they are: their text is not known from their ids.
-
-    Args:
-        model: a serialised SentencePiece model.
-        alpha: above 0; the smaller, the freer.
     """
 
     def __init__(self, model: bytes, alpha: float) -> None:
@@ -57,10 +53,5 @@ Samplers = tuple[SubwordSampler | None, SubwordSampler | None]  # of sources and
 
 
 def make_sampler(alpha: float, tokenizer: Mapping[str, Any]) -> SubwordSampler | None:
-    """Return what draws the subwords of a tokenizer, None if it has none.
-
-    Args:
-        alpha: see `SubwordSampler`.
-        tokenizer: what its file holds.
-    """
+    """Draw the subwords of a tokenizer, given by what its file holds; None if it has none."""
     return SubwordSampler(model_of(tokenizer), alpha) if tokenizer["kind"] == KIND else None

@@ -54,14 +54,7 @@ class Tokenizer(tf.Module, ABC):
     copies: bool = False
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
-        """Token ids of each text, without START and END.
-
-        Args:
-            text: string `(B,)`.
-
-        Returns:
-            int32 ragged `(B, None)`.
-        """
+        """Token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
         text = _valid(text)
         ids = self._encode(text)
         if not self.copies:
@@ -81,15 +74,9 @@ class Tokenizer(tf.Module, ABC):
         return self._split(_valid(text))
 
     def detokenize(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
-        """Text of token ids; what follows END is dropped, and so are special ids.
+        """Texts `(B,)` of ids `(B, T)`; what follows END is dropped, and so are special ids.
 
-        Args:
-            ids: int32 `(B, T)`, each below `vocab_size`.
-            copied: string `(B, S)`, tokens of another text: then `vocab_size + i` is the one at
-                place `i`.
-
-        Returns:
-            string `(B,)`.
+        With `copied`, string `(B, S)`, `vocab_size + i` is the token at place `i` of another text.
         """
         ended = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=1) > 0
         said = (ids > END_ID) & ~ended
@@ -138,11 +125,7 @@ class Tokenizer(tf.Module, ABC):
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Subwords of a SentencePiece model (Kudo and Richardson 2018).
-
-    Args:
-        model: a serialised SentencePiece model with this module's special ids.
-    """
+    """Subwords of a SentencePiece model (Kudo and Richardson 2018), serialised with these ids."""
 
     kind = KIND
 
@@ -282,15 +265,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Where each token stands first among others.
-
-    Args:
-        tokens: string `(B, T)`.
-        others: string `(B, S)`.
-
-    Returns:
-        int32 `(B, T)`, S where a token is not among them.
-    """
+    """Where tokens `(B, T)` stand first among others `(B, S)`: int32 `(B, T)`, S for nowhere."""
     same = tf.equal(tokens[:, :, None], others[:, None, :])
     after = tf.ones_like(tokens[:, :, None], tf.bool)  # found where nothing else is
     return tf.argmax(tf.concat([same, after], 2), axis=2, output_type=tf.int32)

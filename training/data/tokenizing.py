@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,17 +17,10 @@ from training.data.tokenizers import Tokenizer, train_tokenizer
 def make_tokenizer(
     side: str, kind: str, vocab_size: int, lines: Sequence[str], copies: bool = False
 ) -> Tokenizer:
-    """Train the tokenizer of a side, "source" or "target".
-
-    Args:
-        side: which rule unifies characters, see `training.data.pieces.normalization`.
-        kind: see `train_tokenizer`.
-        vocab_size: likewise.
-        lines: the texts to learn from.
-        copies: see `Tokenizer`.
+    """Train the tokenizer of a side, "source" or "target", whose rule unifies characters.
 
     Raises:
-        ConfigError: if it cannot be trained with these settings.
+        ConfigError: it cannot be trained with these settings.
     """
     options = {"normalization": normalization(side)} if kind == KIND else {}
     try:
@@ -52,10 +45,17 @@ def tell_size(side: str, made: Tokenizer, vocab_size: int) -> None:
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
     """Return the token ids of all texts."""
     chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
+    return in_chunks(
+        len(texts), chunk, lambda part: tokenizer.tokenize(tf.constant(texts[part], tf.string))
+    )
+
+
+def in_chunks(count: int, chunk: int, ids_of: Callable[[slice], tf.RaggedTensor]) -> Sentences:
+    """Return the token ids of so many texts, of which `ids_of` tokenizes a part at a time."""
     values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    with progress(len(texts), "texts tokenized") as advance:
-        for start in range(0, len(texts), chunk):
-            ids = tokenizer.tokenize(tf.constant(texts[start : start + chunk], tf.string))
+    with progress(count, "texts tokenized") as advance:
+        for start in range(0, count, chunk):
+            ids = ids_of(slice(start, start + chunk))
             values.append(ids.values.numpy())
             lengths.append(ids.row_lengths().numpy())
             advance(int(ids.nrows()))

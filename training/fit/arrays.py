@@ -19,25 +19,18 @@ from training.fit.distributed import ALONE, Processes, SharedRecorder, undistrib
 from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
-from training.runs.history import Record, is_complete, was_translated
+from training.runs.history import Record, was_translated
 from training.runs.lock import locked
 from training.runs.origin import Origin, read_origin
 from training.runs.tokens import read_batches, read_source_words
 
 
 def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
-    """Train a prepared run, or go on with it.
-
-    Args:
-        path: the run directory, made by `training.prepare`.
-        processes: those that train it together; all of them call this.
-
-    Returns:
-        The last record of the history.
+    """Train a prepared run together with other processes, or go on with it; return its last record.
 
     Raises:
-        RunError: if the directory has not been prepared, or training cannot go on.
-        UserError: if the devices cannot share its batches.
+        RunError: the directory has not been prepared, or training cannot go on.
+        UserError: the devices cannot share its batches.
     """
     files = RunFiles(path)
     origin = read_origin(files)
@@ -93,8 +86,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         f"{processes}, Keras {keras.__version__}. Run directory: {files.path}",
         flush=True,
     )
-    while not is_complete(history, config.epochs, config.patience, config.keep_by):
-        epoch = len(history)
+    for epoch in range(len(history), config.epochs):
         started = time.perf_counter()
         with Bar() as bar:
             fitted = model.fit(
@@ -108,8 +100,6 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
             )
         seconds = time.perf_counter() - started
         recorder.finish(fitted.history["loss"][0], seconds)
-        if recorder.is_out_of_patience():
-            break
     if config.average_epochs:
         recorder.try_average()
     return history[-1]

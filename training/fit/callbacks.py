@@ -13,12 +13,7 @@ from training.fit.recorder import Recorder
 
 
 class EpochEnd(keras.callbacks.Callback):
-    """Tells a recorder the end of each epoch, and stops when it is out of patience.
-
-    Args:
-        recorder: what is told.
-        gradient_norm: a metric that the optimizer updates at each step.
-    """
+    """Tells a recorder the end of each epoch, with the mean of the norms that a metric has seen."""
 
     def __init__(self, recorder: Recorder, gradient_norm: keras.metrics.Metric) -> None:
         super().__init__()
@@ -36,8 +31,6 @@ class EpochEnd(keras.callbacks.Callback):
         norm = float(self.gradient_norm.result())
         record = self.recorder.finish(logs["loss"], seconds, gradient_norm=norm)
         logs.update({key: value for key, value in record.items() if key != "epoch"})
-        if self.recorder.is_out_of_patience():
-            self.model.stop_training = True
 
 
 class Bar(keras.callbacks.Callback):

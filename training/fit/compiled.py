@@ -8,18 +8,13 @@ from typing import Any
 import keras
 
 from training.config.schema import Config
-from training.fit.clipping import ClippedAdam
 from training.fit.crossentropy import TokenCrossentropy
-from training.fit.schedule import make_schedule
+from training.fit.optimizer import ClippedAdam, make_schedule
 from training.model.seq2seq import build_attention
 
 
 def settle(config: Config) -> None:
-    """Set Keras's seed and precision; before data are read, refuse a mechanism that is not there.
-
-    Raises:
-        ConfigError: naming it.
-    """
+    """Set Keras's seed and precision; refuse an unknown mechanism before data are read."""
     build_attention(config)  # before the seed is set: it draws from the same generator
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
@@ -32,15 +27,7 @@ def compile_model(
     observe: Callable[[Any], Any] = lambda norm: None,
     **options: Any,
 ) -> None:
-    """Give a model its optimizer and its loss.
-
-    Args:
-        model: of `training.model`.
-        config: of the run.
-        steps: in an epoch.
-        observe: see `ClippedAdam`.
-        **options: of Keras's `compile`.
-    """
+    """Give a model its optimizer, see `ClippedAdam`, its loss, and options of Keras's `compile`."""
     if config.target == "label":
         loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
     else:

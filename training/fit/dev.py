@@ -19,11 +19,7 @@ from training.sources.events.histories import Histories
 
 
 class LabelledDevSet:
-    """Scores of the dev set of a label, which the weights of the moment get.
-
-    Args:
-        run: what to predict with.
-        dev: the dev set.
+    """Scores of the dev set of a label by the weights of the moment.
 
     Attributes:
         split: the examples.
@@ -42,15 +38,10 @@ class LabelledDevSet:
 
 
 class DevSet:
-    """Scores of the dev set, which the weights of the moment get.
-
-    Args:
-        run: what to translate with.
-        dev: the dev set; `validation_limit` of its sentences are translated.
-        batches: its batches, for the perplexity.
+    """Scores of the dev set by the weights of the moment; its batches are for the perplexity.
 
     Attributes:
-        split: the sentences that are translated.
+        split: the `validation_limit` sentences that are translated.
     """
 
     def __init__(self, run: Run, dev: Split, batches: Any) -> None:

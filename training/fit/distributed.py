@@ -179,12 +179,7 @@ ALONE = Processes()
 
 
 class SharedRecorder(Recorder):
-    """A recorder for several processes, of which one writes while the others wait.
-
-    Args:
-        processes: those that train.
-        *args: as of a Recorder.
-    """
+    """A recorder for several processes, of which one writes while the others wait."""
 
     def __init__(self, processes: Processes, *args: Any) -> None:
         super().__init__(*args)

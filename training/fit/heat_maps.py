@@ -19,14 +19,10 @@ LONGEST = 60  # characters: what is still read on a screen
 
 
 class HeatMaps(keras.callbacks.Callback):
-    """After each epoch, draw the weights of the same dev sentences.
+    """After each epoch, draw the weights of the first dev sentences that are short enough.
 
     The pictures are `alignment/0` … in `tensorboard/alignments`; TensorBoard reads one file of
     events a folder, and Keras writes to the others.
-
-    Args:
-        run: a run that attends.
-        dev: where the sentences come from: the first that are short enough to be read.
     """
 
     def __init__(self, run: Run, dev: Split) -> None:

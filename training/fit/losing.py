@@ -29,9 +29,6 @@ def one_line_at_the_end(name: str) -> Iterator[None]:
     Python's own end would wait for the other processes, which wait for this one. A user's mistake,
     an interruption and the loss of another process are one line on standard error. Anything else is
     a defect: it keeps its trace, and what native code said, which is dropped otherwise.
-
-    Args:
-        name: of this process.
     """
     with ExitStack() as stack:
         said = stack.enter_context(_native_output_aside())

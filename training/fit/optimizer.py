@@ -1,12 +1,15 @@
-"""Adam in one pass over the weights."""
+"""Adam in one pass over the weights, on clipped gradients, at a rate that changes over a run."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+from keras import ops
 
 from keras_attention.fast import switch
+from training.config.schema import Config
 
 Tensor = Any
 
@@ -45,3 +48,50 @@ class Adam(keras.optimizers.Adam):
             epsilon=tf.cast(self.epsilon, dtype),
             grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
         )
+
+
+class ClippedAdam(Adam):
+    """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
+
+    It does what Adam with `global_clipnorm` does (Pascanu et al. 2012, arXiv 1211.5063, section
+    3.2). `observe` is called in each step with the norm before clipping, a float32 scalar, which is
+    known anyway.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any,
+        clip_norm: float,
+        observe: Callable[[Tensor], Any] = lambda norm: None,
+    ) -> None:
+        super().__init__(learning_rate)
+        self.clip_norm = clip_norm
+        self.observe = observe
+
+    def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
+        """Update the weights; a weight's gradient may be None."""
+        squares = [ops.sum(ops.square(g)) for g in grads if g is not None]
+        norm = ops.sqrt(ops.sum(ops.stack(squares)))
+        self.observe(norm)
+        # Written so that a norm that is not finite makes the update nan, and training stops.
+        scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
+        super().apply([None if g is None else g * scale for g in grads], trainable_variables)
+
+
+def make_schedule(config: Config, steps_per_epoch: int) -> Any:
+    """Return what Adam takes as its learning rate.
+
+    Over the first `warmup_steps`, at most a tenth of the run, it rises from 0; then it falls on a
+    cosine (Loshchilov and Hutter 2016, arXiv 1608.03983), or stays.
+    """
+    total = config.epochs * steps_per_epoch
+    warmup = min(config.warmup_steps, total // 10)
+    if config.schedule == "constant" and not config.warmup_steps:
+        return config.learning_rate
+    return keras.optimizers.schedules.CosineDecay(
+        0.0 if warmup else config.learning_rate,
+        max(1, total - warmup),
+        alpha=1.0 if config.schedule == "constant" else 0.01,
+        warmup_target=config.learning_rate if warmup else None,
+        warmup_steps=warmup,
+    )

@@ -14,19 +14,14 @@ from training.data.batches import Statistics
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles
-from training.runs.history import Record, best, dev_score, out_of_patience
+from training.runs.history import Record, best, dev_score
 
 
 class Recorder:
     """Records each epoch, keeps its checkpoint, and the weights if they are the best so far.
 
-    Args:
-        files: of the run.
-        config: the run's.
-        model: the compiled model.
-        statistics: of the training set.
-        history: the records of the epochs done before; new ones are added to it.
-        score: scores the dev set with the model's weights as they are.
+    Records are added to `history`. `statistics` are those of the training set; `score` scores the
+    dev set with the model's weights as they are.
     """
 
     def __init__(
@@ -42,15 +37,10 @@ class Recorder:
         self.statistics, self.history, self.score = statistics, history, score
 
     def finish(self, loss: float, seconds: float, **more: float) -> Record:
-        """Score, record and save after an epoch.
-
-        Args:
-            loss: mean loss of the epoch.
-            seconds: that its training took.
-            **more: further numbers for the record.
+        """Score, record and save after an epoch of so many seconds; `more` goes into the record.
 
         Raises:
-            RunError: if the loss, a score or a weight is not finite; nothing is saved then.
+            RunError: the loss, a score or a weight is not finite; nothing is saved then.
         """
         epoch = len(self.history) + 1
         record: Record = {"epoch": epoch, "loss": float(loss)}
@@ -79,13 +69,6 @@ class Recorder:
         write_json(self.files.history, self.history)
         write_card(self.files, self.config, self.model)
         print(f"{epoch_line(record, self.config.epochs)}{'  best' if is_best else ''}", flush=True)
-
-    def is_out_of_patience(self) -> bool:
-        """Whether training should stop, which is said."""
-        if not out_of_patience(self.history, self.config.patience, self.config.keep_by):
-            return False
-        print(f"No better score for {self.config.patience} epochs: training stops.")
-        return True
 
     def try_average(self) -> None:
         """Score the mean of the last epochs' weights; the best of the run are the better ones.

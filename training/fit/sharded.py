@@ -121,10 +121,7 @@ def _counts(labels: Tensor) -> Tensor:
 def own_seeds(values: Sequence[Tensor], is_seed: Sequence[bool], sign: int) -> list[Tensor]:
     """Make a device's own seeds of those that all have; with the sign -1 the other way round.
 
-    Args:
-        values: states of random generators, uint32 `(2,)`, and others, which stay.
-        is_seed: which are which.
-        sign: 1 or -1.
+    A seed is a state of a random generator, uint32 `(2,)`; other values stay.
     """
     moved = (jax.lax.axis_index(AXIS) * sign).astype("uint32") * jnp.uint32(_GOLDEN)
     return [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 from collections.abc import Sequence
@@ -21,64 +20,40 @@ from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
 from training.fit.recorder import Recorder
 from training.model.build import build_model
-from training.runs.begin import (
-    Opened,
-    begin,
-    check_free,
-    open_run,
-    reopen,
-    saved_config,
-    start_from,
-    with_metric,
-)
-from training.runs.checkpoints import restore_checkpoint, save_checkpoint
+from training.runs.begin import Opened, begin, check_free, open_run, reopen, saved_config
+from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import RunFiles
-from training.runs.history import Record, is_complete
+from training.runs.history import Record
 from training.runs.lock import locked
-from training.runs.run import Run
+from training.runs.run import Run, load_best
 from training.sources.kinds import KINDS
 from training.sources.pipeline import make_dataset
 from training.sources.text.copying import begin_copying
 
-ENOUGH_TO_SCORE = 200  # dev sentences
-
 
 def train(config: Config, output: Path, init: Path | None = None) -> Record:
-    """Train a model into a run directory.
+    """Train a model into a run directory, which is made if need be; return the last record.
 
-    Args:
-        config: what to train on what.
-        output: the run directory; made if it is not there.
-        init: a run of the same sizes to start from.
-
-    Returns:
-        The last record of the history.
+    `init` is a run of the same sizes to start from.
 
     Raises:
-        CorpusError: if the data cannot be read.
-        ConfigError: if the configuration does not fit the data.
-        RunError: if the run directory cannot be used, or training cannot go on.
+        CorpusError: the data cannot be read.
+        ConfigError: the configuration does not fit the data.
+        RunError: the run directory cannot be used, or training cannot go on.
     """
     files = RunFiles(output)
     with locked(files):
         check_free(files)
         settle(config)
         opened = open_run(files, config, init, None if init else stream(config, files.streamed))
-        config = with_metric(config, opened)
-        if config.keep_by == "auto" and opened.target is not None:
-            by = choose_keep_by(opened.origin.dev, config.validation_limit)
-            config = dataclasses.replace(config, keep_by=by)
-        model, gradient_norm = _build(config, opened)
+        model, gradient_norm = _build(opened)
         opened.source.begin(model)
-        if config.copy:
+        if opened.config.copy:
             begin_copying(model, opened.source, opened.target)
         if init is not None:
-            start_from(init, model)
-        begin(files, opened)
-        save_checkpoint(files, model, [])
-        config.save(files.config)
-        run = Run(files.path, config, opened.source, opened.target, model)
-        return _fit(run, opened, gradient_norm, [])
+            load_best(RunFiles(init), model)
+        begin(files, opened, model)
+        return _fit(files, opened, model, gradient_norm, [])
 
 
 def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Record:
@@ -89,11 +64,8 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         changes: settings, `KEY=VALUE`, that the run has from now on.
         force: go on although the corpus has other sentences than the run began with.
 
-    Returns:
-        The last record of the history.
-
     Raises:
-        ConfigError: for a key that cannot change.
+        ConfigError: a key cannot change.
         UserError: as `train`.
     """
     files = RunFiles(output)
@@ -103,35 +75,30 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
             config.save(files.config)
         settle(config)
         opened = reopen(files, config, force)
-        model, gradient_norm = _build(config, opened)
+        model, gradient_norm = _build(opened)
         history = restore_checkpoint(files, model)
-        run = Run(files.path, config, opened.source, opened.target, model)
-        return _fit(run, opened, gradient_norm, history)
+        return _fit(files, opened, model, gradient_norm, history)
 
 
-def choose_keep_by(dev: int, validation_limit: int) -> str:
-    """Return what decides which epoch is kept, for a dev set of so many sentences.
-
-    BLEU of a few sentences is more chance than figure: with 47 of them an epoch with a perplexity
-    of 36 was kept, and one with 25 was not.
-    """
-    translated = min(dev, validation_limit or dev)
-    return "score" if translated >= ENOUGH_TO_SCORE else "perplexity"
-
-
-def _build(config: Config, opened: Opened) -> tuple[keras.Model, keras.metrics.Mean]:
+def _build(opened: Opened) -> tuple[keras.Model, keras.metrics.Mean]:
     """Return the compiled model, and the mean of its gradient's norm."""
-    model, gradient_norm = build_model(config, *opened.origin.vocabulary), keras.metrics.Mean()
+    model = build_model(opened.config, *opened.origin.vocabulary)
+    gradient_norm = keras.metrics.Mean()
     steps = opened.pairs.statistics.steps_per_epoch
-    compile_model(model, config, steps, gradient_norm.update_state, weighted_metrics=[])
+    compile_model(model, opened.config, steps, gradient_norm.update_state, weighted_metrics=[])
     return model, gradient_norm
 
 
 def _fit(
-    run: Run, opened: Opened, gradient_norm: keras.metrics.Mean, history: list[Record]
+    files: RunFiles,
+    opened: Opened,
+    model: keras.Model,
+    gradient_norm: keras.metrics.Mean,
+    history: list[Record],
 ) -> Record:
     """Train the epochs that are missing, and keep what comes of them."""
-    config, files, pairs = run.config, run.files, opened.pairs
+    config, pairs = opened.config, opened.pairs
+    run = Run(files.path, config, opened.source, opened.target, model)
     _describe(run, opened)
     drawn: list[keras.callbacks.Callback] = []
     dev_set: DevSet | LabelledDevSet
@@ -141,10 +108,10 @@ def _fit(
         dev_set = DevSet(run, opened.dev, make_dataset(opened.dev_pairs))
         if KINDS[config.source].tokens and config.attention != "none":
             drawn.append(HeatMaps(run, dev_set.split))
-    recorder = Recorder(files, config, run.model, pairs.statistics, history, dev_set.score)
-    if not is_complete(history, config.epochs, config.patience, config.keep_by):
+    recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
+    if len(history) < config.epochs:
         with Bar() as bar:
-            run.model.fit(
+            model.fit(
                 make_dataset(pairs, start_epoch=len(history)),
                 epochs=config.epochs,
                 initial_epoch=len(history),

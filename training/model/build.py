@@ -13,18 +13,10 @@ _SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units",
 
 
 def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
-    """Build the model of a configuration.
-
-    Args:
-        config: sizes and mechanisms.
-        source_size: the source's `size`.
-        target_size: number of target token ids, padding included; for a label nothing.
-
-    Returns:
-        What `build_seq2seq` returns for a text, `build_classifier` for a label.
+    """Build the model of a configuration, by the sizes of the source and of a text as target.
 
     Raises:
-        MemoryFull: if there is not enough memory for it.
+        MemoryFull: there is not enough memory for it.
     """
     units = max((name for name in _SIZES if config.has_key(name)), key=vars(config).__getitem__)
     with enough_memory(f"a model with {units} = {getattr(config, units)}"):

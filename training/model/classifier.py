@@ -16,10 +16,6 @@ def build_classifier(config: Config, source_size: int) -> keras.Model:
     `attention = "none"` the source's summary, of a history the encoder's last state, stands in for
     it.
 
-    Args:
-        config: sizes and mechanisms.
-        source_size: the source's `size`.
-
     Returns:
         A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`
         (see `training.sources`), `"pooling"` where it attends, and `"output"`.

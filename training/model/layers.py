@@ -27,11 +27,8 @@ class Twice(keras.layers.Layer):
 class LossOfWeights(keras.layers.Layer):
     """Adds a loss of the decoder's attention weights, and passes the decoder's outputs on.
 
-    Keras drops layers that no output depends on, so this one passes its input through.
-
-    Args:
-        loss: see `keras_attention.losses.AttentionLoss`.
-        weight: factor for it.
+    Keras drops layers that no output depends on, so this one passes its input through. For loss and
+    weight see `keras_attention.losses.AttentionLoss`.
     """
 
     def __init__(self, loss: str, weight: float, **kwargs: Any) -> None:
@@ -64,15 +61,8 @@ class LossOfWeights(keras.layers.Layer):
 class SourceWords(keras.layers.Layer):
     """The words of a source in the target's vocabulary, extended for what it lacks.
 
-    Args:
-        source_size: ids of the source's vocabulary.
-        target_size: ids of the target's vocabulary.
-
-    Call arguments:
-        source: int32 `(B, S)`, as tokenizers give them that copy.
-
-    Output:
-        int32 `(B, S)`, see `keras_attention.layers.pointer.copied_ids`.
+    From ids `(B, S)` of a tokenizer that copies to int32 `(B, S)`, see
+    `keras_attention.layers.pointer.copied_ids`.
 
     Weights: `words`, int32 `(source_size,)`: for each word of the source's vocabulary the same in
     the target's, or -1 as at the start.

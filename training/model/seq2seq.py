@@ -111,11 +111,7 @@ def build_decoder_cell(config: Config) -> keras.layers.Layer:
 
 
 def build_attention(config: Config) -> Attention:
-    """Build the attention layer.
-
-    Raises:
-        ConfigError: for a mechanism, a distribution or an argument that there is not.
-    """
+    """Build the attention layer; a ConfigError for a mechanism or an argument that there is not."""
     if config.attention == "none":
         return FixedContext()
     if config.attention not in mechanisms.BY_NAME:

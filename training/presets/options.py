@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import ConfigError, UsageError
-from training.command.options import add_settings
+from training.command.options import add_options
 from training.command.parser import Parser
 from training.config.load import (
     PRESETS,
@@ -53,7 +53,7 @@ def add_configuration(parser: Parser) -> None:
     parser.add_argument(
         "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
     )
-    add_settings(parser)
+    add_options(parser, "--set")
     parser.add_argument(
         "--help-settings", action=_HelpSettings, help="list the keys of --set, and exit"
     )
@@ -72,13 +72,11 @@ class _HelpSettings(argparse.Action):
 def configuration(options: argparse.Namespace, pairs: int | None = None) -> Config:
     """Return the configuration asked for; files are named by their absolute paths.
 
-    Args:
-        options: what was typed.
-        pairs: of the corpus, where that is known; 0 where it is not yet.
+    Without a preset `pairs` of the corpus decide, which are counted if they are not known.
 
     Raises:
-        ConfigError: for an unknown preset or key, or a value that does not fit.
-        CorpusError: if there is no preset, and the corpus cannot be read.
+        ConfigError: an unknown preset or key, or a value that does not fit.
+        CorpusError: there is no preset, and the corpus cannot be read.
     """
     if options.preset:
         config = load_preset(options.preset)

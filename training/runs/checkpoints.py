@@ -13,7 +13,7 @@ from keras import ops
 
 from training.command.errors import RunError
 from training.command.files import aside_of, read_json, replacing, write_json
-from training.runs.digests import check, replace, sha256
+from training.runs.digests import check, put, sha256
 from training.runs.files import RunFiles
 from training.runs.history import Record
 
@@ -91,11 +91,7 @@ def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> 
 
 
 def load_average(files: RunFiles, model: keras.Model) -> list[int]:
-    """Load the mean of the weights that `save_recent` has kept; return their epochs.
-
-    Raises:
-        RunError: if they are damaged.
-    """
+    """Load the mean of the weights that `save_recent` has kept; return their epochs."""
     recent, bare = files.all_recent_weights(), _bare(model)
     mean: list[Any] = [0.0 for _ in model.weights]
     for file in recent.values():
@@ -135,7 +131,7 @@ def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     check_finite(model)
     aside = aside_of(file)
     _bare(model).save_weights(aside)
-    replace(files, aside, file)
+    put(files, aside, file)
 
 
 def _bare(model: keras.Model) -> keras.Model:

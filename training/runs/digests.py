@@ -21,7 +21,7 @@ def keep_digests(files: RunFiles) -> None:
     write_json(files.digests, {file.name: [sha256(file)] for file in files.all_sides()})
 
 
-def replace(files: RunFiles, aside: Path, final: Path) -> None:
+def put(files: RunFiles, aside: Path, final: Path) -> None:
     """Give a file that was written aside its name, and keep its digest.
 
     The digest of the file before stays beside it, for a crash may come between the two.
@@ -36,11 +36,7 @@ def replace(files: RunFiles, aside: Path, final: Path) -> None:
 
 
 def check(files: RunFiles, file: Path) -> None:
-    """Refuse a damaged file; one whose digest an older version did not keep is not looked at.
-
-    Raises:
-        RunError: if it is not what was written.
-    """
+    """Refuse a damaged file; one whose digest an older version did not keep is not looked at."""
     found = sha256(file)  # first: training may go on meanwhile
     known = _read(files).get(_name(files, file))
     if known and found not in known:

@@ -16,11 +16,7 @@ Record = dict[str, float]
 
 
 def read_history(file: Path) -> list[Record]:
-    """Read the history of a run.
-
-    Raises:
-        RunError: if it is damaged.
-    """
+    """Read the history of a run; a RunError where it is damaged."""
     history = read_json(file)
     records = isinstance(history, list) and all(isinstance(record, dict) for record in history)
     if not records or any("epoch" not in record for record in history):
@@ -31,11 +27,8 @@ def read_history(file: Path) -> list[Record]:
 def dev_score(record: Record, by: str = "auto") -> float:
     """How good an epoch is, higher is better.
 
-    Args:
-        record: of the epoch.
-        by: what decides, as `keep_by` of the configuration: "perplexity", or BLEU, or exact
-            matches of short targets, or WER for pronunciations, CER for images, cross-entropy for a
-            label; and perplexity all the same where nothing was translated.
+    By "perplexity"; otherwise by BLEU, exact matches of short targets, WER for pronunciations, CER
+    for images, cross-entropy for a label; and by perplexity where nothing was translated.
     """
     if by == "perplexity":
         return -record["val_perplexity"]
@@ -56,15 +49,3 @@ def was_translated(record: Record) -> bool:
 def best(history: Sequence[Record], by: str = "auto") -> Record:
     """Return the record with the best score, the first of several."""
     return max(history, key=lambda record: dev_score(record, by))
-
-
-def out_of_patience(history: Sequence[Record], patience: int, by: str = "auto") -> bool:
-    """Whether the best epoch lies `patience` epochs back; never for 0."""
-    if not patience or not history:
-        return False
-    return history[-1]["epoch"] - best(history, by)["epoch"] >= patience
-
-
-def is_complete(history: Sequence[Record], epochs: int, patience: int, by: str = "auto") -> bool:
-    """Whether all epochs are done, or patience is at its end."""
-    return len(history) >= epochs or out_of_patience(history, patience, by)

@@ -113,16 +113,9 @@ def read_origin(files: RunFiles) -> Origin | None:
 
 
 def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
-    """Refuse to go on with other sentences than the run began with.
+    """Refuse to go on with other sentences than the run began with, unless `force` takes them.
 
-    Args:
-        files: the run.
-        spec: the corpus as it is named.
-        corpus: its fingerprint now.
-        force: take them from now on.
-
-    Raises:
-        RunError: if they are others, unless `force`.
+    `corpus` is the fingerprint that they have now.
     """
     origin = read_origin(files)
     if origin is None or origin.corpus in ("", corpus):

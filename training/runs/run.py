@@ -75,11 +75,7 @@ def load_run(path: str | Path) -> Run:
 
 
 def load_best(files: RunFiles, model: keras.Model) -> None:
-    """Load a run's best weights into a model.
-
-    Raises:
-        RunError: if they are damaged, or are those of another model.
-    """
+    """Load a run's best weights into a model; a RunError where they are damaged or another's."""
     digests.check(files, files.best)
     try:
         with warnings.catch_warnings():  # that some are not there, which is an error in the end
@@ -112,11 +108,7 @@ def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def load_translators(paths: Sequence[str | Path]) -> list[Run]:
-    """Load runs that are to be used together, from text to text.
-
-    Raises:
-        RunError: as `load_ensemble`, and if they read or say anything else.
-    """
+    """Load runs that are to be used together, from text to text."""
     runs = load_ensemble(paths)
     for run in runs:
         _ = run.source_tokenizer, run.target_tokenizer  # which other runs do not have
@@ -124,11 +116,7 @@ def load_translators(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | None]:
-    """Load what reads the source of a run, and the tokenizer of its target if that is text.
-
-    Raises:
-        RunError: if one cannot be read, or is damaged.
-    """
+    """Load what reads the source of a run, and the tokenizer of its target if that is text."""
     for file in files.all_sides():
         digests.check(files, file)
     try:

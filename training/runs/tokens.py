@@ -34,7 +34,7 @@ def write_tokens(
     source_words: np.ndarray | None = None,
     train: Streamed | None = None,
 ) -> Path:
-    """Write token ids aside, for `keep_tokens`.
+    """Write token ids aside, for `keep_tokens`; return their folder.
 
     Args:
         files: of the run.
@@ -42,12 +42,6 @@ def write_tokens(
         splits: the ids of both sides of `train`, which a prepared corpus has itself, and `dev`.
         source_words: see `training.sources.text.copying.shared_words`.
         train: the pairs to learn from, where their ids were written before; they are moved.
-
-    Returns:
-        The folder that they are in.
-
-    Raises:
-        RunError: if that fails.
     """
     aside = aside_of(files.tokens)
     try:
@@ -87,14 +81,10 @@ def read_batches(
 ) -> tuple[PairBatches, PairBatches]:
     """Return the batches for training and those of the dev set.
 
-    Args:
-        config: of the run.
-        folder: where its token ids are.
-        tokenizers: what the files of both sides' tokenizers hold, to train with `subword_sampling`.
+    `tokenizers` are what the files of both sides hold, to train with `subword_sampling`.
 
     Raises:
-        RunError: if they are damaged.
-        CorpusError: if the prepared corpus of the run is.
+        UserError: the ids of the run, or of its prepared corpus, are damaged.
     """
     splits = _read_manifest(folder)["splits"]
     if is_prepared(config.data):

@@ -14,10 +14,6 @@ def most_similar(pairs: Sequence[tuple[str, str]], sources: Sequence[str]) -> li
 
     Similarity is the Dice coefficient of the sets of words and of neighbouring words; of equally
     similar pairs the first is taken.
-
-    Args:
-        pairs: the training pairs.
-        sources: the texts to translate.
     """
     features: dict[Hashable, int] = {}
     known = [_features(source) for source, _ in pairs]

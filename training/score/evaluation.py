@@ -16,15 +16,8 @@ from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
 from training.score import links, metrics
+from training.score.links import Reading
 from training.score.pointing import pointing
-from training.score.reading import Reading
-
-# Of metrics that are rates: what each counts.
-_RATES = {
-    "phones": {"per": metrics.phone_errors, "wer": metrics.word_errors},
-    "exact": {"exact": metrics.exact_matches},
-    "characters": {"exact": metrics.exact_matches, "cer": metrics.character_errors},
-}
 
 
 def evaluate(
@@ -37,7 +30,6 @@ def evaluate(
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
     by_length: bool = False,
-    reading: Reading | None = None,
 ) -> dict:
     """Translate a split and score it.
 
@@ -50,15 +42,11 @@ def evaluate(
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
         by_length: whether to add BLEU by number of source words.
-        reading: how links are read from the weights, `Reading()` by default.
 
     Returns:
-        `bleu`, `bleu_signature`, `chrf`, `chrf_signature`; or `exact` and chrF for short targets,
-        or `per` and `wer`, or of images `exact`
-        and `cer`, and `pointing` where boxes are known, in percent; `aer`
-        (0 to 1) with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are
-        gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
-        `beam_width`.
+        What `metrics.score` returns; `pointing`, in percent, where boxes are known; `aer` (0 to 1)
+        with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are gold links
+        and the runs attend; `sentences`, `seconds`, `sentences_per_second`, `beam_width`.
     """
     config = runs[0].config
     asked = asked or Search()
@@ -70,7 +58,7 @@ def evaluate(
     if hypotheses_file is not None:
         hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
 
-    rates = _RATES.get(config.metric)
+    rates = metrics.RATES.get(config.metric)
     if rates and lowercase:
         hypotheses = [text.lower() for text in hypotheses]
         references = [[text.lower() for text in texts] for texts in split.references]
@@ -96,7 +84,7 @@ def evaluate(
             statistics = errors(hypotheses, split.references) * (100, 1)  # percent
             result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
     if split.sure is not None and all(run.config.attention != "none" for run in runs):
-        result |= aer(runs, split, reading or Reading(), bootstrap)
+        result |= aer(runs, split, Reading(), bootstrap)
     if split.boxes is not None and all(run.config.attention != "none" for run in runs):
         hits = pointing(runs, split) * (100, 1)
         result["pointing"] = metrics.ratio(hits.sum(axis=0))
@@ -114,7 +102,8 @@ def evaluate(
 def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
-    errors = metrics.alignment_errors(links.read(links.attend(runs, split), reading), *gold)
+    found = [links.read(weights, reading) for weights in links.attend(runs, split)]
+    errors = metrics.alignment_errors(found, *gold)
     result = {
         "aer": metrics.ratio(errors.sum(axis=0)),
         "aer_method": reading.describe(),
@@ -128,14 +117,11 @@ def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = F
 def with_gold_links(split: Split, path: Path) -> Split:
     """Add gold links between the words (what stands between spaces) of sources and references.
 
-    Args:
-        split: the sentences.
-        path: a file with one line a sentence: `i-j` for a sure link of source word i and target
-            word j, `ipj` for a possible one, counted from 0.
+    The file has a line for each sentence: `i-j` for a sure link of source word i and target word j,
+    `ipj` for a possible one, counted from 0.
 
     Raises:
-        UserError: if the file is not like that, has another number of lines, or links words that
-            are not there.
+        UserError: the file is not like that, or links words that are not there.
     """
     lines = path.read_text(encoding="utf-8").splitlines()
     if len(lines) != len(split.sources):

@@ -52,13 +52,7 @@ def last_known(data: Histories) -> np.ndarray:
 def logistic_regression(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -> Fitted:
     """Fit a logistic regression, its penalty chosen by inner validation grouped by people.
 
-    Args:
-        x: from `last_known`, `(N, ·)`; missing numbers get the mean, and a column that says so.
-        labels: `(N,)`, 0 or 1.
-        people: whose each example is.
-
-    Returns:
-        A function from such numbers to probabilities.
+    Missing numbers of `last_known` get the mean, and a column that says so.
     """
 
     def make(penalty: float) -> object:

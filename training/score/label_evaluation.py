@@ -26,10 +26,10 @@ def evaluate_labels(
     bootstrap: bool = False,
     figure: Path | None = None,
 ) -> dict[str, Any]:
-    """Score the probabilities that runs give.
+    """Score the probabilities that runs give, or their mean.
 
     Args:
-        runs: a run, or several whose probabilities are averaged.
+        runs: one or several.
         data: the examples.
         train: examples to fit the baselines on, which are scored beside the runs; none for None.
         bootstrap: whether to add 95 % intervals, by resampling people with all their examples.

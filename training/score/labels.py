@@ -30,11 +30,9 @@ def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = 10) -> float:
     """Return the mean gap between what is said and what came true, over bins of equal counts."""
-    order = np.argsort(probabilities, kind="stable")
     gaps = [
         abs(labels[part].mean() - probabilities[part].mean()) * len(part)
-        for part in np.array_split(order, bins)
-        if len(part)
+        for part in _bins(probabilities, bins)
     ]
     return float(np.sum(gaps) / len(labels))
 
@@ -43,12 +41,15 @@ def calibration_curve(
     labels: np.ndarray, probabilities: np.ndarray, bins: int = 10
 ) -> list[tuple[float, float]]:
     """Return the mean probability said and the share that came true, of bins of equal counts."""
-    order = np.argsort(probabilities, kind="stable")
     return [
         (float(probabilities[part].mean()), float(labels[part].mean()))
-        for part in np.array_split(order, bins)
-        if len(part)
+        for part in _bins(probabilities, bins)
     ]
+
+
+def _bins(probabilities: np.ndarray, bins: int) -> list[np.ndarray]:
+    parts = np.array_split(np.argsort(probabilities, kind="stable"), bins)
+    return [part for part in parts if len(part)]
 
 
 def bootstrap_people(
@@ -64,16 +65,8 @@ def bootstrap_people(
 
     Every sample is scored for all predictions, so that differences of two are paired.
 
-    Args:
-        people: whose each example is, `(N,)`.
-        labels: `(N,)`, 0 or 1.
-        predictions: scores of the examples, `(N,)`, by name.
-        score: from labels and scores to a number.
-        samples: number of resampled sets.
-        seed: seed of the samples.
-
     Returns:
-        The scores of the samples that have both labels, by name.
+        The scores of the samples that have both labels, by name of the predictions.
     """
     _, index = np.unique(np.asarray(people), return_inverse=True)
     order = np.argsort(index, kind="stable")

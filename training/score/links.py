@@ -12,7 +12,50 @@ from training.data.tokenizers import word_of_piece
 from training.decode.texts import forced_attention
 from training.runs.run import Run
 from training.score.metrics import Link
-from training.score.reading import METHODS, SYMMETRIZATIONS, Reading
+
+SYMMETRIZATIONS = ("none", "intersection", "union", "grow-diag")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How links are read from weights.
+
+    Attributes:
+        method: "argmax" links each target word to the source word with the largest weight,
+            "threshold" to all with at least `threshold`.
+        threshold: smallest weight of a link, for "threshold".
+        shift: the weights of step `i + shift` belong to the target token that step `i` says. In
+            Bahdanau's order a step looks before it is told which token was said last, and a
+            trained model may look for a token one step before it says it (-1) or after (1).
+        symmetrize: how they are joined with the links read the other way round, from each source
+            word to target words, by the shares of its weight that target words give it: "none",
+            their "intersection" or "union", or "grow-diag": the intersection, to which neighbours
+            in the union are added whose source or target word has no link yet (Koehn et al. 2003).
+        tension: lambda of a prior `exp(-lambda * |i / T - j / S|)` that the weights are multiplied
+            by, the diagonal tension of Dyer et al. (2013), eq. 3; 0 for none. In long sentences
+            weights stray to the same word elsewhere.
+    """
+
+    method: str = "threshold"
+    threshold: float = 0.45
+    shift: int = 0
+    symmetrize: str = "none"
+    tension: float = 0.0
+
+    def describe(self) -> str:
+        """Say in words what is done, beside every AER."""
+        whom = "the source word of largest weight"
+        if self.method == "threshold":
+            whom = f"the source words of weight >= {self.threshold}"
+        step = f"the weights of step i{self.shift:+d} for token i; " if self.shift else ""
+        prior = f"times exp(-{self.tension:g} |i/T - j/S|); " if self.tension else ""
+        both = "not symmetrised"
+        if self.symmetrize != "none":
+            both = f"{self.symmetrize} with the links read from source to target words"
+        return (
+            f"force-decoded; {step}{prior}subwords joined to words; each target word is linked to "
+            f"{whom}; {both}"
+        )
 
 
 @dataclass(frozen=True)
@@ -33,124 +76,61 @@ class WordWeights:
 def attend(runs: Sequence[Run], split: Split) -> list[WordWeights]:
     """Force-decode the first references of a split with gold words."""
     targets = [references[0] for references in split.references]
-    result = []
-    for attended, source, target, source_words, target_words in zip(
-        forced_attention(runs, split.sources, targets),
-        split.sources,
-        targets,
-        *split.words(),
-        strict=True,
-    ):
-        result.append(
-            WordWeights(
-                np.concatenate([attended.weights, attended.end_weights[None]]),
-                word_of_piece(source, source_words, attended.source_tokens),
-                word_of_piece(target, target_words, attended.target_tokens),
-            )
+    return [
+        WordWeights(
+            np.concatenate([attended.weights, attended.end_weights[None]]),
+            word_of_piece(source, source_words, attended.source_tokens),
+            word_of_piece(target, target_words, attended.target_tokens),
         )
-    return result
-
-
-def read(sentences: Sequence[WordWeights], reading: Reading) -> list[set[Link]]:
-    """Read the links `(source word, target word)` of each sentence.
-
-    A step before the first or after the last is the first or the last.
-    """
-    result = []
-    for sentence in sentences:
-        steps = np.arange(len(sentence.target)) + reading.shift
-        weights = sentence.weights[np.clip(steps, 0, len(sentence.target))]
-        links = from_weights(
-            near_the_diagonal(weights, reading.tension) if reading.tension else weights,
-            sentence.source,
-            sentence.target,
-            method=reading.method,
-            threshold=reading.threshold,
-            symmetrize=reading.symmetrize,
+        for attended, source, target, source_words, target_words in zip(
+            forced_attention(runs, split.sources, targets),
+            split.sources,
+            targets,
+            *split.words(),
+            strict=True,
         )
-        result.append(links)
-    return result
+    ]
 
 
-def near_the_diagonal(weights: np.ndarray, tension: float) -> np.ndarray:
-    """Multiply weights by a prior that falls with the distance from the diagonal.
-
-    Args:
-        weights: `(T, S)`, of each target token.
-        tension: lambda of Dyer et al. (2013), eq. 3: `exp(-lambda * |i / T - j / S|)`, where i and
-            j are the middles of tokens.
-
-    Returns:
-        Weights `(T, S)`; each row has the sum 1 again.
-    """
-    target, source = ((np.arange(size) + 0.5) / max(size, 1) for size in weights.shape)
-    result = weights * np.exp(-tension * np.abs(target[:, None] - source))
-    return result / np.maximum(result.sum(axis=1, keepdims=True), 1e-9)
-
-
-def from_weights(
-    weights: np.ndarray,
-    source_word_of_piece: Sequence[int],
-    target_word_of_piece: Sequence[int],
-    *,
-    method: str = "argmax",
-    threshold: float = 0.5,
-    symmetrize: str = "none",
-) -> set[Link]:
-    """Word links read from the attention weights of one sentence.
+def read(sentence: WordWeights, reading: Reading) -> set[Link]:
+    """Read the links `(source word, target word)` of a sentence.
 
     A source word has the sum of the weights of its pieces, a target word the mean over its
-    pieces.
-
-    Args:
-        weights: `(T, S)`, one row for each target piece.
-        source_word_of_piece: word of each source piece, -1 for none.
-        target_word_of_piece: word of each target piece, -1 for none.
-        method: "argmax" links each target word to the source word with the largest weight,
-            "threshold" to all with at least `threshold`.
-        threshold: smallest weight of a link, for "threshold".
-        symmetrize: what is done with the links read the other way round, from each source word to
-            target words, by the same method on the shares of the weight that each target word
-            gives it: "none", their "intersection" or "union" with the others, or "grow-diag": the
-            intersection, to which neighbours in the union are added whose source or target word
-            has no link yet (Koehn et al. 2003).
-
-    Returns:
-        Links `(source word, target word)`.
-
-    Raises:
-        ValueError: unknown method or symmetrisation, or weights of another shape.
+    pieces. A step before the first or after the last is the first or the last.
     """
-    source = np.asarray(source_word_of_piece, int)
-    target = np.asarray(target_word_of_piece, int)
-    if np.shape(weights) != (target.size, source.size):
-        raise ValueError(
-            f"Expected weights of shape {(target.size, source.size)}, received {np.shape(weights)}"
-        )
-    if method not in METHODS:
-        raise ValueError(f"method must be argmax or threshold; received {method!r}")
-    if symmetrize not in SYMMETRIZATIONS:
-        raise ValueError(
-            f"symmetrize must be one of {', '.join(SYMMETRIZATIONS)}; received {symmetrize!r}"
-        )
+    source, target = np.array(sentence.source, int), np.array(sentence.target, int)
     source_words, target_words = (np.unique(words[words >= 0]) for words in (source, target))
     if not source_words.size or not target_words.size:
         return set()
-    rows = np.array([np.asarray(weights)[target == word].mean(axis=0) for word in target_words])
+    steps = np.clip(np.arange(target.size) + reading.shift, 0, target.size)
+    weights = sentence.weights[steps]
+    if reading.tension:
+        weights = near_the_diagonal(weights, reading.tension)
+    rows = np.array([weights[target == word].mean(axis=0) for word in target_words])
     joined = np.stack([rows[:, source == word].sum(axis=1) for word in source_words], axis=1)
-    links = _choose(joined, method, threshold)
-    if symmetrize != "none":
-        shares = joined.T / np.maximum(joined.T.sum(axis=1, keepdims=True), 1e-9)
-        backwards = {(s, t) for t, s in _choose(shares, method, threshold)}
-        links = _symmetrized(links, backwards, symmetrize)
+    links = _choose(joined, reading)
+    if reading.symmetrize != "none":
+        backwards = {(s, t) for t, s in _choose(_shares(joined.T), reading)}
+        links = _symmetrized(links, backwards, reading.symmetrize)
     return {(int(source_words[s]), int(target_words[t])) for s, t in links}
 
 
-def _choose(weights: np.ndarray, method: str, threshold: float) -> set[Link]:
+def near_the_diagonal(weights: np.ndarray, tension: float) -> np.ndarray:
+    """Multiply weights `(T, S)` by a prior, see `Reading`; i and j are the middles of tokens."""
+    target, source = ((np.arange(size) + 0.5) / max(size, 1) for size in weights.shape)
+    return _shares(weights * np.exp(-tension * np.abs(target[:, None] - source)))
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    """Return weights whose rows have the sum 1."""
+    return weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9)
+
+
+def _choose(weights: np.ndarray, reading: Reading) -> set[Link]:
     """Pairs `(column, row)` of the largest weight of each row, or of all that are large enough."""
-    if method == "argmax":
+    if reading.method == "argmax":
         return {(int(column), row) for row, column in enumerate(weights.argmax(axis=1))}
-    return {(int(column), int(row)) for row, column in np.argwhere(weights >= threshold)}
+    return {(int(column), int(row)) for row, column in np.argwhere(weights >= reading.threshold)}
 
 
 def _symmetrized(forwards: set[Link], backwards: set[Link], method: str) -> set[Link]:

@@ -25,37 +25,21 @@ def score(
 ) -> dict[str, float | str]:
     """Score by the metric that a configuration names.
 
-    Args:
-        metric: `bleu`, `bleu-zh` (with sacrebleu's Chinese tokenisation), `exact`, `phones` or
-            `characters`.
-        hypotheses: one prediction a sentence.
-        references: one or more references a sentence.
-        lowercase: for BLEU and chrF, whether to compare in lower case.
-
     Returns:
         What `bleu` and `chrf` return; or `exact` and what `chrf` returns, or `per` and `wer`, or
         `exact` and `cer`, in percent.
     """
-    if metric == "exact":
-        return {
-            "exact": 100 * ratio(exact_matches(hypotheses, references).sum(axis=0)),
-            **chrf(hypotheses, references, lowercase=lowercase),
+    if metric in RATES:
+        found: dict[str, float | str] = {
+            name: 100 * ratio(count(hypotheses, references).sum(axis=0))
+            for name, count in RATES[metric].items()
         }
-    if metric == "characters":
-        return {
-            "exact": 100 * ratio(exact_matches(hypotheses, references).sum(axis=0)),
-            "cer": 100 * ratio(character_errors(hypotheses, references).sum(axis=0)),
-        }
-    if metric == "phones":
-        return {
-            "per": phone_error_rate(hypotheses, references),
-            "wer": word_error_rate(hypotheses, references),
-        }
-    tokenize = bleu_tokenization(metric)
-    return {
-        **bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize),
-        **chrf(hypotheses, references, lowercase=lowercase),
-    }
+    else:
+        tokenize = bleu_tokenization(metric)
+        found = bleu(hypotheses, references, lowercase=lowercase, tokenize=tokenize)
+    if metric in ("phones", "characters"):
+        return found
+    return found | chrf(hypotheses, references, lowercase=lowercase)
 
 
 def bleu_tokenization(metric: str) -> str | None:
@@ -92,11 +76,7 @@ def bleu(
 def chrf(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], *, lowercase: bool = False
 ) -> dict[str, float | str]:
-    """chrF2 of a corpus (Popović 2015) by sacrebleu; arguments and errors as for `bleu`.
-
-    Returns:
-        `chrf` in percent and sacrebleu's `chrf_signature`.
-    """
+    """chrF2 in percent (Popović 2015) by sacrebleu, `chrf`, and its `chrf_signature`."""
     metric = CHRF(lowercase=lowercase)
     score = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))
     return {"chrf": score.score, "chrf_signature": str(metric.get_signature())}
@@ -135,19 +115,11 @@ def by_length(
     tokenize: str | None = None,
     bootstrap: bool = False,
 ) -> list[dict[str, Any]]:
-    """BLEU of the sentences in each of LENGTH_BUCKETS, empty ones left out.
-
-    Args:
-        hypotheses: as for `bleu`.
-        references: as for `bleu`.
-        lengths: words in each source.
-        lowercase: as for `bleu`.
-        tokenize: as for `bleu`.
-        bootstrap: whether to add `interval`, of 95 % confidence.
+    """BLEU of the sentences in each of LENGTH_BUCKETS, by words of the source; none if empty.
 
     Returns:
         For each bucket `words` (such as "6-10"), `sentences`, `bleu` and `references`, how many a
-        sentence has in the mean: more of them make BLEU higher.
+        sentence has in the mean: more of them make BLEU higher; and `interval` with `bootstrap`.
     """
     _check_lengths(hypotheses, lengths)
     options: dict[str, Any] = {"lowercase": lowercase, "tokenize": tokenize}
@@ -170,13 +142,8 @@ def phone_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]])
 
     Phones are separated by spaces; of equally close pronunciations the first counts.
     """
-    _check_lengths(hypotheses, references)
-    rows = []
-    for hypothesis, pronunciations in zip(hypotheses, references, strict=True):
-        phones = hypothesis.split()
-        choices = [(edit_distance(phones, p.split()), len(p.split())) for p in pronunciations]
-        rows.append(min(choices, key=lambda choice: choice[0]))
-    return np.array(rows)
+    spoken = [[text.split() for text in texts] for texts in references]
+    return character_errors([hypothesis.split() for hypothesis in hypotheses], spoken)
 
 
 def exact_matches(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
@@ -184,7 +151,9 @@ def exact_matches(hypotheses: Sequence[str], references: Sequence[Sequence[str]]
     return np.abs(word_errors(hypotheses, references) - (1, 0))
 
 
-def character_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> np.ndarray:
+def character_errors(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> np.ndarray:
     """Edits to the closest reference and that one's length in characters, of each: `(N, 2)`."""
     _check_lengths(hypotheses, references)
     rows = []
@@ -202,16 +171,6 @@ def word_errors(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) 
         matched = any(hypothesis.split() == p.split() for p in pronunciations)
         rows.append((int(not matched), 1))
     return np.array(rows)
-
-
-def phone_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Edits to the closest pronunciations by their phones, in percent."""
-    return 100 * ratio(phone_errors(hypotheses, references).sum(axis=0))
-
-
-def word_error_rate(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> float:
-    """Words of which no pronunciation is matched, in percent."""
-    return 100 * ratio(word_errors(hypotheses, references).sum(axis=0))
 
 
 def edit_distance(a: Sequence, b: Sequence) -> int:
@@ -259,6 +218,14 @@ def ratio(statistics: np.ndarray) -> float:
     return float(errors / total) if total else 0.0
 
 
+# Of metrics that are rates: what each counts.
+RATES = {
+    "phones": {"per": phone_errors, "wer": word_errors},
+    "exact": {"exact": exact_matches},
+    "characters": {"exact": exact_matches, "cer": character_errors},
+}
+
+
 def bootstrap_interval(
     statistics: np.ndarray,
     score: Callable[[np.ndarray], float],
@@ -268,14 +235,7 @@ def bootstrap_interval(
 ) -> tuple[float, float]:
     """95 % confidence interval by bootstrap resampling of sentences (Koehn 2004).
 
-    Args:
-        statistics: numbers of each sentence, `(N, K)`.
-        score: gives the score of their sum, `(K,)`.
-        samples: number of resampled corpora, each of N sentences.
-        seed: seed of the samples.
-
-    Returns:
-        The 2.5th and the 97.5th percentile of the samples' scores.
+    Statistics of the sentences are `(N, K)`; `score` gives the score of their sum, `(K,)`.
     """
     count = len(statistics)
     if not count:

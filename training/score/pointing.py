@@ -17,13 +17,7 @@ from training.sources.image.source import grid_size
 def region_weights(
     runs: Sequence[Run], images: Sequence, texts: Sequence[str], batch_size: int = 64
 ) -> list[np.ndarray]:
-    """Attention weights while the decoder is made to say the text of each image.
-
-    Args:
-        runs: runs that read images, whose weights are averaged.
-        images: files, as bytes or as paths.
-        texts: as many.
-        batch_size: images decoded together.
+    """Attention weights, averaged over runs, while the text of each image is said.
 
     Returns:
         For each image float32 `(T, h, w)`: for each token of its text the weight of each region.
@@ -57,10 +51,6 @@ def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
 
     Each character is a token; the boxes were never seen in training. A region lies in a box if its
     centre does.
-
-    Args:
-        runs: runs that read images and attend.
-        split: images with the `boxes` of the characters of their first references.
 
     Returns:
         Hits and characters of each image, `(N, 2)`.

@@ -8,23 +8,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from training.command.errors import UserError
-from training.command.files import check_writable, write_json
+from training.command.files import write_json
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split, sample
 from training.data.splits import load_spec, load_split
 from training.decode.asked import Search, check_precision
 from training.runs.run import Run, load_ensemble
-from training.score import links, metrics
+from training.score import metrics
 from training.score.baselines import most_similar
 from training.score.evaluation import evaluate, with_gold_links
 from training.score.label_evaluation import evaluate_labels
-from training.score.reading import Reading
 
 
 def report(options: argparse.Namespace) -> None:
     """Score runs; print what comes of it, and a JSON object as the last line."""
-    check_writable(options.output, options.hypotheses)
     check_precision(options.precision, options.runs)
     runs = load_ensemble(options.runs)
     if runs[0].config.target == "label":
@@ -40,13 +38,6 @@ def report(options: argparse.Namespace) -> None:
         hypotheses_file=options.hypotheses,
         bootstrap=options.bootstrap,
         by_length=options.by_length,
-        reading=Reading(
-            options.links,
-            options.link_threshold,
-            options.link_shift,
-            options.symmetrize,
-            options.link_tension,
-        ),
     )
     if options.baseline:
         config = runs[0].config
@@ -66,7 +57,7 @@ def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split
     config = runs[0].config
     if config.source == "text":
         return _load_sentences(options, config)
-    for name in ("alignments", "max_words", "by_length", "baseline"):
+    for name in ("alignments", "by_length", "baseline"):
         if getattr(options, name):
             raise UserError(
                 f"--{name.replace('_', '-')} expected runs with source = text. Received: "
@@ -97,10 +88,9 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
     """Read sentences; gold links belong to the lines as they stand in the files."""
     given = options.data
     _check_split(options)
-    whole = bool(options.alignments or options.max_words)
     generated = (given or config.data).startswith("phrasebook-")  # as many as are asked for
     settings: dict[str, Any] = {
-        "limit": options.limit if generated or not whole else None,
+        "limit": options.limit if generated or not options.alignments else None,
         "seed": options.seed,
         "merge": not options.alignments,
     }
@@ -110,12 +100,6 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
         split, read = load_split(config, options.split, **settings)
     if options.alignments:
         split = with_gold_links(split, options.alignments)
-    if options.max_words:
-        split = links.at_most(split, options.max_words)
-        if not split.sources:
-            raise UserError(
-                f"{read['data']} has no pair of at most {options.max_words} words a side"
-            )
     split = sample(split, options.limit, options.seed)
     found: dict[str, Any] = dict(read)
     if split.unusable:
@@ -127,7 +111,6 @@ def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
     """Score runs that say how probable an outcome is."""
     for name in (
         "alignments",
-        "max_words",
         "by_length",
         "hypotheses",
         "lowercase",
@@ -148,7 +131,6 @@ def _finish(options: argparse.Namespace, read: dict[str, Any], scores: dict[str,
     result = {
         "runs": [str(path) for path in options.runs],
         **read,
-        **({"max_words": options.max_words} if options.max_words else {}),
         **scores,
     }
     if options.output:

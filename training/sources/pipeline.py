@@ -51,27 +51,18 @@ def make_batches(
 ) -> Batches:
     """Read a split, and return the batches of it that a configuration asks for.
 
-    Args:
-        config: of the run.
-        split: what the source loads: `Split`, for a label `events.Histories`.
-        source: reads the sources.
-        target: reads the targets; None for a label.
-        training: whether to train with them.
+    A split is what the source loads; there is no `target` for a label.
     """
     if target is None:
         rows = source.rows(split, training)
-        return LabelBatches.of(config, rows, split.labels, training=training)
+        sizes = config.batch_size, config.seed
+        return LabelBatches(rows, split.labels, *sizes, training=training)
     sides = pair_rows(config, split, source, target, training)
     return make_pair_batches(Batching.of(config), *sides, training=training)
 
 
 def make_dataset(pairs: Batches, start_epoch: int = 0) -> tf.data.Dataset:
-    """Batches, of pairs for teacher forcing, made beside the training; for training without end.
-
-    Args:
-        pairs: what a batch is.
-        start_epoch: number of the first epoch, for a run that goes on.
-    """
+    """Make batches beside the training, from `start_epoch` on; for training without end."""
 
     def batches() -> Iterator[Batch]:
         for epoch in itertools.count(start_epoch) if pairs.training else [0]:
@@ -93,14 +84,9 @@ def source_batches(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Batches of sources for inference, the shortest first; empty texts are not in any.
 
-    Args:
-        source: all sources.
-        batch_size: sources in a batch.
-        max_source_length: tokens after which one is cut.
-
     Yields:
         `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
-        PAD_ID.
+        PAD_ID, cut after `max_source_length`.
     """
     lengths = np.minimum(source.lengths, max_source_length)
     order = np.argsort(lengths, kind="stable")

@@ -28,13 +28,7 @@ def states_of(kind: str) -> int:
 def read_sequence(
     keys: Recurrent, x: Tensor, mask: Tensor, dropout: float
 ) -> tuple[Tensor, Tensor]:
-    """Read a sequence by the encoder's cells, layer by layer, in one direction or both.
-
-    Args:
-        keys: which cells, how many, and whether both ways.
-        x: `(B, S, dim)`.
-        mask: boolean `(B, S)`.
-        dropout: rate between layers.
+    """Read a sequence `(B, S, dim)` by the encoder's cells, layer by layer, one way or both.
 
     Returns:
         The outputs `(B, S, ·)`, and the last state of each direction in one vector `(B, ·)`.

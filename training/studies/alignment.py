@@ -24,7 +24,7 @@ from training.data.pair_files import Split
 from training.decode.texts import forced_attention
 from training.runs.run import Run, load_run
 from training.score import links, metrics
-from training.score.reading import SYMMETRIZATIONS, Reading
+from training.score.links import SYMMETRIZATIONS, Reading
 from training.studies import shared
 
 MODELS = {
@@ -119,7 +119,7 @@ def errors_by_reading(run: Run, split: Split) -> dict[Reading, np.ndarray]:
     """Return `metrics.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
     weights, gold = links.attend([run], split), split.gold()
     return {
-        reading: metrics.alignment_errors(links.read(weights, reading), *gold)
+        reading: metrics.alignment_errors([links.read(one, reading) for one in weights], *gold)
         for reading in READINGS
     }
 

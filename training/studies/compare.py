@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_beam_width
-from training.command.parser import count, positive_int
+from training.command.options import add_options
+from training.command.parser import positive_int
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
@@ -65,14 +65,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             f"--{side}", nargs="+", required=True, type=Path, metavar="DIR", help=about
         )
     parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
-    parser.add_argument("--split", default="dev", help="default: dev")
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences, at random")
-    add_beam_width(parser)
-    parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
+    parser.add_argument("--split", default="dev", help="of the corpus")
+    add_options(parser, "--limit", "--beam-width", "--lowercase")
     parser.add_argument(
         "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"
     )
-    parser.add_argument("--seed", type=count, default=0, help="of the samples; default: 0")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -92,7 +89,7 @@ def run(options: argparse.Namespace) -> dict:
     for name, score, higher_is_better in _scores(first.metric):
         sides = [np.stack([statistics[name] for statistics in found[side]]) for side in SIDES]
         ours, theirs = sides
-        difference = compare(ours, theirs, score, options.samples, options.seed)
+        difference = compare(ours, theirs, score, options.samples)
         result[name] = _summary(name, difference, higher_is_better, len(split.sources))
         rows += [
             {"score": name, "side": side, "run": str(path), "value": value}
@@ -106,19 +103,12 @@ def run(options: argparse.Namespace) -> dict:
 
 
 def compare(
-    ours: np.ndarray, theirs: np.ndarray, score: Score, samples: int, seed: int
+    ours: np.ndarray, theirs: np.ndarray, score: Score, samples: int, seed: int = 0
 ) -> Difference:
     """Hold the difference of two sides against chance.
 
-    Args:
-        ours: statistics of the sentences, `(runs, N, k)`.
-        theirs: those of the other side, `(other runs, N, k)`.
-        score: of summed statistics `(k,)`.
-        samples: drawn for the bootstrap, and as many for the randomisation.
-        seed: of the samples.
-
-    Raises:
-        ValueError: if the sides do not have the same sentences.
+    Statistics of the sentences are `(runs, N, k)` for each side; `score` is of their sums `(k,)`.
+    As many samples are drawn for the bootstrap as for the randomisation.
     """
     if ours.shape[1:] != theirs.shape[1:]:
         raise ValueError(f"Expected the same sentences. Received: {ours.shape} and {theirs.shape}")
@@ -160,11 +150,10 @@ def compare(
 
 def _scores(metric: str) -> list[tuple[str, Score, bool]]:
     """Return name, function and direction of what a metric compares."""
-    if metric == "phones":
-        return [(name, metrics.ratio, False) for name in ("per", "wer")]
-    if metric == "exact":
-        return [("exact", metrics.ratio, True)]
-    return [("bleu", metrics.bleu_of, True)]
+    rates = metrics.RATES.get(metric)
+    if rates is None:
+        return [("bleu", metrics.bleu_of, True)]
+    return [(name, metrics.ratio, name == "exact") for name in rates]
 
 
 def _statistics(
@@ -178,18 +167,16 @@ def _statistics(
         print(f"{found.path}: translating {len(split.sources):,} sentences", flush=True)
         return make_translator([found], Search(options.beam_width))(split.sources)
 
-    what = {"sources": split.sources, "beam_width": options.beam_width}
     file = options.output / "translations" / f"{name}.json"
-    hypotheses = shared.kept(file, found, what, translate)
-    if metric == "phones":
-        errors = {"per": metrics.phone_errors, "wer": metrics.word_errors}
-        return {key: of(hypotheses, split.references) * (100, 1) for key, of in errors.items()}
-    if metric == "exact":
-        return {"exact": metrics.exact_matches(hypotheses, split.references) * (100, 1)}
-    tokenize = metrics.bleu_tokenization(metric)
-    lowercase = options.lowercase
+    key = shared.key_of(found, options.beam_width, split.sources)
+    hypotheses = shared.kept(file, key, translate)
+    if rates := metrics.RATES.get(metric):
+        return {key: of(hypotheses, split.references) * (100, 1) for key, of in rates.items()}
     statistics = metrics.bleu_statistics(
-        hypotheses, split.references, lowercase=lowercase, tokenize=tokenize
+        hypotheses,
+        split.references,
+        lowercase=options.lowercase,
+        tokenize=metrics.bleu_tokenization(metric),
     )
     return {"bleu": statistics}
 

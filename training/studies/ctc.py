@@ -23,10 +23,6 @@ def build_ctc(config: Config, target_vocab_size: int) -> keras.Model:
     Classification"), as in Keras's example of reading CAPTCHAs. Columns run from left to right: a
     text in two rows cannot be said.
 
-    Args:
-        config: of an image model.
-        target_vocab_size: number of token ids, padding included, which stands for nothing.
-
     Returns:
         A Functional model from images, uint8 `(B, H, W, C)`, to logits `(B, w, vocabulary)`.
     """

@@ -5,7 +5,7 @@ loss: a random direction times it. The decoder begins with the encoder's last st
 attention it looks at all of them as well. Without attention every gradient goes back through all
 the steps between, and vanishes or explodes (Bengio et al. 1994; Hochreiter and Schmidhuber 1997;
 Pascanu et al. 2012, arXiv 1211.5063); attention is a way around them. All weights are as
-initialised, the recurrent kernels orthogonal times `--gain`. Given are the norm for h_t alone, and
+initialised, the recurrent kernels orthogonal times a gain. Given are the norm for h_t alone, and
 for the whole state, which in an LSTM is h_t and c_t.
 """
 
@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import AdditiveAttention, AttentionRNN
-from training.command.errors import UserError
 from training.command.parser import positive_int
 from training.studies import shared
 
@@ -29,7 +28,8 @@ CELLS = {
     "gru": keras.layers.GRUCell,
     "lstm": keras.layers.LSTMCell,
 }
-GAINS = (0.5, 1.0, 2.0)
+GAINS = (0.5, 1.0, 2.0)  # of the recurrent kernels
+INPUT_SCALE = 0.1  # standard deviation; larger inputs saturate the cells
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,37 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("batch-size", 8, "sequences"),
         ("seeds", 3, "times that weights and data are drawn"),
     ):
-        about = f"{what}; default: {default}"
-        parser.add_argument(
-            f"--{name}", type=positive_int, default=default, metavar="N", help=about
-        )
-    parser.add_argument(
-        "--gain",
-        dest="gains",
-        type=float,
-        action="append",
-        metavar="X",
-        help="of the recurrent kernels; may be given several times; default: "
-        f"{', '.join(map(str, GAINS))}",
-    )
-    parser.add_argument(
-        "--input-scale",
-        type=float,
-        default=0.1,
-        metavar="X",
-        help="standard deviation of the inputs; larger ones saturate the cells; default: 0.1",
-    )
+        parser.add_argument(f"--{name}", type=positive_int, default=default, metavar="N", help=what)
 
 
 def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
-    gains = options.gains or list(GAINS)
-    if min(gains) <= 0 or options.input_scale <= 0:
-        raise UserError("--gain and --input-scale expected numbers above 0")
     rows = []
     for cell in CELLS:
         for attention in (False, True):
-            for gain in gains:
+            for gain in GAINS:
                 norms = mean_norms(options, cell, attention, gain)
                 for step, (state, hidden) in enumerate(norms):
                     rows.append(
@@ -85,7 +63,6 @@ def run(options: argparse.Namespace) -> dict:
                     )
             print(f"{cell}, attention: {rows[-1]['attention']}: done", flush=True)
     rows.sort(key=lambda row: (row["cell"], row["attention"], row["gain"], row["distance"]))
-    options.output.mkdir(parents=True, exist_ok=True)
     shared.write_table(options.output / "gradients.csv", rows, printed=False)
     ends = far_to_near(rows)
     shared.write_table(options.output / "summary.csv", ends)
@@ -100,7 +77,7 @@ def mean_norms(options: argparse.Namespace, cell: str, attention: bool, gain: fl
         rng = np.random.default_rng(seed)
         keras.utils.set_random_seed(seed)
         shape = (options.batch_size, options.length, options.units)
-        inputs = options.input_scale * rng.normal(size=shape).astype("float32")
+        inputs = INPUT_SCALE * rng.normal(size=shape).astype("float32")
         norms = gradient_norms(cell, attention, gain, inputs, rng)
         logs.append(np.log(np.maximum(norms, 1e-38)))
     return np.exp(np.mean(logs, axis=(0, 2)))
@@ -111,12 +88,7 @@ def gradient_norms(
 ) -> np.ndarray:
     """Norms of the loss's gradient for each state of the encoder.
 
-    Args:
-        cell: a name in `CELLS`.
-        attention: whether the decoder attends to the encoder's states.
-        gain: what the orthogonal recurrent kernels are multiplied by.
-        inputs: float32 `(B, T, units)`.
-        rng: draws the direction of the loss and the decoder's input.
+    `rng` draws the direction of the loss and the decoder's input; `inputs` are `(B, T, units)`.
 
     Returns:
         float32 `(T, B, 2)`: of the whole state after step t, and of its h alone.

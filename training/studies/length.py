@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_beam_width
-from training.command.parser import count, positive_int
+from training.command.options import add_options
+from training.command.parser import positive_int
 from training.command.progress import progress
 from training.data import corpus
 from training.data.pair_files import Split
@@ -41,34 +41,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models' languages",
     )
     parser.add_argument(
-        "--joined", metavar="SPEC", help="dev sentences to join; default: of the models' corpus"
-    )
-    parser.add_argument(
         "--per-bucket",
         type=positive_int,
         default=300,
         metavar="N",
-        help="joined sentences of each length; default: 300",
+        help="joined sentences of each length",
     )
-    parser.add_argument(
-        "--references",
-        type=positive_int,
-        metavar="N",
-        help="count at most N references of a sentence: more of them make BLEU higher, and short "
-        "sentences may have more; default: all",
-    )
-    add_beam_width(parser)
-    parser.add_argument("--lowercase", action="store_true", help="compare in lower case")
-    parser.add_argument("--seed", type=count, default=0, help="of the joined sentences; default: 0")
+    add_options(parser, "--beam-width", "--lowercase")
 
 
 def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
     runs = shared.collect(options, {name: [f"attention={name}"] for name in ATTENTIONS})
-    config = runs["none"].config
-    others = {run.config.data for run in runs.values()}
-    if len(others) > 1:
-        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(others))}")
+    config = shared.same_data(runs)
     if config.metric == "phones":
         raise UserError(f"length expected translation models. Received: {config.data}")
     sets = load_sets(options, config.data)
@@ -84,10 +69,9 @@ def run(options: argparse.Namespace) -> dict:
 
 def load_sets(options: argparse.Namespace, data: str) -> dict[str, Split]:
     """Load and make the sets to translate."""
-    single_spec = options.joined or data
-    if ":" in data and not options.joined:
-        raise UserError(f"{data} has no splits: say what to join with --joined")
-    single = corpus.written_like(data, corpus.load(single_spec, "dev"))
+    if ":" in data:
+        raise UserError(f"length expected a corpus with splits. Received: {data}")
+    single = corpus.written_like(data, corpus.load(data, "dev"))
     sets = {"single": single}
     pair = re.search(r"en-\w+$", data)
     real = options.real or (f"multi30k-{pair[0]}" if pair else "")
@@ -95,12 +79,8 @@ def load_sets(options: argparse.Namespace, data: str) -> dict[str, Split]:
         sets["real"] = corpus.written_like(data, corpus.load(real, "test"))
     else:
         print(f"No real sentences are known for {data}; --real SPEC names some.")
-    sets["joined"] = join(single, options.per_bucket, options.seed)
-    return {name: _with_references(split, options.references) for name, split in sets.items()}
-
-
-def _with_references(split: Split, most: int | None) -> Split:
-    return Split(split.sources, [references[:most] for references in split.references])
+    sets["joined"] = join(single, options.per_bucket)
+    return sets
 
 
 def join(split: Split, per_bucket: int, seed: int = 0) -> Split:
@@ -109,9 +89,6 @@ def join(split: Split, per_bucket: int, seed: int = 0) -> Split:
     A length is drawn evenly from the bucket, then sentences at random, no one twice, until they
     have as many words; one that would make it more is passed over. The k-th reference is that of
     the k-th references; where a sentence has fewer, its first ones come again.
-
-    Raises:
-        UserError: if a length cannot be made of these sentences.
     """
     rng = np.random.default_rng(seed)
     words = [len(source.split()) for source in split.sources]
@@ -158,7 +135,7 @@ def translations(
             return make_translator([run], Search(options.beam_width))(split.sources, advance)
 
     file = options.output / "translations" / f"{set_name}-{name}.json"
-    return shared.kept(file, run, [options.beam_width, split.sources], translate)
+    return shared.kept(file, shared.key_of(run, options.beam_width, split.sources), translate)
 
 
 def table_rows(

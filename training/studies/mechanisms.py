@@ -17,9 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import keras_attention.mechanisms
-from training.command.errors import UserError
-from training.command.options import add_beam_width
-from training.command.parser import positive_int
+from training.command.options import add_options
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.asked import Search
@@ -49,19 +47,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"some of {', '.join(MODELS)}; may be given several times; default: all",
     )
-    parser.add_argument("--split", default="dev", help="default: dev")
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="sentences scored")
-    add_beam_width(parser)
+    parser.add_argument("--split", default="dev", help="of the corpus")
+    add_options(parser, "--limit", "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
     names = options.only or list(MODELS)
     runs = shared.collect(options, {name: MODELS[name] for name in names})
-    data = {run.config.data for run in runs.values()}
-    if len(data) > 1:
-        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(data))}")
-    split, read = load_split(next(iter(runs.values())).config, options.split, limit=options.limit)
+    split, read = load_split(shared.same_data(runs), options.split, limit=options.limit)
     rows = []
     for name, found in runs.items():
         history = read_history(found.files.history)
@@ -76,8 +70,7 @@ def score(options: argparse.Namespace, name: str, run: Run, split: Split) -> dic
     print(f"{name}: scoring", flush=True)
     return shared.kept(
         options.output / "evaluations" / f"{name}.json",
-        run,
-        [options.beam_width, split.sources, split.references],
+        shared.key_of(run, options.beam_width, split.sources, split.references),
         lambda: evaluate([run], split, Search(options.beam_width), bootstrap=True),
     )
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_beam_width
-from training.command.parser import count
+from training.command.options import add_options
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
@@ -56,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     shared.add_runs(parser)
     parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
-    parser.add_argument("--split", default="dev", help="default: dev")
-    add_beam_width(parser)
-    parser.add_argument("--seed", type=count, default=0, help="of the names drawn; default: 0")
+    parser.add_argument("--split", default="dev", help="of the corpus")
+    add_options(parser, "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -66,17 +64,14 @@ def run(options: argparse.Namespace) -> dict:
     runs = {name: load_run(path) for name, path in shared.given_runs(options).items()}
     if not runs:
         raise UserError("names expected --run NAME=DIR")
-    config = next(iter(runs.values())).config
-    data = {found.config.data for found in runs.values()}
-    if len(data) > 1:
-        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(data))}")
+    config = shared.same_data(runs)
     if not config.metric.startswith("bleu"):
         raise UserError(f"names expected translation models. Received: {config.data}")
     known = named(load(config, options))
     if not known.names:
         raise UserError(f"no sentence of {options.split} has a name that its references say, too")
     seen = words_of(load_split(config, "train")[0])
-    sets = {"known": known, "new": renamed(known, seen, options.seed)}
+    sets = {"known": known, "new": renamed(known, seen)}
     rows = []
     for name, found in runs.items():
         rows.append(table_row(options, name, found, sets, replaces_unknown=False))
@@ -116,12 +111,8 @@ def named(split: Split) -> NamedSplit:
     )
 
 
-def renamed(sentences: NamedSplit, seen: set[str], seed: int) -> NamedSplit:
-    """The same sentences with other names, none of which is among the words `seen`.
-
-    Raises:
-        UserError: if a sentence has more names than there are others.
-    """
+def renamed(sentences: NamedSplit, seen: set[str], seed: int = 0) -> NamedSplit:
+    """The same sentences with other names, none of which is among the words `seen`."""
     rng = np.random.default_rng(seed)
     new = [name for name in NAMES if name not in seen]
     if max(map(len, sentences.names)) > len(new):
@@ -170,7 +161,7 @@ def table_row(
             return make_translator([found], Search(**settings))(sources)
 
         file = options.output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
-        hypotheses = shared.kept(file, found, [settings, sources], translate)
+        hypotheses = shared.kept(file, shared.key_of(found, settings, sources), translate)
         through = came_through(hypotheses, sentences.names)
         low, high = metrics.bootstrap_interval(through, metrics.ratio)
         tokenize = metrics.bleu_tokenization(found.config.metric)

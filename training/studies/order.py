@@ -10,10 +10,7 @@ model by itself, in the first fold. Intervals are by bootstrap over people, of t
 from __future__ import annotations
 
 import argparse
-import json
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -21,13 +18,12 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
 from training.command.errors import UserError
-from training.command.files import read_json, write_json
-from training.command.options import add_settings
+from training.command.options import add_options
 from training.command.parser import positive_int
 from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
-from training.fit.clipping import ClippedAdam
+from training.fit.optimizer import ClippedAdam
 from training.model.build import build_model
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
@@ -60,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--folds", type=positive_int, default=5, metavar="N", help="of the cross-validation"
     )
     parser.add_argument("--samples", type=positive_int, default=300, help="of the bootstrap")
-    add_settings(parser)
+    add_options(parser, "--set")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -83,11 +79,11 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
             for fold, (train, test) in enumerate(folds.split(x, data.labels, data.people)):
                 if not chosen:
                     file = options.output / "folds" / "epochs.json"
-                    chosen = _kept(file, key, partial(_choose, learners, train))
+                    chosen = shared.kept(file, key, partial(_choose, learners, train))
                 seed = options.folds * repeat + fold
                 predict = partial(_predict, learners, chosen, data, x, train, test, seed)
                 file = options.output / "folds" / f"{repeat}-{fold}.json"
-                values = _kept(file, [*key, chosen], predict)
+                values = shared.kept(file, [*key, chosen], predict)
                 for name, one in values.items():
                     rows = said.setdefault(name, [])
                     if len(rows) <= repeat:
@@ -117,18 +113,6 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 
 _SHOWN = ("attention", "last_state", "logistic_regression")
-
-
-def _kept(file: Path, key: Any, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return what an earlier try has kept in a file, or make it and keep it."""
-    if file.is_file():
-        found = read_json(file)
-        if found["key"] == json.loads(json.dumps(key)):
-            return dict(found["value"])
-    value = make()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, {"key": key, "value": value})
-    return value
 
 
 def _trained_as(attention: str, shuffled: bool) -> str:
@@ -169,12 +153,7 @@ def _predict(
 
 
 class Learner:
-    """A model that is trained anew again and again, compiled once.
-
-    Args:
-        config: of the model.
-        data: all examples.
-    """
+    """A model that is trained anew again and again on some of the data, compiled once."""
 
     def __init__(self, config: Config, data: Histories) -> None:
         self.config, self.data = config, data

@@ -18,7 +18,6 @@ import keras
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.files import read_json, write_json
 from training.command.parser import positive_int
 from training.config.load import load_preset, override
 from training.config.schema import Config
@@ -26,8 +25,7 @@ from training.data.ids import END_ID
 from training.data.pair_files import Split
 from training.data.tokenizers import Tokenizer
 from training.decode.asked import Search
-from training.fit.clipping import ClippedAdam
-from training.fit.schedule import make_schedule
+from training.fit.optimizer import ClippedAdam, make_schedule
 from training.runs.begin import make_sides
 from training.runs.history import best, read_history
 from training.runs.run import Run
@@ -74,8 +72,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
         split = _test(found.source, found.config, options.limit)
         result = shared.kept(
             options.output / "evaluations" / f"{name}.json",
-            found,
-            [options.limit],
+            shared.key_of(found, options.limit),
             partial(evaluate, [found], split, Search(beam_width=1)),
         )
         history = read_history(found.files.history)
@@ -94,7 +91,13 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     if "ctc" in chosen:
         for seed in seeds:
             config = override(base, [f"seed={seed}"])
-            rows.append(_ctc_row(config, options.output / "runs" / f"ctc-{seed}", options.limit))
+            rows.append(
+                shared.kept(
+                    options.output / "evaluations" / f"ctc-{seed}.json",
+                    [config.values(), options.limit],
+                    partial(_ctc_row, config, options.limit),
+                )
+            )
     shared.write_table(options.output / "regions.csv", rows)
     shown = {
         name: found for name, found in runs.items() if name in (f"{a}-{seeds[0]}" for a in chosen)
@@ -108,15 +111,9 @@ def _test(source: Source, config: Config, limit: int | None) -> Split:
     return split
 
 
-def _ctc_row(config: Config, folder: Path, limit: int | None) -> dict[str, Any]:
-    """Train and score a head without a decoder, or read what was found before."""
-    file = folder / "row.json"
-    key = [config.values(), limit]
-    if file.is_file():
-        found = read_json(file)
-        if found["key"] == key:
-            return dict(found["row"])
-    print(f"ctc: training, {folder}", flush=True)
+def _ctc_row(config: Config, limit: int | None) -> dict[str, Any]:
+    """Train and score a head without a decoder."""
+    print(f"ctc: training, seed {config.seed}", flush=True)
     keras.backend.clear_session()
     keras.utils.set_random_seed(config.seed)
     data, _ = source_class(config).load_training(config)
@@ -126,7 +123,7 @@ def _ctc_row(config: Config, folder: Path, limit: int | None) -> dict[str, Any]:
     split = _test(source, config, limit)
     hypotheses = _read_ctc(model, source, target, split)
     scores = metrics.score("characters", hypotheses, split.references)
-    row = {
+    return {
         "model": "ctc",
         "seed": config.seed,
         "weights": model.count_params(),
@@ -136,9 +133,6 @@ def _ctc_row(config: Config, folder: Path, limit: int | None) -> dict[str, Any]:
         "epoch": config.epochs,
         "minutes": minutes,
     }
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(file, {"key": key, "row": row})
-    return row
 
 
 def _train_ctc(

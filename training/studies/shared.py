@@ -15,12 +15,12 @@ import keras
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
-from training.command.options import add_settings
+from training.command.options import add_options
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
 from training.fit.train import resume, train
 from training.runs.files import RunFiles
-from training.runs.history import is_complete, read_history
+from training.runs.history import read_history
 from training.runs.run import Run, load_run
 
 
@@ -43,9 +43,9 @@ def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
         "--preset",
         default=preset,
         metavar="NAME",
-        help=f"what the missing models are trained with; default: {preset}",
+        help="what the missing models are trained with",
     )
-    add_settings(parser)
+    add_options(parser, "--set")
 
 
 def given_runs(options: argparse.Namespace) -> dict[str, Path]:
@@ -64,10 +64,7 @@ def given_runs(options: argparse.Namespace) -> dict[str, Path]:
 def collect(options: argparse.Namespace, models: Mapping[str, Sequence[str]]) -> dict[str, Run]:
     """Load the model of each name, trained if it is not given and not there yet.
 
-    Args:
-        options: with what `add_model_arguments` adds, and `output`.
-        models: settings, `KEY=VALUE`, that make each model out of the preset. Of a given run the
-            same must hold.
+    Settings, `KEY=VALUE`, make each model out of the preset; of a given run the same must hold.
 
     Raises:
         UserError: a name that is none of `models`, a run that does not fit its name, or one in
@@ -89,6 +86,14 @@ def collect(options: argparse.Namespace, models: Mapping[str, Sequence[str]]) ->
     for name, config in configs.items():
         train_missing(name, config, paths[name])
     return {name: load_run((given | paths)[name]) for name in models}
+
+
+def same_data(runs: Mapping[str, Run]) -> Config:
+    """Return the configuration of the first run; all must have been trained on the same data."""
+    others = {run.config.data for run in runs.values()}
+    if len(others) > 1:
+        raise UserError(f"the runs expected the same data. Received: {', '.join(sorted(others))}")
+    return next(iter(runs.values())).config
 
 
 def check(name: str, config: Config) -> None:
@@ -127,7 +132,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
 def is_finished(files: RunFiles, config: Config) -> bool:
     """Whether a run needs no more training."""
     history = read_history(files.history) if files.history.is_file() else []
-    if not is_complete(history, config.epochs, config.patience, config.keep_by):
+    if len(history) < config.epochs:
         return False
     if not config.average_epochs:
         return True
@@ -135,21 +140,21 @@ def is_finished(files: RunFiles, config: Config) -> bool:
     return average.is_file() and read_json(average)["epochs"][-1] == history[-1]["epoch"]
 
 
-def kept(file: Path, run: Run, what: Any, make: Callable[[], Any]) -> Any:
-    """Return what was made of a run before, or make it and keep it.
-
-    Args:
-        file: JSON, where it is kept.
-        run: the run; other weights make it anew.
-        what: all else that it depends on, as JSON.
-        make: makes it, as JSON.
-    """
+def key_of(run: Run, *what: Any) -> str:
+    """Return the key of results that a run's weights give, and all else that they depend on."""
     digest = hashlib.sha1(run.files.best.read_bytes())
     digest.update(json.dumps(what).encode())
-    key = digest.hexdigest()
+    return digest.hexdigest()
+
+
+def kept(file: Path, key: Any, make: Callable[[], Any]) -> Any:
+    """Return the result that an earlier try kept in a file under this key, or make and keep it.
+
+    Key and result are JSON.
+    """
     if file.is_file():
         found = read_json(file)
-        if found["key"] == key:
+        if found["key"] == json.loads(json.dumps(key)):
             return found["value"]
     value = make()
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,11 @@
+import argparse
 import math
 
 import pytest
 
 from training.command.errors import UserError
-from training.command.files import check_writable, read_json, write_json
+from training.command.files import read_json, write_json
+from training.command.parser import file_to_write
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -28,12 +30,13 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, content):
 
 def test_what_cannot_be_written_is_found_out_without_writing(tmp_path):
     (tmp_path / "there").write_text("kept")
-    check_writable(None, tmp_path / "new", tmp_path / "there")
+    for name in ("new", "there"):
+        assert file_to_write(str(tmp_path / name)) == tmp_path / name
     for path, said in (
         (tmp_path, "it is a directory"),
         (tmp_path / "no" / "new", "there is no directory"),
     ):
-        with pytest.raises(UserError, match=said):
-            check_writable(path)
+        with pytest.raises(argparse.ArgumentTypeError, match=said):
+            file_to_write(str(path))
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
     assert (tmp_path / "there").read_text() == "kept"

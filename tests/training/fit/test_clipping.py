@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.fit.clipping import ClippedAdam
+from training.fit.optimizer import ClippedAdam
 
 
 @pytest.mark.parametrize("clip_norm", [0.01, 1e6])

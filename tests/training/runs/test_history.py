@@ -1,8 +1,8 @@
 import pytest
 
 from training.config.schema import Config
-from training.fit.schedule import make_schedule
-from training.runs.history import best, out_of_patience
+from training.fit.optimizer import make_schedule
+from training.runs.history import best
 
 
 def records(*scores, key="bleu"):
@@ -25,17 +25,6 @@ def test_perplexity_decides_where_it_is_asked_for():
         for epoch, (bleu, perplexity) in enumerate(bleu_and_perplexity, 1)
     ]
     assert [best(history, by)["epoch"] for by in ("auto", "score", "perplexity")] == [1, 1, 2]
-    assert out_of_patience(history, 2, "score")
-    assert not out_of_patience(history, 2, "perplexity")
-
-
-@pytest.mark.parametrize(
-    ("scores", "patience", "out"),
-    [((), 1, False), ((1.0, 2.0), 1, False), ((2.0, 1.0), 1, True), ((2.0, 1.0), 0, False),
-     ((2.0, 1.0, 1.0), 3, False), ((2.0, 1.0, 1.0, 2.0), 3, True)],
-)  # fmt: skip
-def test_patience_is_out_when_the_best_epoch_lies_too_far_back(scores, patience, out):
-    assert out_of_patience(records(*scores), patience) is out
 
 
 def test_a_schedule_falls_to_a_hundredth_or_stay():

@@ -5,8 +5,20 @@ import pytest
 
 from training.data.pair_files import Split
 from training.score import links
-from training.score.links import WordWeights
-from training.score.reading import METHODS, Reading
+from training.score.links import Reading, WordWeights
+
+
+def read(weights, source, target, *settings):
+    """The links of some weights; the end is said without looking."""
+    end = np.zeros((1, weights.shape[1]))
+    sentence = WordWeights(np.concatenate([weights, end]), source, target)
+    return links.read(sentence, Reading(*settings))
+
+
+def linked(weights, *settings):
+    """The links of some weights whose tokens are words."""
+    target, source = weights.shape
+    return read(weights, range(source), range(target), *settings)
 
 
 def one_hot(columns, width):
@@ -24,26 +36,60 @@ def one_hot(columns, width):
 )
 def test_a_shift_takes_the_weights_of_a_later_step_and_stops_at_the_ends(shift, expected):
     sentence = WordWeights(one_hot([2, 0, 1, 3], 5), [0, 1, 2, 3, 4], [0, 1, 2])
-    for method in METHODS:
-        assert links.read([sentence], Reading(method, shift=shift)) == [expected]
+    for method in ("argmax", "threshold"):
+        assert links.read(sentence, Reading(method, shift=shift)) == expected
 
 
 def test_symmetrised_links_are_those_of_both_directions(rng):
     weights = rng.dirichlet(np.ones(7), size=5)
-    words = list(range(7)), list(range(5))
     forwards = {(int(weights[t].argmax()), t) for t in range(5)}
     backwards = {(s, int(weights[:, s].argmax())) for s in range(7)}
     assert forwards - backwards
     assert backwards - forwards
-    assert links.from_weights(weights, *words, symmetrize="intersection") == (forwards & backwards)
-    assert links.from_weights(weights, *words, symmetrize="union") == forwards | backwards
+    assert linked(weights, "argmax", 0.0, 0, "intersection") == forwards & backwards
+    assert linked(weights, "argmax", 0.0, 0, "union") == forwards | backwards
     shares = weights / weights.sum(axis=0)
     expected = {(s, t) for t in range(5) for s in range(7) if shares[t, s] >= 0.3}
     expected |= {(s, t) for t in range(5) for s in range(7) if weights[t, s] >= 0.3}
-    settings = {"method": "threshold", "threshold": 0.3, "symmetrize": "union"}
-    assert links.from_weights(weights, *words, **settings) == expected
-    with pytest.raises(ValueError, match="symmetrize must be one of none"):
-        links.from_weights(weights, *words, symmetrize="both")
+    assert linked(weights, "threshold", 0.3, 0, "union") == expected
+
+
+def test_weights_of_pieces_are_joined_to_words():
+    weights = np.array(
+        [
+            [0.30, 0.30, 0.40, 0.00],
+            [0.10, 0.10, 0.75, 0.05],
+            [0.05, 0.05, 0.10, 0.80],
+            [0.00, 0.20, 0.25, 0.55],
+        ]
+    )
+    source, target = [0, 0, 1, -1], [0, 1, 1, -1]
+    # word 0: 0.6 0.4; word 1: the mean of 0.2 0.75 and 0.1 0.1, so 0.15 0.425
+    assert read(weights, source, target, "argmax") == {(0, 0), (1, 1)}
+    assert read(weights, source, target, "threshold", 0.4) == {(0, 0), (1, 0), (1, 1)}
+    assert read(weights, source, target, "threshold", 0.41) == {(0, 0), (1, 1)}
+    assert read(weights, source, target, "threshold", 0.7) == set()
+    assert read(weights, [5, 5, 3, 3], [2, 2, 2, 7], "argmax") == {(3, 2), (3, 7)}
+    assert read(weights, [-1] * 4, target, "argmax") == set()
+    assert read(np.zeros((0, 4)), source, [], "argmax") == set()
+
+
+def test_random_weights_are_joined_as_in_a_loop():
+    rng = np.random.default_rng(7)
+    weights = rng.dirichlet(np.ones(11), size=7)
+    source, target = rng.integers(-1, 4, 11), rng.integers(-1, 3, 7)
+    joined = np.full((3, 4), -1.0)
+    for word in set(target.tolist()) - {-1}:
+        for other in set(source.tolist()) - {-1}:
+            rows = [t for t in range(7) if target[t] == word]
+            columns = [s for s in range(11) if source[s] == other]
+            joined[word, other] = sum(weights[t, s] for t in rows for s in columns) / len(rows)
+    expected = {(s, t) for t in range(3) for s in range(4) if joined[t, s] >= 0.2}
+    assert 0 < len(expected) < 12
+    received = read(weights, source, target, "threshold", 0.2)
+    assert received == expected
+    best = {(int(joined[t].argmax()), t) for t in range(3) if (joined[t] >= 0).any()}
+    assert read(weights, source, target, "argmax") == best
 
 
 def test_grow_diag_adds_neighbours_of_words_without_a_link_only():
@@ -56,11 +102,9 @@ def test_grow_diag_adds_neighbours_of_words_without_a_link_only():
             [0.8, 0.1, 0.1, 0.0],
         ]
     )
-    words = [0, 1, 2, 3], [0, 1, 2, 3]
     # Forwards (1,0) (1,1) (1,2) (0,3); backwards (0,3) (1,1) (2,2) and (3,0) of a word unseen.
-    found = links.from_weights(weights, *words, symmetrize="intersection")
-    assert found == {(1, 1), (0, 3)}
-    found = links.from_weights(weights, *words, symmetrize="grow-diag")
+    assert linked(weights, "argmax", 0.0, 0, "intersection") == {(1, 1), (0, 3)}
+    found = linked(weights, "argmax", 0.0, 0, "grow-diag")
     assert found == {(1, 1), (0, 3), (1, 0), (1, 2), (2, 2)}  # (3, 0) has no neighbour
 
 
@@ -96,8 +140,8 @@ def test_a_prior_draws_links_to_the_diagonal(rng):
         expected = [weights[t, s] * prior[s] / total for s in range(11)]
         np.testing.assert_allclose(drawn[t], expected, rtol=1e-5)
     twice = WordWeights(np.array([[0.4, 0.1, 0.5], [0.2, 0.5, 0.3], [0, 0, 1]]), [0, 1, 2], [0, 1])
-    assert links.read([twice], Reading("argmax")) == [{(2, 0), (1, 1)}]
-    assert links.read([twice], Reading("argmax", tension=2.0)) == [{(0, 0), (1, 1)}]
+    assert links.read(twice, Reading("argmax")) == {(2, 0), (1, 1)}
+    assert links.read(twice, Reading("argmax", tension=2.0)) == {(0, 0), (1, 1)}
 
 
 def test_what_is_said_of_a_reading_names_all_that_was_chosen():

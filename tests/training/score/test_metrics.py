@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from training.score import links
 from training.score.metrics import (
     alignment_error_rate,
     alignment_errors,
@@ -16,10 +15,9 @@ from training.score.metrics import (
     by_length,
     chrf,
     edit_distance,
-    phone_error_rate,
     phone_errors,
     ratio,
-    word_error_rate,
+    score,
     word_errors,
 )
 
@@ -129,9 +127,10 @@ def test_pronunciations_count_against_the_closest_reference():
     references = [["EY B IY", "AH B"], ["K AA T S", "K AE T S"], ["D AO G"], ["T UW"]]
     # 0 of 2 phones, 1 of 4, 1 of 3, 2 of 2; one word of four matches
     assert phone_errors(hypotheses, references).tolist() == [[0, 2], [1, 4], [1, 3], [2, 2]]
-    assert phone_error_rate(hypotheses, references) == pytest.approx(100 * 4 / 11)
+    scores = score("phones", hypotheses, references)
+    assert scores["per"] == pytest.approx(100 * 4 / 11)
     assert word_errors(hypotheses, references).tolist() == [[0, 1], [1, 1], [1, 1], [1, 1]]
-    assert word_error_rate(hypotheses, references) == pytest.approx(75)
+    assert scores["wer"] == pytest.approx(75)
 
 
 def test_alignment_error_rate_of_a_worked_example():
@@ -145,47 +144,6 @@ def test_alignment_error_rate_of_a_worked_example():
     assert alignment_error_rate([{(0, 0)}], [{(0, 0)}], [set()]) == 0  # sure links are possible
     assert alignment_error_rate([set()], [{(0, 0)}], [{(0, 0)}]) == 1
     assert alignment_error_rate([set()], [set()], [{(0, 0)}]) == 0
-
-
-def test_weights_of_pieces_are_joined_to_words():
-    weights = np.array(
-        [
-            [0.30, 0.30, 0.40, 0.00],
-            [0.10, 0.10, 0.75, 0.05],
-            [0.05, 0.05, 0.10, 0.80],
-            [0.00, 0.20, 0.25, 0.55],
-        ]
-    )
-    source, target = [0, 0, 1, -1], [0, 1, 1, -1]
-    # word 0: 0.6 0.4; word 1: the mean of 0.2 0.75 and 0.1 0.1, so 0.15 0.425
-    assert links.from_weights(weights, source, target) == {(0, 0), (1, 1)}
-    by_threshold = functools.partial(
-        links.from_weights, weights, source, target, method="threshold"
-    )
-    assert by_threshold(threshold=0.4) == {(0, 0), (1, 0), (1, 1)}
-    assert by_threshold(threshold=0.41) == {(0, 0), (1, 1)}
-    assert by_threshold(threshold=0.7) == set()
-    assert links.from_weights(weights, [5, 5, 3, 3], [2, 2, 2, 7]) == {(3, 2), (3, 7)}
-    assert links.from_weights(weights, [-1] * 4, target) == set()
-    assert links.from_weights(np.zeros((0, 4)), source, []) == set()
-
-
-def test_random_weights_are_joined_as_in_a_loop():
-    rng = np.random.default_rng(7)
-    weights = rng.dirichlet(np.ones(11), size=7)
-    source, target = rng.integers(-1, 4, 11), rng.integers(-1, 3, 7)
-    joined = np.full((3, 4), -1.0)
-    for word in set(target.tolist()) - {-1}:
-        for other in set(source.tolist()) - {-1}:
-            rows = [t for t in range(7) if target[t] == word]
-            columns = [s for s in range(11) if source[s] == other]
-            joined[word, other] = sum(weights[t, s] for t in rows for s in columns) / len(rows)
-    expected = {(s, t) for t in range(3) for s in range(4) if joined[t, s] >= 0.2}
-    assert 0 < len(expected) < 12
-    received = links.from_weights(weights, source, target, method="threshold", threshold=0.2)
-    assert received == expected
-    best = {(int(joined[t].argmax()), t) for t in range(3) if (joined[t] >= 0).any()}
-    assert links.from_weights(weights, source, target) == best
 
 
 def test_the_bootstrap_interval_is_that_of_the_normal_approximation():
@@ -214,7 +172,7 @@ def test_unequal_or_no_sentences_are_refused():
     for call in (
         lambda: bleu(["a"], []),
         lambda: chrf([], []),
-        lambda: phone_error_rate(["a"], [["a"], ["b"]]),
+        lambda: phone_errors(["a"], [["a"], ["b"]]),
         lambda: alignment_error_rate([set()], [], [set()]),
         lambda: by_length(["a"], [["a"]], []),
     ):
@@ -222,7 +180,3 @@ def test_unequal_or_no_sentences_are_refused():
             call()
     with pytest.raises(ValueError, match="at least one sentence"):
         bootstrap_interval(np.zeros((0, 2)), ratio)
-    with pytest.raises(ValueError, match=r"shape \(1, 3\), received \(3, 1\)"):
-        links.from_weights(np.ones((3, 1)), [0, 0, 1], [0])
-    with pytest.raises(ValueError, match="argmax or threshold; received 'max'"):
-        links.from_weights(np.ones((1, 1)), [0], [0], method="max")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from training.config.schema import Config
 from training.data.batches import Batch, Statistics
 
 if TYPE_CHECKING:
@@ -21,30 +20,17 @@ class LabelBatches:
     order, which depends on `seed` and the number of the epoch alone, and all batches are of
     `batch_size`; otherwise every example comes once, in the order given.
 
-    Args:
-        source: rows of the sources.
-        labels: `(N,)`, 0 or 1.
-        batch_size: examples in a batch.
-        training: whether to shuffle.
-        seed: seed of the order.
-
     Attributes:
-        source: as given.
-        training: as given.
+        source: rows of the sources.
+        training: whether batches are shuffled.
         statistics: what an epoch holds.
     """
 
     def __init__(
-        self,
-        source: Rows,
-        labels: np.ndarray,
-        *,
-        batch_size: int,
-        training: bool,
-        seed: int = 0,
+        self, source: Rows, labels: np.ndarray, batch_size: int, seed: int, *, training: bool
     ) -> None:
         self.source, self._labels = source, np.asarray(labels, np.float32)
-        self._size, self.training, self._seed = batch_size, training, seed
+        self._size, self._seed, self.training = batch_size, seed, training
         count = len(labels)
         self.statistics = Statistics(
             pairs=count,
@@ -52,15 +38,6 @@ class LabelBatches:
             source_tokens=int(source.lengths.sum()),
             target_tokens=count,
             steps_per_epoch=max(1, count // batch_size) if training else -(-count // batch_size),
-        )
-
-    @classmethod
-    def of(
-        cls, config: Config, source: Rows, labels: np.ndarray, *, training: bool
-    ) -> LabelBatches:
-        """Make those that a configuration asks for."""
-        return cls(
-            source, labels, batch_size=config.batch_size, training=training, seed=config.seed
         )
 
     @property

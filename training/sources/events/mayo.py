@@ -30,11 +30,7 @@ _NAFLD_TESTS = ("hdl", "chol", "sbp", "dbp", "smoke", "fib4")
 
 
 def load(name: str) -> Histories:
-    """Read a cohort whole.
-
-    Raises:
-        CorpusError: if its files are not there and cannot be downloaded.
-    """
+    """Read a cohort whole; a CorpusError where its files cannot be had."""
     files = ("pbcseq",) if name == "pbcseq" else ("nafld1", "nafld2", "nafld3")
     folder = find_folder(name, FOLDER, [f"{file}.csv.gz" for file in files])
     tables = [_read(folder / f"{file}.csv.gz") for file in files]

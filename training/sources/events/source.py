@@ -124,13 +124,7 @@ class Events:
 
 
 class EventSource(Source):
-    """Tables of events: numbers in columns, with times.
-
-    Args:
-        schema: the columns.
-        statistics: what they are standardised by.
-        most: events of a history that are read, the last ones.
-    """
+    """Tables of events: numbers in columns, with times, of which the last `most` are read."""
 
     kind = KIND
     files = ("source.events",)
@@ -166,11 +160,7 @@ class EventSource(Source):
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> EventSource:
-        """Load columns and statistics.
-
-        Raises:
-            UserError: if another version of this package wrote them.
-        """
+        """Load columns and statistics."""
         file = folder / cls.files[0]
         state = json.loads(file.read_text(encoding="utf-8"))
         if set(state["statistics"]) != {field.name for field in fields(Statistics)}:
@@ -197,14 +187,10 @@ class EventSource(Source):
         return dict.fromkeys(self.inputs(), np.tile(times, (count, 1)))
 
     def read(self, **columns: Tensor) -> Tensor:
-        """Join columns to a batch, in TensorFlow's graph.
+        """Join columns to a batch float32 `(B, T, 1 + inputs)`, in TensorFlow's graph.
 
-        Args:
-            **columns: `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing;
-                where the time is missing there is no event.
-
-        Returns:
-            float32 `(B, T, 1 + inputs)`.
+        Columns are `time` and each of `schema.inputs()`, float `(B, T)`, NaN where missing; there
+        is no event where the time is missing.
         """
         import tensorflow as tf
 
@@ -229,23 +215,15 @@ class EventSource(Source):
 
 @keras.saving.register_keras_serializable("training")
 class EventFeatures(keras.layers.Layer):
-    """Numbers and times of events as features.
+    """Features `(B, T, 3 * inputs + 3)` of times and numbers of events, `(B, T, 1 + inputs)`.
 
     For each input the last known number up to each event, standardised, 0 where none is known yet;
     whether one is known yet, and whether it is missing at this event, so that nothing is filled in
-    silently. Then the time,
-    standardised, and the logarithms of one plus the time since the event before and the time up
-    to the last event, in mean gaps.
+    silently. Then the time, standardised, and the logarithms of one plus the time since the event
+    before and the time up to the last event, in mean gaps. Times are NaN past the end of a history.
 
     Weights, which are not trained: `lowest`, `highest`, `mean`, `deviation` and `log` of each
     input, and `time`: mean and deviation of times, and the mean gap.
-
-    Call arguments:
-        events: `(B, T, 1 + inputs)`: times, NaN past the end of a history, and numbers, NaN where
-            missing.
-
-    Output:
-        `(B, T, 3 * inputs + 3)`.
     """
 
     def build(self, events_shape: tuple) -> None:
@@ -302,11 +280,7 @@ class EventFeatures(keras.layers.Layer):
 
 
 def _last_known(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Find the last of values `(B, T, F)` that was seen up to each event.
-
-    Returns:
-        That value, 0 where there is none, and whether there is one.
-    """
+    """Return the last of values `(B, T, F)` seen up to each event, and whether there is one."""
     steps = ops.arange(ops.shape(values)[1], dtype="int32")
     index = ops.where(seen, ops.reshape(steps, (1, -1, 1)), -1)  # (B, S, F)
     before = ops.reshape(steps, (-1, 1)) >= ops.reshape(steps, (1, -1))  # (T, S)

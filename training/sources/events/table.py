@@ -37,11 +37,7 @@ from training.sources.events.histories import MISSING, MOST, Histories, Schema
 
 
 def read_table(path: Path, schema: Schema | None = None) -> Histories:
-    """Read a table with the TOML file beside it.
-
-    Raises:
-        CorpusError: if either cannot be read, with the line where there is one.
-    """
+    """Read a table with the TOML file beside it; a CorpusError names the line."""
     about = _read_about(path)
     try:
         rows = list(csv.reader(io.StringIO(read_text(path), newline="")))

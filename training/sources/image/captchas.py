@@ -20,15 +20,7 @@ _CHUNK = 250  # made with one seed
 
 
 def make(count: int, seed: int) -> list[Example]:
-    """Make CAPTCHAs of 4 to 6 characters: PNG, the text, and where each character is.
-
-    Args:
-        count: how many.
-        seed: of all that is random in them.
-
-    Raises:
-        UserError: if the package `captcha` is not installed.
-    """
+    """Make CAPTCHAs of 4 to 6 characters: PNG, the text, and where each character is."""
     try:
         import captcha.image  # noqa: F401
     except ImportError:

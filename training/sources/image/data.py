@@ -8,11 +8,10 @@ whole whichever split is asked for.
 from __future__ import annotations
 
 import hashlib
-import random
 from pathlib import Path
 
 from training.data.corpus import data_folders
-from training.data.pair_files import CorpusError, Split
+from training.data.pair_files import CorpusError, Split, sample
 from training.data.specs import unknown
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS, Example, kept
@@ -28,26 +27,19 @@ NAMES = tuple(_MADE)
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
     """Read one split of a set of images.
 
-    Args:
-        spec: `images:PATH` or a name.
-        split: `train`, `dev` or `test`.
-        limit: most images; of a folder a random sample is taken, of what is made the first ones.
-        seed: seed of the sample.
+    At most `limit` are read: of a folder a random sample, of what is made the first ones.
 
     Returns:
         A `Split` whose sources are image files, as bytes or as paths, each with its text as the one
         reference; with the boxes of the characters where they are known.
 
     Raises:
-        CorpusError: if there is no such set or split, or the folder cannot be read as one.
+        CorpusError: there is no such set or split, or the folder cannot be read as one.
     """
     form, colon, path = spec.partition(":")
     if colon and form == "images":
         loaded = _read_folder(Path(path))
-        if limit is not None and limit < len(loaded.sources):
-            chosen = random.Random(seed).sample(range(len(loaded.sources)), limit)
-            loaded = loaded.select(sorted(chosen))
-        return loaded
+        return sample(loaded, limit, seed)
     if spec not in _MADE:
         raise unknown("images", spec, "images:PATH", NAMES)
     if split not in _MADE[spec]:
@@ -62,18 +54,10 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:
-    """Read what to train on and what to measure progress on.
+    """Read what to train on, 0 for all of it, and what to measure progress on.
 
     Of a folder a fixed 1 in 20 of the images, at most 1,000, is held out: it depends on each file's
     name alone.
-
-    Args:
-        spec: as for `load`.
-        limit: most training images, 0 for all.
-        seed: seed of the sample.
-
-    Raises:
-        CorpusError: as `load`, and if there is too little to hold anything out.
     """
     if ":" not in spec:
         return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
@@ -85,9 +69,8 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     kept = [i for i, bucket in enumerate(buckets) if bucket]
     if not held_out or not kept:
         raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(buckets)}")
-    if limit and limit < len(kept):
-        kept = sorted(random.Random(seed).sample(kept, limit))
-    return everything.select(kept), everything.select(held_out[:1000])
+    train = sample(everything.select(kept), limit or None, seed)
+    return train, everything.select(held_out[:1000])
 
 
 def _make(name: str, split: str, count: int, seed: int) -> list[Example]:

@@ -27,13 +27,7 @@ _DISTORTION = np.array([0.1, 0.1, 0.08, 0.08, 0.3, 0.3])
 def make(count: int, seed: int, *, test: bool = False) -> list[Example]:
     """Make strings of 5 to 9 digits, in one row or two, with random gaps and heights.
 
-    Args:
-        count: how many.
-        seed: of the digits, their places and the noise.
-        test: whether they are made of the digits kept for testing.
-
-    Raises:
-        UserError: if scikit-learn is not installed.
+    Those for a test are made of the digits kept for it.
     """
     from PIL import Image
 

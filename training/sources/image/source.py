@@ -72,11 +72,7 @@ class Images:
 
 
 class ImageSource(Source):
-    """PNG or JPEG files, brought to one size.
-
-    Args:
-        config: `image_height`, `image_width` and `image_channels`.
-    """
+    """PNG or JPEG files, brought to one size."""
 
     kind = KIND
 
@@ -187,11 +183,7 @@ class ImageSource(Source):
         return tf.function(read, input_signature=[spec], autograph=False)
 
     def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
-        """Read files, given as paths or as what is in them.
-
-        Raises:
-            ImageError: for one that cannot be read.
-        """
+        """Read files, given as paths or as their content; an ImageError names one that is none."""
         import tensorflow as tf
 
         read = self._compiled
@@ -261,14 +253,7 @@ def _standardised(images: Tensor) -> Tensor:
 
 
 class Convolution(NamedTuple):
-    """A convolution and the pooling after it.
-
-    Attributes:
-        filters: width of its output.
-        kernel: pixels that it sees, each way.
-        down: pixels that are pooled, down.
-        across: the same across.
-    """
+    """A convolution of so many filters and pixels each way, and the pooling after it."""
 
     filters: int
     kernel: int
@@ -277,11 +262,7 @@ class Convolution(NamedTuple):
 
 
 def parse_convolutions(config: Config) -> list[Convolution]:
-    """Return what `convolutions` says: `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`.
-
-    Raises:
-        ConfigError: if `convolutions` cannot be read, or pools more than there are pixels.
-    """
+    """Return what `convolutions` says: `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`."""
     words = config.convolutions.split()
     found = [re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word) for word in words]
     layers = [
@@ -311,14 +292,7 @@ def grid_size(config: Config, layers: list[Convolution] | None = None) -> tuple[
 
 @keras.saving.register_keras_serializable("training")
 class GridPositions(keras.layers.Layer):
-    """Adds to each place of a grid where it is: its row and column, and sines of them.
-
-    Call arguments:
-        grid: `(B, H, W, dim)`, H and W known.
-
-    Output:
-        `(B, H, W, dim + 16)`.
-    """
+    """Joins to a grid `(B, H, W, dim)` 16 positions: row and column, and sines of them."""
 
     def call(self, grid: Tensor) -> Tensor:
         """Join the positions to the grid."""

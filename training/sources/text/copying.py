@@ -9,10 +9,10 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from training.command.progress import progress
 from training.data.ids import END_ID, UNK_ID
 from training.data.sentences import Sentences
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
+from training.data.tokenizing import in_chunks
 from training.sources.source import Source
 
 WORD = re.compile(r"\w+")
@@ -31,22 +31,18 @@ def tokenize_to_copy(
     A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`
     first and within its length; otherwise it is UNK_ID.
     """
-    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    with progress(len(targets), "texts tokenized") as advance:
-        for start in range(0, len(targets), _CHUNK):
-            chunk = slice(start, start + _CHUNK)
-            words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
-            words = words[:, :max_source_length]
-            text = tf.constant(targets[chunk], tf.string)
-            ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
-            dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
-            found = (dense == UNK_ID) & (places < tf.shape(words)[1])
-            dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
-            made = tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
-            values.append(made.values.numpy())
-            lengths.append(made.row_lengths().numpy())
-            advance(len(targets[chunk]))
-    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
+
+    def ids_of(chunk: slice) -> tf.RaggedTensor:
+        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
+        words = words[:, :max_source_length]
+        text = tf.constant(targets[chunk], tf.string)
+        ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
+        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
+        found = (dense == UNK_ID) & (places < tf.shape(words)[1])
+        dense = tf.where(found, tokenizers[1].vocab_size + places, dense)
+        return tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths())
+
+    return in_chunks(len(targets), _CHUNK, ids_of)
 
 
 def hide_names(
@@ -54,17 +50,9 @@ def hide_names(
 ) -> tuple[list[str], list[str]]:
     """Hide names and numbers that both texts of a pair have, so that they have to be copied.
 
-    What a vocabulary holds need not be copied, and most names of a corpus are a few that it does
-    hold: copying is not learnt from them as they are.
-
-    Args:
-        sources: texts.
-        targets: as many.
-        share: of the pairs in which all such words are hidden, 0 to 1.
-        seed: of what is drawn.
-
-    Returns:
-        Both, with a character that stands for no word in place of each hidden one.
+    A vocabulary holds most names of a corpus, which are few, so that none of them would have to be.
+    All such words are hidden in a `share` of the pairs, drawn by the seed: a character that stands
+    for no word takes the place of each.
     """
     chosen = np.random.default_rng(seed).random(len(sources)) < share
     hidden = [list(sources), list(targets)]
@@ -98,11 +86,7 @@ def vocabularies(
 
 
 def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
-    """Return for each id of the source's vocabulary that of the same word in the target's, or -1.
-
-    Returns:
-        int32 `(source.vocab_size,)`.
-    """
+    """The same word's id in the target's vocabulary, or -1, for each of the source's: int32."""
     ids = tf.range(source.vocab_size)
     found = target.ids(source.tokens(ids)).numpy()
     found[(found == UNK_ID) | (ids.numpy() <= END_ID)] = -1

@@ -34,11 +34,7 @@ def known_tokens(ids: Tensor, vocab_size: int) -> Tensor:
 
 
 class TextSource(Source):
-    """Texts, read by a tokenizer.
-
-    Args:
-        tokenizer: see `training.data.tokenizers`.
-    """
+    """Texts, read by a tokenizer."""
 
     kind = KIND
     files = ("source.tokenizer",)

@@ -1,0 +1,79 @@
+"""The site: every public name has its place, formulas are typeset, figures are small and whole."""
+
+import json
+import tomllib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+import keras_attention
+from keras_attention.mechanisms import BY_NAME
+
+DOCS = Path(__file__).parents[1] / "docs"
+REFERENCE = tomllib.loads((DOCS / "_site" / "reference.toml").read_text(encoding="utf-8"))
+MATRICES = json.loads((DOCS / "figures" / "sentences.json").read_text(encoding="utf-8"))
+IMAGES = json.loads((DOCS / "figures" / "images.json").read_text(encoding="utf-8"))
+EVENTS = json.loads((DOCS / "figures" / "events.json").read_text(encoding="utf-8"))
+
+
+def test_every_public_name_is_in_one_group():
+    grouped = [name for group in REFERENCE["groups"] for name in group["names"]]
+    assert sorted(grouped) == sorted(keras_attention.__all__)
+
+
+def test_formulas_and_pictures_are_of_public_names_and_every_mechanism_has_a_formula():
+    formulas = REFERENCE["formulas"]
+    assert set(formulas) <= set(keras_attention.__all__)
+    mechanisms = {n for n in REFERENCE["groups"][0]["names"] if n.endswith("Attention")}
+    assert mechanisms <= set(formulas)
+    drawn = {path.stem for path in (DOCS / "pictures" / "mechanisms").glob("*.svg")}
+    assert drawn == set(BY_NAME)
+    assert {one["picture"] for one in formulas.values() if "picture" in one} <= drawn
+
+
+@pytest.mark.parametrize("name", REFERENCE["formulas"])
+def test_a_formula_is_typeset(name, monkeypatch):
+    pytest.importorskip("latex2mathml")
+    pytest.importorskip("markdown")
+    monkeypatch.syspath_prepend(DOCS / "_site")
+    from formulas import mathml
+
+    tree = ElementTree.fromstring(mathml(REFERENCE["formulas"][name]["latex"], "block"))
+    said = "".join(tree.itertext())
+    assert "\\" not in said  # no command that was not understood
+    assert "=" in said
+
+
+def test_every_public_name_has_a_line_on_the_overview(monkeypatch):
+    pytest.importorskip("mkdocs")
+    pytest.importorskip("latex2mathml")
+    monkeypatch.syspath_prepend(DOCS / "_site")
+    from pages import first_lines
+
+    lines = first_lines()
+    assert set(lines) >= set(keras_attention.__all__)
+    assert all(lines[name].endswith(".") for name in keras_attention.__all__)
+
+
+@pytest.mark.parametrize("one", [one for each in MATRICES.values() for one in each])
+def test_weights_of_a_sentence_are_a_matrix_whose_rows_sum_to_one(one):
+    assert len(one["weights"]) == len(one["target"])
+    for row in one["weights"]:
+        assert len(row) == len(one["source"])
+        assert sum(row) == pytest.approx(1, abs=0.01)
+
+
+def test_each_character_of_an_image_and_each_visit_has_its_weights():
+    for one in IMAGES:
+        assert len(one["weights"]) == len(one["text"])
+        assert all(sum(map(sum, grid)) == pytest.approx(1, abs=0.05) for grid in one["weights"])
+    for visits in EVENTS:
+        for visit in visits:
+            assert len(visit["weights"]) == len(visit["days"])
+            assert sum(visit["weights"]) == pytest.approx(1, abs=0.01)
+            assert 0 < visit["probability"] < 1
+
+
+def test_figures_are_small():
+    assert all(path.stat().st_size < 300_000 for path in (DOCS / "figures").glob("*.json"))
