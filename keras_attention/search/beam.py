@@ -160,8 +160,8 @@ def _advance(beam: _Beam, time: Tensor, now: Running) -> tuple[dict[str, Any], R
     if beam.coverage_penalty:
         covered = coverage.add(covered, weights, finished)
     lost = _lost(beam, covered)
-    parents, picked, total, length = _choose(beam, log_probs, now.progress, lost)
-    outputs = {"tokens": picked, "parents": parents}
+    parents, picked, gain, total, length = _choose(beam, log_probs, now.progress, lost)
+    outputs = {"tokens": picked, "log_probs": gain, "parents": parents}
     if beam.search.keeps_weights:
         outputs["weights"] = results.kept(weights, ops.shape(picked)[0], beam.width)
     finished = backend.gather_in_rows(finished, parents)
@@ -182,7 +182,7 @@ def _advance(beam: _Beam, time: Tensor, now: Running) -> tuple[dict[str, Any], R
 
 def _choose(
     beam: _Beam, log_probs: Tensor | Shortlist, progress: Progress, lost: Tensor | None
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return the best continuations of the beams.
 
     Args:
@@ -192,7 +192,8 @@ def _choose(
         lost: the coverage penalty of each, `(B, W)`, or None.
 
     Returns:
-        The parent of each among the beams, its token, its total and its length, `(B, W)`.
+        The parent of each among the beams, its token and that one's log-probability, its total and
+        its length, `(B, W)`.
     """
     width = beam.width
     # A frozen beam has one continuation, itself. Only the best W tokens of a beam can be among the
@@ -215,7 +216,7 @@ def _choose(
         return backend.gather_in_rows(ops.reshape(x, (-1, width * choices)), index)
 
     parents = ops.cast(ops.floor_divide(index, choices), "int32")
-    return parents, pick(token), pick(sums), pick(grown)
+    return parents, pick(token), pick(gain), pick(sums), pick(grown)
 
 
 def _lost(beam: _Beam, covered: Any) -> Tensor | None:

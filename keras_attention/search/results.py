@@ -24,12 +24,14 @@ class SearchResult(NamedTuple):
             divided by `((5 + length) / 6) ** length_penalty`, less what is lost for coverage.
         attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, for several
             memories a tuple of them, zeros after the end; None if they were not asked for.
+        log_probs: float32 `(B, N, T)`, the log-probability of each token, zeros after the end.
     """
 
     ids: Tensor
     lengths: Tensor
     scores: Tensor
     attention_weights: Any
+    log_probs: Tensor
 
 
 def length_norm(length: Tensor, penalty: float | Tensor) -> Tensor:
@@ -41,7 +43,7 @@ def finish(found: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
     """Return the result.
 
     Args:
-        found: `tokens` `(..., T)` and, if wanted, `weights` `(..., T, ..., S)`.
+        found: `tokens` and `log_probs` `(..., T)`, and, if wanted, `weights` `(..., T, ..., S)`.
         length: `(...)`, the number of tokens of each hypothesis.
         scores: `(...)`, -inf if there is no such hypothesis.
         pad_id: what fills `ids` after the end.
@@ -55,7 +57,7 @@ def finish(found: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -
         if all(x.shape[-1] == 0 for x in tree.flatten(weights)):
             weights = None
     ids = ops.where(inside, ids, ops.full_like(ids, pad_id))
-    return SearchResult(ids, length, scores, weights)
+    return SearchResult(ids, length, scores, weights, _blank(found["log_probs"], inside))
 
 
 def _blank(x: Tensor, inside: Tensor) -> Tensor:
@@ -79,7 +81,7 @@ def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dic
     """Rebuild the results `(B, N, T, ...)` from what all steps put out, `(T, B, W, ...)`.
 
     Args:
-        outputs: `parents`, `tokens` and, if wanted, `weights`.
+        outputs: `parents`, `tokens`, `log_probs` and, if wanted, `weights`.
         steps: how many steps were taken.
         first: int32 `(B, N)`, the hypotheses that are the results.
     """
@@ -91,14 +93,14 @@ def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dic
     def back(now: dict[str, Any], beams: Tensor) -> tuple[dict[str, Any], Tensor]:
         parents = backend.gather_in_rows(now["parents"], beams)
         parents = ops.where(now["taken"], parents, beams)
-        found = {"tokens": backend.gather_in_rows(now["tokens"], beams)}
+        found = {x: backend.gather_in_rows(now[x], beams) for x in ("tokens", "log_probs")}
         if "weights" in now:  # they belong to the beams before the choice: to the parents
             found["weights"] = tree.map_structure(
                 lambda x: backend.gather_in_rows(x, parents), now["weights"]
             )
         return found, parents
 
-    dtypes = {"tokens": "int32"}
+    dtypes = {"tokens": "int32", "log_probs": "float32"}
     if "weights" in outputs:
         dtypes["weights"] = tree.map_structure(lambda _: "float32", outputs["weights"])
     found, _ = backend.scan(back, first, backwards, dtypes)

@@ -52,7 +52,8 @@ def greedy_search(
             none.
 
     Returns:
-        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`.
+        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
+            log-probabilities `(B, T)`.
 
     Raises:
         ValueError: if `max_length` is below 1 or `length_penalty` below 0, for `end_id`, `prefix`
@@ -258,7 +259,7 @@ def _one_by_one(
         gain, best = (ops.reshape(x, ops.shape(last)) for x in choose(log_probs, time, draws))
         total = total + ops.where(finished, 0.0, gain)
         length = length + ops.cast(ops.logical_not(finished), "int32")
-        outputs = {"tokens": best}
+        outputs = {"tokens": best, "log_probs": gain}
         if search.keeps_weights:
             outputs["weights"] = results.kept(weights, ops.shape(best)[0], count)
         finished = ops.logical_or(finished, tokens.is_one_of(best, search.end_ids))

@@ -73,12 +73,8 @@ def search(
             settings["memory_mask"] = ops.not_equal(source, PAD_ID)
         settings |= {"beam_width": asked.beam_width, "num_results": asked.num_results}
         return beam_search(step, states, **settings)
-    ids, lengths, scores, weights = greedy_search(step, states, **settings)
-    if weights is not None:
-        weights = ops.expand_dims(weights, 1)
-    return SearchResult(
-        ops.expand_dims(ids, 1), ops.expand_dims(lengths, 1), ops.expand_dims(scores, 1), weights
-    )
+    found = greedy_search(step, states, **settings)
+    return SearchResult(*(x if x is None else ops.expand_dims(x, 1) for x in found))
 
 
 def score_targets(

@@ -37,6 +37,9 @@ def assert_found(decoder, result, expected, penalty):
             assert result.lengths[b, n] == len(ids)
             assert tuple(result.ids[b, n]) == ids + (PAD,) * (width - len(ids))
             assert_close(result.scores[b, n], decoder.score(b, ids, penalty))
+            sums = [decoder.score(b, ids[: t + 1], 0.0) for t in range(len(ids))]
+            assert_close(np.cumsum(result.log_probs[b, n, : len(ids)]), sums)
+            assert not result.log_probs[b, n, len(ids) :].any()
             weights = decoder.attention(b, ids)
             assert_close(result.attention_weights[b, n, : len(ids)], weights)
             assert not result.attention_weights[b, n, len(ids) :].any()
