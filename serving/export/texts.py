@@ -25,6 +25,8 @@ INPUTS = {
     "nbest": ["text"],
     "align": ["text"],
     "score": ["text", "translation"],
+    "complete": ["text", "prefix"],
+    "alternatives": ["text", "prefix"],
 }
 
 
@@ -79,6 +81,7 @@ class Exported(tf.Module):
             functions["align"] = self.align
         if self.scores:
             functions["score"] = self.score
+            functions |= {"complete": self.complete, "alternatives": self.alternatives}
         made = {}
         for name, function in functions.items():
             texts = [tf.TensorSpec([None], tf.string, name=name) for name in INPUTS[name]]
@@ -88,19 +91,25 @@ class Exported(tf.Module):
     def warmup(self) -> list[tuple[str, dict[str, Any]]]:
         """Return requests to warm up with, each the name of a signature and its inputs."""
         names = ["translate", "nbest"]
-        names += ["align"] * self.attends + ["score"] * self.scores
+        names += ["align"] * self.attends
+        names += ["score", "complete", "alternatives"] * self.scores
         return [
             (name, dict.fromkeys(INPUTS[name], texts)) for name in names for texts in WARMUP_TEXTS
         ]
 
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text `(B,)` to `translation` `(B,)`, `score` `(B,)` and `truncated` `(B,)`."""
+        """Text `(B,)` to `translation` `(B,)`, `score` `(B,)` and `truncated` `(B,)`.
+
+        `words` `(B, W)` are those of the translation, and `word_probabilities` `(B, W)` says how
+        sure each is: see `words_of`.
+        """
         ids, empty, truncated = self._read(text)
-        found = self._search(ids)
+        found, copied = self._search(ids), self._copied(text)
         return {
-            "translation": self._text(found.ids[:, 0], empty, self._copied(text)),
+            "translation": self._text(found.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, found.scores[:, 0]),
             "truncated": truncated,
+            **self._words(found, empty, copied),
         }
 
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -131,7 +140,16 @@ class Exported(tf.Module):
             "source_tokens": self.source_tokenizer.tokens(ids, copied),
             "target_tokens": tf.where(said, self.target_tokenizer.tokens(target, copied), ""),
             "attention_weights": tf.where(said[:, :, None], found.attention_weights[:, 0], 0.0),
+            **self._words(found, empty, copied),
         }
+
+    def complete(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text and prefix `(B,)` to the best translation that begins so: see `Completing`."""
+        return self._completing.complete(text, prefix)
+
+    def alternatives(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Text and prefix `(B,)` to the most probable next words: see `Completing`."""
+        return self._completing.alternatives(text, prefix)
 
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text and translation `(B,)` to how probable the translation is.

@@ -29,10 +29,10 @@ UNK_TOKEN = "<unk>"
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
 
 _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
-_LETTERS = rf"(?:[^\P{{L}}{_CJK}]|[\p{{N}}\p{{M}}])+"
+LETTERS = rf"(?:[^\P{{L}}{_CJK}]|[\p{{N}}\p{{M}}])+"
 _ELISION = r"(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
-_WORD = rf"▁?(?:[{_CJK}]|{_ELISION}|{_LETTERS}(?:['’]{_LETTERS})*|[^▁])"
-_SPACES = r"[▁\s\p{Z}\p{Cc}]+"
+_WORD = rf"▁?(?:[{_CJK}]|{_ELISION}|{LETTERS}(?:['’]{LETTERS})*|[^▁])"
+SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 
 
 class Tokenizer(tf.Module, ABC):
@@ -285,7 +285,7 @@ def character_classes() -> dict[str, list[tuple[int, int]]]:
         For `ideographs`, which are words, `letters`, of which words are made, and `spaces` the
         first and the last code point of each run.
     """
-    classes = {"ideographs": f"[{_CJK}]", "letters": _LETTERS, "spaces": _SPACES}
+    classes = {"ideographs": f"[{_CJK}]", "letters": LETTERS, "spaces": SPACES}
     codes = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
     characters = tf.strings.unicode_encode(codes[:, None].astype("int32"), "UTF-8")
     found = {}
@@ -345,6 +345,6 @@ def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
         return tf.strings.unicode_split(text, "UTF-8")
     if kind == "symbols":
         return tf.strings.split(text)
-    text = tf.strings.strip(tf.strings.regex_replace(text, _SPACES, " "))
+    text = tf.strings.strip(tf.strings.regex_replace(text, SPACES, " "))
     text = tf.strings.regex_replace(text, "^(.)", r" \1")  # the first word like the others
     return tf_text.regex_split(tf.strings.regex_replace(text, " ", "▁"), _WORD, _WORD)

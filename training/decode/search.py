@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
@@ -13,6 +13,9 @@ from training.data.ids import END_ID, PAD_ID, START_ID
 from training.decode.asked import Search
 from training.decode.steps import FixedStep, PlainStep, prepare
 from training.model.seq2seq import mean_of_heads
+
+if TYPE_CHECKING:  # on TensorFlow alone
+    from training.decode.prefix import Prefix
 
 Tensor = Any
 
@@ -25,6 +28,7 @@ def search(
     max_length: int | None = None,
     return_attention_weights: bool = False,
     steps: Sequence[PlainStep] | Sequence[FixedStep] | None = None,
+    prefix: Prefix | None = None,
 ) -> SearchResult:
     """Translate source ids; an ensemble averages the probabilities of its models.
 
@@ -37,6 +41,8 @@ def search(
         return_attention_weights: whether to return the weights, averaged over the models.
         steps: for each model one step of its decoder, see `training.decode.steps`; plain ones if
             not given.
+        prefix: what the translations begin with, which may have tokens of its own beyond
+            `max_length`; not with a shortlist, nor where words are copied.
 
     Returns:
         A `SearchResult` with ids `(B, asked.num_results, T)`.
@@ -58,6 +64,9 @@ def search(
             log_probs = _shortlist(log_probs, asked.beam_width)
         return log_probs, sum(weights) / len(models), list(states)
 
+    if prefix is not None:
+        step, states, memories = prefix.forced(step, states, memories)
+        max_length = max_length + prefix.spelled.size
     settings: dict[str, Any] = {
         "batch_size": ops.shape(source)[0],
         "start_id": START_ID,

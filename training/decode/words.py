@@ -1,0 +1,44 @@
+"""The words of translations, and how probable each is."""
+
+from __future__ import annotations
+
+import tensorflow as tf
+
+from training.data.spelling import INSIDE, surfaces_of
+from training.data.tokenizers import Tokenizer
+
+
+def words_of(
+    tokenizer: Tokenizer, tokens: tf.Tensor, log_probs: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return the words of texts, and the probability of each after those before it.
+
+    A word is what letters and digits follow one another in; all other characters are words.
+    Each has the space that is in front of it: joined, they are the text.
+
+    Args:
+        tokenizer: of the text.
+        tokens: string `(B, T)`, "" where there is none.
+        log_probs: float32 `(B, T)`.
+
+    Returns:
+        string `(B, W)`, padded with "", and float32 `(B, W)`, the product of the probabilities of a
+        word's tokens, padded with 0.
+    """
+    texts, said = surfaces_of(tokenizer.kind, tokens), tokens != ""
+    begins = said & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
+    begins |= said & (tf.cumsum(tf.cast(said, tf.int32), 1) == 1)
+    counts = tf.cumsum(tf.cast(begins, tf.int32), 1)
+    batch, most = tf.shape(tokens)[0], tf.reduce_max(tf.concat([[0], tf.reshape(counts, [-1])], 0))
+    # What is not said is put aside, behind the last word.
+    places = tf.range(batch)[:, None] * (most + 1) + tf.where(said, counts - 1, most)
+    size, shape = batch * (most + 1), [batch, most + 1]
+    words = tf.strings.unsorted_segment_join(texts, places, size)
+    words = tf.reshape(words, shape)[:, :most]
+    if tokenizer.kind != "characters":  # a text's first space is not shown
+        first = tf.range(most) == 0
+        words = tf.where(first, tf.strings.regex_replace(words, "^ ", ""), words)
+    sums = tf.math.unsorted_segment_sum(tf.where(said, log_probs, 0.0), places, size)
+    sums = tf.reshape(sums, shape)[:, :most]
+    inside = tf.range(most) < tf.reduce_max(counts, 1, keepdims=True)
+    return words, tf.where(inside, tf.exp(sums), 0.0)
