@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.check.questions import IMAGES, PREDICT, images, values
+from serving.check.questions import IMAGES, PREDICT, PREFIX, images, values
 from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
@@ -113,6 +113,8 @@ class _Signature:
         """Raise _Wrong with what is found."""
         if self._takes_images:
             self._check_broken_image()
+        if PREFIX in self._signature.inputs:
+            self._check_prefix()
         rows = images() if self._takes_images else TEXTS
         self._check_rows("", rows, (3, len(rows)))
         if self._batched:
@@ -147,6 +149,29 @@ class _Signature:
                 "INVALID_ARGUMENT, and which it is"
             ) from None
         raise _Wrong(" takes a text for an image")
+
+    def _check_prefix(self) -> None:
+        """Hold an answer to the prefix that it is given, and one that no token spells."""
+        inputs = self._inputs(TEXTS[:1])
+        outputs = self._run(inputs, "an empty prefix")
+        for alias in {"translation", "translations"} & set(outputs):
+            said = outputs[alias].reshape(-1)[0].decode("utf-8", "replace")
+            prefix = said[: len(said) // 2].encode()
+            found = self._run({**inputs, PREFIX: np.array([prefix], object)}, "a prefix")[alias]
+            if not all(text.startswith(prefix) for text in found.reshape(-1) if text):
+                raise _Wrong(f", output {alias}: does not begin with the prefix")
+        strange = tf.make_tensor_proto(np.array([b"\xf4\x8f\xbf\xbf"], object))  # U+10FFFF
+        try:
+            protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
+            self._session.run(self._signature, {**protos, PREFIX: strange})
+        except StatusError as error:
+            if error.code is Code.INVALID_ARGUMENT and f"{PREFIX}[0]" in str(error):
+                return
+            raise _Wrong(
+                f" answers a prefix of unknown characters with {error.code.name}: "
+                f"{first_line(error)}; expected INVALID_ARGUMENT, and which it is"
+            ) from None
+        raise _Wrong(" takes a prefix that it has no tokens for")
 
     def _part(self) -> float:
         """About which part of the time of all runs is over."""

@@ -9,13 +9,17 @@ from typing import Any
 import tensorflow as tf
 
 from keras_attention import SearchResult
+from serving.export.completing import Completing, outcome
 from serving.export.weights import Weights
 from training.data.ids import END_ID, PAD_ID
+from training.data.spelling import Spelling
 from training.decode.asked import Search
+from training.decode.prefix import Prefix
 from training.decode.search import score_targets, search
 from training.decode.steps import fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
 from training.decode.unknown import replace_unknown
+from training.decode.words import words_of
 from training.runs.run import Run
 
 WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
@@ -69,6 +73,11 @@ class Exported(tf.Module):
         # token of a text that is given.
         copies = any("copy" in {layer.name for layer in model.layers} for model in models)
         self.scores = asked.precision == "float32" and not copies
+        if self.scores:
+            self.spelling = Spelling(self.target_tokenizer)
+            self._completing = Completing(
+                self.target_tokenizer, self.spelling, asked, self._read, self._search
+            )
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
@@ -115,7 +124,7 @@ class Exported(tf.Module):
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
         ids, empty, _ = self._read(text)
-        found = self._search(ids, num_results=self._asked.value.num_results)
+        found = self._search(ids, self._asked.value)
         each = tf.repeat(empty, self._asked.value.num_results)
         flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
         copied, shape = (
@@ -144,8 +153,14 @@ class Exported(tf.Module):
         }
 
     def complete(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text and prefix `(B,)` to the best translation that begins so: see `Completing`."""
-        return self._completing.complete(text, prefix)
+        """Text and prefix `(B,)` to the best translation that begins so: see `Completing`.
+
+        `tokens` `(B, T)` has the end, too, `token_scores` `(B, T)` the log-probability of each;
+        `words` and `word_probabilities` are those of `translate`.
+        """
+        outputs, found, empty = self._completing.complete(text, prefix)
+        words = self._words(found, empty, self._copied(text))
+        return {**outputs, **outcome(found, self.target_tokenizer, empty), **words}
 
     def alternatives(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text and prefix `(B,)` to the most probable next words: see `Completing`."""
@@ -202,21 +217,40 @@ class Exported(tf.Module):
         return ids, tf.equal(lengths, 0), tf.greater(lengths, self._asked.value.max_source_length)
 
     def _search(
-        self, ids: tf.Tensor, *, num_results: int = 1, return_attention_weights: bool = False
+        self,
+        ids: tf.Tensor,
+        asked: Search | None = None,
+        *,
+        prefix: Prefix | None = None,
+        return_attention_weights: bool = False,
     ) -> SearchResult:
-        asked: Search = self._asked.value
+        """Search as asked; for one result if nothing is."""
+        asked = asked or dataclasses.replace(self._asked.value, num_results=1)
+        steps, width = self._steps.value, asked.beam_width
+        if steps and width != self._asked.value.beam_width:
+            steps = [step.with_beams(width) for step in steps]
         with self.weights.in_use():
             found = search(
                 self._models.value,
                 ids,
-                dataclasses.replace(asked, num_results=num_results),
-                steps=self._steps.value,
+                asked,
+                steps=steps,
+                prefix=prefix,
                 return_attention_weights=return_attention_weights or asked.replaces_unknown,
             )
         if not asked.replaces_unknown:
             return found
         size = self.target_tokenizer.vocab_size
         return found._replace(ids=replace_unknown(found.ids, found.attention_weights, size))
+
+    def _words(
+        self, found: SearchResult, empty: tf.Tensor, copied: tf.Tensor | None
+    ) -> dict[str, tf.Tensor]:
+        ids = found.ids[:, 0]
+        tokens = self.target_tokenizer.tokens(ids, copied)
+        tokens = tf.where((ids > END_ID) & ~empty[:, None], tokens, "")
+        words, probabilities = words_of(self.target_tokenizer, tokens, found.log_probs[:, 0])
+        return {"words": words, "word_probabilities": probabilities}
 
     def _text(self, ids: tf.Tensor, empty: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
         return tf.where(empty, "", self.target_tokenizer.detokenize(ids, copied))

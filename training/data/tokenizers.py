@@ -55,7 +55,7 @@ class Tokenizer(tf.Module, ABC):
 
     def tokenize(self, text: tf.Tensor) -> tf.RaggedTensor:
         """Token ids of texts `(B,)`, without START and END: int32 ragged `(B, None)`."""
-        text = _valid(text)
+        text = valid_text(text)
         ids = self._encode(text)
         if not self.copies:
             return ids
@@ -71,7 +71,7 @@ class Tokenizer(tf.Module, ABC):
         Raises:
             ValueError: for SentencePiece, whose pieces spell what they do not know.
         """
-        return self._split(_valid(text))
+        return self._split(valid_text(text))
 
     def detokenize(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
         """Texts `(B,)` of ids `(B, T)`; what follows END is dropped, and so are special ids.
@@ -335,7 +335,8 @@ def _letters(strings: Iterable[str]) -> tuple[str, list[int]]:
     return "".join(letters), index
 
 
-def _valid(text: tf.Tensor) -> tf.Tensor:
+def valid_text(text: tf.Tensor) -> tf.Tensor:
+    """Return texts as valid UTF-8: what is not becomes U+FFFD."""
     return tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="replace")
 
 

@@ -131,9 +131,7 @@ def advance(
     return tf.minimum(before + sizes, of_rows(spelled.size, before) + 1)
 
 
-def ways(
-    spelling: Spelling, spelled: Spelled, place: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
+def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Return what may follow at places `(rows,)`, boolean `(rows, V)` each.
 
     Returns:
@@ -145,9 +143,7 @@ def ways(
     tokens = tf.gather_nd(spelled.tokens, at)  # (rows, C)
     token = tf.where(tokens == NONE, vocabulary, tokens)
     row = tf.broadcast_to(tf.range(rows)[:, None], tf.shape(token))
-    counts = tf.scatter_nd(
-        tf.stack([row, token], 2), tf.ones_like(token), [rows, vocabulary + 1]
-    )
+    counts = tf.scatter_nd(tf.stack([row, token], 2), tf.ones_like(token), [rows, vocabulary + 1])
     low, high = (tf.gather_nd(x, at)[:, :, None] for x in (spelled.low, spelled.high))
     partial = (spelling.ranks >= low) & (spelling.ranks < high)
     return counts[:, :vocabulary] > 0, tf.reduce_any(partial, 1)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # on TensorFlow alone
     from training.decode.prefix import Prefix
 
 Tensor = Any
+AFTER_PREFIX = 10  # tokens that a long prefix leaves room for
 
 
 def search(
@@ -41,8 +42,8 @@ def search(
         return_attention_weights: whether to return the weights, averaged over the models.
         steps: for each model one step of its decoder, see `training.decode.steps`; plain ones if
             not given.
-        prefix: what the translations begin with, which may have tokens of its own beyond
-            `max_length`; not with a shortlist, nor where words are copied.
+        prefix: what the translations begin with: where it has more bytes than `max_length`, they
+            may be 10 tokens longer than it. Not with a shortlist, nor where words are copied.
 
     Returns:
         A `SearchResult` with ids `(B, asked.num_results, T)`.
@@ -66,7 +67,7 @@ def search(
 
     if prefix is not None:
         step, states, memories = prefix.forced(step, states, memories)
-        max_length = max_length + prefix.spelled.size
+        max_length = ops.maximum(max_length, prefix.spelled.size + AFTER_PREFIX)
     settings: dict[str, Any] = {
         "batch_size": ops.shape(source)[0],
         "start_id": START_ID,
@@ -103,7 +104,7 @@ def score_targets(
     Returns:
         float32 `(B, T)`, the log-probability of each target token after those before it.
     """
-    alone: list[Any] = [one.without_beams() for one in steps or ()]
+    alone: list[Any] = [one.with_beams(1) for one in steps or ()]
     alone = alone or [PlainStep(model, 1) for model in models]
     memories, states = map(list, zip(*(one.prepare(source) for one in alone), strict=True))
 

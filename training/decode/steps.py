@@ -172,11 +172,11 @@ class FixedStep:
         """Take one step: see `PlainStep`."""
         return _take_step(self, tokens, memory, state)
 
-    def without_beams(self) -> FixedStep:
-        """Return the step, with the same constants, for one row of each sentence."""
+    def with_beams(self, beams: int) -> FixedStep:
+        """Return the step, with the same constants, for so many rows of each sentence."""
         step = copy.copy(self)
         if isinstance(self.advance, ConstantStep):
-            step.advance = self.advance.without_beams()
+            step.advance = self.advance.with_beams(beams)
         return step
 
 

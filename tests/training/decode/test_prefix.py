@@ -144,3 +144,66 @@ def test_rows_do_not_depend_on_their_batch(tokenizer, table):
     for row, prefix in enumerate(PREFIXES):
         alone, _ = search(table, [prefix], tokenizer, beam_width=5)
         np.testing.assert_allclose(together.scores[row], alone.scores[0], atol=1e-5)
+
+
+def test_a_prefix_is_as_probable_as_all_that_begin_with_it(tokenizer, rng):
+    """Of hypotheses that end within few tokens, which the model makes nearly sure."""
+    size = tokenizer.vocab_size
+    probabilities = rng.random((size, size))
+    probabilities[:, :END_ID] = 0
+    probabilities /= probabilities.sum(1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        table = np.log(probabilities).astype("float32")
+    prefixes = ["", "a", "ab", "ab b"]
+    found, _ = search(table, prefixes, tokenizer, make=Covered, max_length=9, num_results=400)
+    covered = np.exp(found.scores.numpy()).sum(1)
+    surfaces = Spelling(tokenizer).surfaces.numpy()
+    for row, prefix in enumerate(prefixes):
+        # All shortest token sequences whose text has the prefix in it.
+        expected, open_ = 0.0, [((START_ID,), 1.0)]
+        for _ in range(7):
+            grown = []
+            for ids, mass in open_:
+                text = b"".join(surfaces[x] for x in ids).decode()
+                text = text if tokenizer.kind == "characters" else text.lstrip(" ")
+                if text.startswith(prefix) and len(text) >= len(prefix):
+                    expected += mass
+                elif prefix.startswith(text):
+                    more = enumerate(probabilities[ids[-1]])
+                    grown += [((*ids, x), mass * p) for x, p in more if p and x != END_ID]
+            open_ = grown
+        np.testing.assert_allclose(covered[row], expected, rtol=1e-3)
+
+
+def test_the_next_words_are_the_most_probable_ones(rng):
+    """Words cut in several ways, each summed by the search over what follows it."""
+    tokenizer = VocabularyTokenizer("words", WORDS)
+    size = tokenizer.vocab_size
+    probabilities = rng.random((size, size))
+    probabilities[:, :END_ID] = 0
+    probabilities /= probabilities.sum(1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        table = np.log(probabilities).astype("float32")
+
+    def words(*arguments):
+        return NextWord(*arguments, tf.constant([False]))
+
+    found, _ = search(table, ["ab "], tokenizer, make=words, max_length=5, num_results=60)
+    begins = [
+        x
+        for x in range(size)
+        if tokenizer.tokens(tf.constant([x])).numpy()[0][:3] == b"\xe2\x96\x81"
+    ]
+    for ids, length, score in zip(
+        found.ids[0].numpy(), found.lengths[0].numpy(), found.scores[0].numpy(), strict=True
+    ):
+        ids = ids[:length].tolist()
+        if not ids or ids[-1] != END_ID:
+            continue
+        (said,) = tokenizer.detokenize(tf.constant([ids])).numpy()
+        assert said.startswith(b"ab ")
+        assert said.count(b" ") == 1
+        inner = np.prod([probabilities[a, b] for a, b in itertools.pairwise((START_ID, *ids[:-1]))])
+        over = probabilities[ids[-2], [END_ID, *begins]].sum()
+        np.testing.assert_allclose(np.exp(score), inner * over, rtol=1e-3)
+    assert found.ids[0, 0].numpy()[found.lengths[0, 0] - 1] == END_ID

@@ -107,10 +107,10 @@ class ConstantStep:
         if self._vector is None:
             self._sizes["context"] = size
 
-    def without_beams(self) -> ConstantStep:
-        """Return the step, with the same constants, for rows that share no row of the memory."""
+    def with_beams(self, beams: int) -> ConstantStep:
+        """Return the step, with the same constants, where so many rows share one of the memory."""
         step = copy.copy(self)
-        step._beams = 1
+        step._beams = beams
         return step
 
     def prepare(self, value: Tensor, mask: Tensor | None = None) -> Memory:

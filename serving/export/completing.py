@@ -1,0 +1,178 @@
+"""Translations that begin as they are told to, and the words that may come next."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from keras_attention import SearchResult
+from training.data.ids import END_ID, PAD_ID
+from training.data.spelling import INSIDE, Spelling, begun_word
+from training.data.tokenizers import Tokenizer, valid_text
+from training.decode.asked import Search
+from training.decode.prefix import Covered, NextWord, Prefix
+
+MORE = 2  # words searched for each one wanted: several cuts of one word are one
+SHOWN = 80  # characters of a prefix that is refused
+
+
+class Completing:
+    """The signatures `complete` and `alternatives`.
+
+    Args:
+        tokenizer: of the target.
+        spelling: of its tokens.
+        asked: how translations are searched; `num_results` words are found.
+        read: from texts `(B,)` to ids `(B, S)`, whether each is empty, and whether it was cut.
+        search: from ids, the settings of a search and a prefix to what is found.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        spelling: Spelling,
+        asked: Search,
+        read: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+        search: Callable[..., SearchResult],
+    ) -> None:
+        self._tokenizer, self._spelling, self._asked = tokenizer, spelling, asked
+        self._read, self._search = read, search
+
+    def complete(
+        self, text: tf.Tensor, prefix: tf.Tensor
+    ) -> tuple[dict[str, tf.Tensor], SearchResult, tf.Tensor]:
+        """Translate texts `(B,)` so that each translation begins with its prefix `(B,)`.
+
+        A prefix may end within a word; a space at its end says that the word is complete. The
+        answer has it as it was typed, whatever spaces it has.
+
+        Returns:
+            `translation`, `score` and `truncated` `(B,)`, what was found, and which texts are
+            empty.
+        """
+        ids, empty, truncated = self._read(text)
+        prefix, normal = self._typed(text, prefix)
+        forced = self._forced(Prefix, normal)
+        found = self._search(ids, prefix=forced)
+        said = self._tokenizer.detokenize(found.ids[:, 0])
+        rest = _after(said, forced.spelled.size)
+        outputs = {
+            "translation": prefix + tf.where(empty, "", rest),
+            "score": tf.where(empty, 0.0, found.scores[:, 0]),
+            "truncated": truncated,
+        }
+        return outputs, found, empty
+
+    def alternatives(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Say which words are the most probable after prefixes `(B,)` of translations.
+
+        A prefix that ends in a word is followed by all of the words that begin so.
+
+        Returns:
+            `words` `(B, K)`, padded with "", the most probable first; `probabilities` `(B, K)`, of
+            each after what is before it; `translations` `(B, K)`, the best that begin so, and their
+            `scores` `(B, K)`.
+        """
+        ids, empty, _ = self._read(text)
+        typed, normal = self._typed(text, prefix)
+        start = begun_word(normal)  # of the word that is asked for
+        raw, probabilities = self._next(ids, normal, start)
+        probabilities = tf.where(empty[:, None], 0.0, probabilities)
+        known = probabilities > 0
+        count, before = self._asked.num_results, tf.strings.substr(normal, 0 * start, start)
+        # Each word is a row; one that is not there has the prefix alone.
+        begun = tf.reshape(tf.where(known, before[:, None] + raw, before[:, None]), [-1])
+        forced = self._forced(Prefix, begun, whole=tf.reshape(known, [-1]))
+        found = self._search(tf.repeat(ids, count, axis=0), prefix=forced)
+        said = self._tokenizer.detokenize(found.ids[:, 0])
+        rest = _after(said, tf.repeat(start, count))
+        left = tf.strings.length(typed) - tf.strings.length(normal) + start
+        head = tf.strings.substr(typed, 0 * start, tf.maximum(left, 0))
+        rows = [-1, count]
+        return {
+            "words": tf.where(known, tf.strings.strip(raw), ""),
+            "probabilities": probabilities,
+            "translations": tf.where(known, head[:, None] + tf.reshape(rest, rows), ""),
+            "scores": tf.where(known, tf.reshape(found.scores[:, 0], rows), 0.0),
+        }
+
+    def _next(
+        self, ids: tf.Tensor, normal: tf.Tensor, start: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return the next words `(B, K)` with what is in front of them, and their probabilities."""
+        count = MORE * self._asked.num_results
+        asked = dataclasses.replace(
+            self._asked, length_penalty=0.0, coverage_penalty=0.0, replaces_unknown=False
+        )
+        whole = dataclasses.replace(asked, num_results=asked.beam_width)
+        covered = self._search(ids, whole, prefix=self._forced(Covered, normal))
+        inside = tf.strings.regex_full_match(normal, rf"(?s).*{INSIDE}")
+        forced = self._forced(NextWord, normal, inside)
+        wide = dataclasses.replace(
+            asked, num_results=count, beam_width=max(count, asked.beam_width)
+        )
+        found = self._search(ids, wide, prefix=forced)
+        said = self._tokenizer.detokenize(tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]]))
+        raw = tf.reshape(_after(said, tf.repeat(start, count)), [-1, count])
+        # Not ended, a word was cut where the search ended.
+        ended = tf.reduce_any(found.ids == END_ID, 2)
+        total = tf.reduce_logsumexp(covered.scores, 1, keepdims=True)
+        each = tf.where(ended & (raw != ""), tf.exp(found.scores - total), 0.0)
+        same = raw[:, :, None] == raw[:, None, :]
+        first = tf.argmax(same, 2, output_type=tf.int32) == tf.range(count)
+        each = tf.where(first, tf.reduce_sum(tf.where(same, each[:, None, :], 0.0), 2), 0.0)
+        best, places = tf.math.top_k(tf.minimum(each, 1.0), self._asked.num_results)
+        return tf.gather(raw, places, batch_dims=1), best
+
+    def _typed(self, text: tf.Tensor, prefix: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return prefixes as valid UTF-8, and as tokens spell them."""
+        prefix = tf.ensure_shape(prefix, [None])
+        same = tf.debugging.assert_equal(
+            tf.shape(text), tf.shape(prefix), "as many prefixes as texts are expected"
+        )
+        with tf.control_dependencies([same]):
+            prefix = valid_text(prefix)
+        return prefix, self._spelling.normalize(prefix)
+
+    def _forced(
+        self,
+        make: Callable[..., Prefix],
+        normal: tf.Tensor,
+        *more: Any,
+        whole: tf.Tensor | None = None,
+    ) -> Prefix:
+        """Return what a search is forced to say.
+
+        Raises:
+            InvalidArgumentError: as the graph runs, for a prefix that no tokens spell.
+        """
+        whole = tf.zeros_like(normal, tf.bool) if whole is None else whole
+        spelled, possible = self._spelling.spell(normal, whole)
+        row = tf.argmin(tf.concat([possible, [False]], 0), output_type=tf.int32)
+        wrong = tf.concat([normal, [""]], 0)[row]
+        what = "] has characters that the model has no tokens for: "
+        shown = tf.strings.substr(wrong, 0, SHOWN, unit="UTF8_CHAR")
+        said = tf.strings.join(["prefix[", tf.strings.as_string(row), what, shown])
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(possible), [said])]):
+            spelled = tf.nest.map_structure(tf.identity, spelled)
+        return make(self._spelling, spelled, *more)
+
+
+def outcome(found: SearchResult, tokenizer: Tokenizer, empty: tf.Tensor) -> dict[str, tf.Tensor]:
+    """Return `tokens` `(B, T)` and `token_scores` `(B, T)`, the log-probability of each."""
+    ids = found.ids[:, 0]
+    said = (ids != PAD_ID) & ~empty[:, None]
+    tokens = tf.where(ids == END_ID, "</s>", tokenizer.tokens(ids))
+    return {
+        "tokens": tf.where(said, tokens, ""),
+        "token_scores": tf.where(said, found.log_probs[:, 0], 0.0),
+    }
+
+
+def _after(text: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    """Return what is behind the first bytes of texts; nothing of one that is no longer."""
+    start = tf.minimum(size, tf.strings.length(text))
+    return tf.strings.substr(text, start, tf.strings.length(text) - start)

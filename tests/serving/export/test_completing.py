@@ -1,0 +1,139 @@
+"""The signatures `complete` and `alternatives` of a SavedModel, beside `translate` and `score`."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.export.version import export
+from serving.savedmodel.session import ModelSession
+from serving.savedmodel.status import Code, StatusError
+from tests.training.conftest import (  # noqa: F401 - fixtures
+    no_pictures,
+    terse_run,
+)
+
+TEXTS = ["the cat sleeps", "a dog sees the cat", "", "the dog"]
+
+
+@pytest.fixture(scope="module")
+def version(terse_run, tmp_path_factory):  # noqa: F811
+    return export([terse_run], tmp_path_factory.mktemp("models") / "m", num_results=3)
+
+
+@pytest.fixture(scope="module")
+def call(version):
+    with ModelSession(version) as session:
+
+        def run(signature, **inputs):
+            protos = {
+                name: tf.make_tensor_proto([text.encode() for text in texts], tf.string)
+                for name, texts in inputs.items()
+            }
+            return session.run(session.signatures[signature], protos)
+
+        yield run
+
+
+def decoded(array):
+    return [text.decode() for text in array]
+
+
+def test_an_empty_prefix_is_translate_bit_for_bit(call):
+    plain = call("translate", text=TEXTS)
+    found = call("complete", text=TEXTS, prefix=[""] * len(TEXTS))
+    for name, array in plain.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+def test_translations_begin_with_every_beginning_of_one(call):
+    best = decoded(call("nbest", text=TEXTS)["translations"][1])
+    for text in best:
+        for end in range(len(text) + 1):
+            prefix = text[:end]
+            found = call("complete", text=["a dog sees the cat"], prefix=[prefix])
+            assert found["translation"][0].decode().startswith(prefix)
+            assert np.isfinite(found["score"]).all()
+
+
+def test_the_whole_translation_ends_there(call):
+    begun = call("complete", text=TEXTS, prefix=["", "Il do", "Elle m", "Le po"])
+    found = call("complete", text=TEXTS, prefix=decoded(begun["translation"]))
+    assert found["translation"].tolist() == begun["translation"].tolist()
+    np.testing.assert_allclose(found["score"], begun["score"], rtol=1e-5)
+
+
+def test_a_prefix_stays_as_it_was_typed(call):
+    (found,) = call("complete", text=TEXTS[:1], prefix=["  Il   m"])["translation"]
+    assert found.decode().startswith("  Il   m")
+
+
+def test_scores_are_those_of_the_translation(call):
+    prefix = decoded(call("nbest", text=TEXTS[:2])["translations"][:, 2])
+    prefix = [text[: len(text) // 2] for text in prefix]
+    found = call("complete", text=TEXTS[:2], prefix=prefix)
+    lengths = (found["token_scores"] != 0).sum(1)
+    total = found["token_scores"].sum(1) / ((5 + lengths) / 6)
+    np.testing.assert_allclose(total, found["score"], rtol=1e-5)
+    shown = found["tokens"] != b""
+    np.testing.assert_array_equal(shown.sum(1), lengths)
+
+
+def test_words_are_the_translation_and_as_probable_as_their_tokens(call):
+    found = call("complete", text=TEXTS, prefix=[""] * len(TEXTS))
+    for row, text in enumerate(found["translation"]):
+        assert b"".join(found["words"][row]) == text
+        # All but the end.
+        inside = (found["tokens"][row] != b"") & (found["tokens"][row] != b"</s>")
+        probabilities = found["word_probabilities"][row][found["words"][row] != b""]
+        expected = found["token_scores"][row][inside].sum()
+        np.testing.assert_allclose(np.log(probabilities).sum(), expected, atol=1e-4)
+
+
+def test_a_prefix_that_no_tokens_spell_is_the_callers_error(call):
+    with pytest.raises(StatusError) as caught:
+        call("complete", text=TEXTS[:2], prefix=["", "le ☃ de"])
+    assert caught.value.code is Code.INVALID_ARGUMENT
+    assert "prefix[1]" in str(caught.value)
+    assert "\n" not in str(caught.value).split(" [[")[0].strip()
+    assert "☃" in str(caught.value)
+
+
+def test_as_many_prefixes_as_texts_are_expected(call):
+    with pytest.raises(StatusError, match="as many prefixes as texts"):
+        call("complete", text=TEXTS[:2], prefix=[""])
+
+
+def test_alternatives_are_different_words_and_their_probabilities_sum_to_at_most_1(call):
+    text = "a dog sees the cat"
+    (words,) = call("complete", text=[text], prefix=["Elle mange"])["words"]
+    for place in range(min(len(words), 3)):
+        before = b"".join(words[:place]).decode()
+        before += " " * words[place].startswith(b" ")
+        found = call("alternatives", text=[text], prefix=[before])
+        said = decoded(found["words"][0])
+        assert len({word for word in said if word}) == sum(map(bool, said))
+        assert (np.diff(found["probabilities"][0]) <= 0).all()
+        assert 0 < found["probabilities"][0].sum() <= 1 + 1e-4
+        for word, translation in zip(said, decoded(found["translations"][0]), strict=True):
+            assert not word or translation.startswith(before + word)
+
+
+def test_alternatives_of_a_begun_word_complete_it(call):
+    found = call("alternatives", text=TEXTS[1:2], prefix=[" Elle  po"])
+    words = decoded(found["words"][0])
+    assert any(words)
+    assert all(word.startswith("po") for word in words if word)
+    for word, translation in zip(words, decoded(found["translations"][0]), strict=True):
+        assert translation.startswith(f" Elle  {word}") or not word
+
+
+def test_rows_do_not_depend_on_one_another(call):
+    prefix = ["Il d", "", "Elle", "Le "]
+    together = call("alternatives", text=TEXTS, prefix=prefix)
+    for row, text in enumerate(TEXTS):
+        alone = call("alternatives", text=[text], prefix=prefix[row : row + 1])
+        for name, array in alone.items():
+            if array.dtype == object:
+                assert together[name][row].tolist() == array[0].tolist()
+            else:
+                np.testing.assert_allclose(together[name][row], array[0], atol=1e-4)
