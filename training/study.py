@@ -22,6 +22,10 @@ STUDIES = {  # module of training.studies, and what it finds
     "gradients": ("gradients", "the gradient's norm over the distance to the loss"),
     "alignment": ("alignment", "alignment error rate by mechanism, and heat-maps"),
     "names": ("names", "whether names that training never saw come through a translation"),
+    "sigmorphon": (
+        "sigmorphon",
+        "spelling to sound in 21 languages, beside the contest's baseline",
+    ),
     "compare": ("compare", "whether one recipe is better than another, or chance explains it"),
 }
 

@@ -9,7 +9,7 @@ from training.command.errors import ConfigError
 from training.config.keys import key
 from training.config.recurrent import Recurrent
 
-TOKENIZERS = ("sentencepiece", "words", "characters", "symbols")
+TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
 
 
 @dataclass(frozen=True)

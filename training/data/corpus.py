@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from training.data import sigmorphon
 from training.data.chinese import simplified
 from training.data.download import fetch
 from training.data.pair_files import (
@@ -250,8 +251,11 @@ _CORPORA = {
         {split: (f"cmudict_nostress.{split}.tsv.gz",) for split in ("train", "dev", "test")},
         _read_pronunciations,
     ),
-    "sigmorphon2021-fre": _sigmorphon("fre"),
-    "sigmorphon2021-eng": _sigmorphon("eng_us"),
+    **{
+        sigmorphon.corpus_name(language): _sigmorphon(language)
+        for languages in sigmorphon.LANGUAGES.values()
+        for language in languages
+    },
     "alibi-en-fr": _Corpus(
         "align-alibi-en-fr",
         {

@@ -9,6 +9,7 @@ import csv
 import gzip
 import hashlib
 import io
+import itertools
 import os
 import re
 import shutil
@@ -23,6 +24,7 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 from training.command.progress import progress
+from training.data import sigmorphon
 
 TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/HEAD/data/task1/raw/{file}"
@@ -217,8 +219,8 @@ def _multi30k(directory: Path) -> None:
 
 
 def _sigmorphon(directory: Path) -> None:
-    for level, language in (("medium", "fre"), ("high", "eng_us")):
-        for split in ("train", "dev", "test"):
+    for level, languages in sigmorphon.LANGUAGES.items():
+        for language, split in itertools.product(languages, ("train", "dev", "test")):
             file = f"{language}_{split}.tsv"
             (directory / file).write_bytes(_read_url(SIGMORPHON_URL.format(file=f"{level}/{file}")))
 
@@ -298,10 +300,48 @@ CHECKSUMS = {
         "cmudict_nostress.train.tsv.gz": "8008291cbf629a6b11715d9504675555",
     },
     "g2p-sigmorphon2021": {
+        "ady_dev.tsv": "66f2b69326269a45c6d4189833822db2",
+        "ady_train.tsv": "1a83848ddbe34f7883503bc2e201f699",
+        "arm_e_dev.tsv": "151b26dd407836cbaea4110018a2090e",
+        "arm_e_train.tsv": "2cfc0ded02151377cb6fa25cae112acb",
+        "bul_dev.tsv": "f503124b83dff9ff2f248f39374bf7b8",
+        "bul_train.tsv": "a0ad49ef705339bf7d7a301cf97cd33a",
+        "dut_dev.tsv": "77a896e9510b6ebc610a9bc6a1bf32a0",
+        "dut_train.tsv": "08d327412cbf809a4cf894e015975d91",
         "eng_us_dev.tsv": "dcce99504c5f8a00ebf13499aa4d4c2b",
         "eng_us_train.tsv": "bbe76f57ee799ef9094b1ed1fecf8861",
         "fre_dev.tsv": "3b42f14f318367dd94faa6d59e8fafab",
         "fre_train.tsv": "e9de4f5125d2478e50506c5ed278f69d",
+        "geo_dev.tsv": "4a4127d579219a6a7a2079fef950c945",
+        "geo_train.tsv": "0369d37ddd994ad7366f3c0bfd314d80",
+        "gre_dev.tsv": "998f251e717e046b7b24e7b447390ef5",
+        "gre_train.tsv": "54523d43c445515c0e06d48e4150f5b4",
+        "hbs_latn_dev.tsv": "38b3ab21d522b0553e97d62784287cf6",
+        "hbs_latn_train.tsv": "b4bf802445c2de3db73e20c2d6c51868",
+        "hun_dev.tsv": "a2892c27cf6d3075aacdd195c02bf34f",
+        "hun_train.tsv": "cd6bea5ae552bc73a63abf459af5f41d",
+        "ice_dev.tsv": "50ce56fdb4c244fa6e47cd4e9a14e983",
+        "ice_train.tsv": "0b2fc9e25ca4282887215f5206f55f75",
+        "ita_dev.tsv": "de30becaa09b9121730a07faa80feb08",
+        "ita_train.tsv": "e12573b2f640aa799b5f87ba265a61f6",
+        "jpn_hira_dev.tsv": "f3f2f36db83b48032767dcf49c536a0e",
+        "jpn_hira_train.tsv": "caf113a16654dc778352c8c95867922f",
+        "khm_dev.tsv": "a35bdad9205675bbea8fd222806ae491",
+        "khm_train.tsv": "9b8edb99987d15b36c6105b8f9cb35ae",
+        "kor_dev.tsv": "b1d22601f9b485f9b693dd82d832cb18",
+        "kor_train.tsv": "0623be3d687864b534043585e50b1ac2",
+        "lav_dev.tsv": "f444520b5172d43a4398369936cc8f15",
+        "lav_train.tsv": "87bf348b77014eb857826065f7727905",
+        "mlt_latn_dev.tsv": "a507b92079a0f52d6e001c5717be200f",
+        "mlt_latn_train.tsv": "1f9469970ae0761d626632c0c6eababd",
+        "rum_dev.tsv": "ae0dace00c5882dbf5b397dda5b39494",
+        "rum_train.tsv": "0cd55921d7ec6aaa79591fcc474d16c2",
+        "slv_dev.tsv": "f697ae695c71164df293db4ce58e4cc2",
+        "slv_train.tsv": "d85d5abbdbe5188166a0252b4b8c74fd",
+        "vie_hanoi_dev.tsv": "5d56e7d14dc4d90758d2d4ba0c74f353",
+        "vie_hanoi_train.tsv": "8f2a60af78668db3c2c4d201938a822d",
+        "wel_sw_dev.tsv": "577d7cdf1a6594d23df7c12c2300229f",
+        "wel_sw_train.tsv": "93d76d1747f74434a6b208d0d36e1b72",
     },
     "events-mayo": {
         "nafld1.csv.gz": "20a72466321cac4d4067162c6c688f8b",

@@ -158,10 +158,12 @@ class VocabularyTokenizer(Tokenizer):
     `words` takes runs of letters and digits (with inner apostrophes), elisions such as "l'",
     single Chinese or Japanese characters, and single other characters; a token that follows a
     space begins with "▁", so that joining the tokens gives the text back. `characters` takes each
-    character, `symbols` what stands between spaces.
+    character, `letters` each of the text's canonical decomposition (Unicode's NFD: the letters of a
+    Korean syllable, a letter and its accents), and composes it again; `symbols` takes what stands
+    between spaces.
 
     Args:
-        kind: `words`, `characters` or `symbols`.
+        kind: `words`, `characters`, `letters` or `symbols`.
         tokens: the tokens from id END_ID + 1 on.
         copies: see `Tokenizer`.
     """
@@ -200,7 +202,7 @@ class VocabularyTokenizer(Tokenizer):
         text = tf.strings.reduce_join(strings, axis=1, separator=separator)
         if self.kind == "words":
             text = tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
-        return text
+        return tf_text.normalize_utf8(text, "NFC") if self.kind == "letters" else text
 
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._table, ids)
@@ -213,7 +215,7 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
     """Make a tokenizer from text.
 
     Args:
-        kind: `sentencepiece`, `words`, `characters` or `symbols`.
+        kind: `sentencepiece`, `words`, `characters`, `letters` or `symbols`.
         lines: the texts to learn from.
         vocab_size: the largest number of ids, special ids included; a text too small for it
             gives a smaller vocabulary.
@@ -344,6 +346,8 @@ def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
     """Token strings, ragged `(B, None)`, of valid UTF-8 text `(B,)`."""
     if kind == "characters":
         return tf.strings.unicode_split(text, "UTF-8")
+    if kind == "letters":
+        return tf.strings.unicode_split(tf_text.normalize_utf8(text, "NFD"), "UTF-8")
     if kind == "symbols":
         return tf.strings.split(text)
     text = tf.strings.strip(tf.strings.regex_replace(text, SPACES, " "))

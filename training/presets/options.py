@@ -22,6 +22,7 @@ from training.config.load import (
 from training.config.schema import Config
 from training.data import corpus
 from training.data.prepared import Prepared, is_prepared
+from training.presets.strings import short_strings
 from training.sources.kinds import KINDS
 
 SPECS = """SPECs name what is read:
@@ -85,11 +86,7 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
     elif options.data and (file := own_preset(options.data)):
         config = load_config(file)
     elif options.data:
-        if pairs is None:
-            pairs = count_pairs(options.data)
-        config, file = own_data_preset(pairs)
-        if pairs:
-            print(f"{options.data}: {pairs:,} pairs, so with the settings of {file}", flush=True)
+        config = _own_texts(options.data, pairs)
     else:
         raise UsageError("say what to train with --preset, or on what with --data")
     given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
@@ -106,11 +103,21 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
     return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 
-def count_pairs(spec: str) -> int:
-    """Return how many pairs a corpus has to train on."""
-    if is_prepared(spec):
-        return Prepared(spec).count
-    return len(corpus.load(spec, "train").pairs())
+def _own_texts(spec: str, count: int | None) -> Config:
+    """Return the settings for texts: by what they are where they can be read, and their number."""
+    kind, strings = "pairs", None
+    if count is None and is_prepared(spec):
+        count = Prepared(spec).count
+    elif count is None:
+        pairs = corpus.load(spec, "train").pairs()
+        count, strings = len(pairs), short_strings(pairs)
+    config, file = own_data_preset(count)
+    if strings:
+        kind, file = "pairs of short strings", f"training/presets/{strings.preset}.toml"
+        config = override(load_preset(strings.preset), strings.settings)
+    if count:
+        print(f"{spec}: {count:,} {kind}, so with the settings of {file}", flush=True)
+    return config
 
 
 def default_output(options: argparse.Namespace) -> Path:

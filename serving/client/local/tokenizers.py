@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -74,7 +75,7 @@ class SentencePiece:
 
 
 class Vocabulary:
-    """Words, characters or symbols, looked up in a list.
+    """Words, characters, letters or symbols, looked up in a list.
 
     Args:
         state: what the tokenizer's file holds.
@@ -101,6 +102,8 @@ class Vocabulary:
         """Return the tokens of a text as they stand in it."""
         if self._kind == "characters":
             return list(text)
+        if self._kind == "letters":
+            return list(unicodedata.normalize("NFD", text))
         if self._kind == "symbols":  # what ASCII calls spaces
             return re.findall(r"[^ \t\n\v\f\r]+", text)
         text = self._spaces.sub(" ", text).strip(" ")
@@ -112,6 +115,8 @@ class Vocabulary:
         if self._kind == "symbols":
             return " ".join(tokens)
         text = "".join(tokens)
+        if self._kind == "letters":
+            return unicodedata.normalize("NFC", text)
         return text.replace("▁", " ").strip(" ") if self._kind == "words" else text
 
     def token(self, number: int) -> str:

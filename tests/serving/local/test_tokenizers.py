@@ -31,7 +31,7 @@ def texts():
     return LINES + ODD + made
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "words", "characters", "symbols"])
+@pytest.mark.parametrize("kind", ["sentencepiece", "words", "characters", "letters", "symbols"])
 def test_ids_tokens_and_texts_are_those_of_training(kind, tmp_path):
     lines = LINES * 4 + texts()[len(LINES) : 40]
     tokenizer = train_tokenizer(kind, [line for line in lines if line.strip()], 300)

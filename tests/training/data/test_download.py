@@ -2,13 +2,14 @@
 
 import hashlib
 import io
+import itertools
 import re
 import zipfile
 
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data import download
+from training.data import download, sigmorphon
 from training.data.corpus import NAMES, load
 from training.data.pair_files import CorpusError
 
@@ -146,8 +147,8 @@ def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monke
         for language in ("en", "de", "fr"):
             path = write(folders / f"{stem}.{language}.gz", f"{stem} {language}\n")
             files[f"multi30k/dataset/HEAD/data/task1/raw/{path.name}"] = path
-    for level, language in (("medium", "fre"), ("high", "eng_us")):
-        for split in ("train", "dev", "test"):
+    for level, languages in sigmorphon.LANGUAGES.items():
+        for language, split in itertools.product(languages, ("train", "dev", "test")):
             path = write(folders / f"{language}_{split}.tsv", f"{language}\t{split}\n")
             files[f"2021-task1/HEAD/data/{level}/{path.name}"] = path
     serve(monkeypatch, files)
@@ -162,6 +163,7 @@ def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monke
             assert pairs == [(f"{stem} en", f"{stem} {language}")]
     assert load("sigmorphon2021-eng", "test").pairs() == [("eng_us", "test")]
     assert load("sigmorphon2021-fre", "dev").pairs() == [("fre", "dev")]
+    assert load("sigmorphon2021-mlt", "train").pairs() == [("mlt_latn", "train")]
 
 
 @pytest.mark.parametrize("content", [b"<html>not a zip</html>", None])

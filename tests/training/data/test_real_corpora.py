@@ -46,6 +46,8 @@ def test_the_split_rule_gives_the_real_tatoeba_splits(language):
         ("cmudict", "dev", 2_529, None),
         ("sigmorphon2021-eng", "dev", 4_168, 4_168),
         ("sigmorphon2021-fre", "train", 8_000, 8_000),
+        ("sigmorphon2021-vie", "train", 8_000, 8_000),
+        ("sigmorphon2021-wel", "dev", 100, 100),
         ("alibi-en-fr", "test", 522, 522),
     ],
 )

@@ -1,5 +1,6 @@
 import random
 import re
+import unicodedata
 
 import pytest
 import tensorflow as tf
@@ -58,7 +59,7 @@ def test_ids_are_int32_in_the_vocabulary_and_without_start_or_end(tokenizers, na
     assert set(ids.values.numpy()) <= {UNK_ID, *range(END_ID + 1, tokenizer.vocab_size)}
 
 
-@pytest.mark.parametrize("name", ["identity", "characters"])
+@pytest.mark.parametrize("name", ["identity", "characters", "letters"])
 def test_detokenize_gives_every_character_back(tokenizers, name):
     lines = ENGLISH + FRENCH + CHINESE
     assert round_trip(tokenizers[name], lines) == lines
@@ -73,6 +74,18 @@ def test_words_give_the_text_back_but_for_the_kind_of_space(tokenizers):
 def test_symbols_give_phones_back(tokenizers):
     assert round_trip(tokenizers["symbols"], PHONES) == PHONES
     assert token_strings(tokenizers["symbols"], "a  ɑ̃ zz") == ["a", "ɑ̃", "<unk>"]
+
+
+def test_letters_are_the_parts_of_syllables_and_of_accented_letters():
+    words = ["한국어", "été", "plain"]
+    tokenizer = train_tokenizer("letters", words, 40)
+    for word in words:
+        assert token_strings(tokenizer, word) == list(unicodedata.normalize("NFD", word))
+    assert token_strings(tokenizer, "한국어") == list(
+        "\u1112\u1161\u11ab\u1100\u116e\u11a8\u110b\u1165"
+    )
+    assert token_strings(tokenizer, "e\u0301te\u0301") == token_strings(tokenizer, "été")
+    assert round_trip(tokenizer, ["국한어", "e\u0301té"]) == ["국한어", "été"]
 
 
 def test_the_default_normalization_unifies_full_width_characters(tokenizers):
@@ -149,6 +162,7 @@ def test_a_saved_tokenizer_comes_back_the_same(tokenizers, name, tmp_path):
 
 
 TEXT_OPS_OF_TENSORFLOW_SERVING = {
+    "NormalizeUTF8",
     "RegexSplitWithOffsets",
     "SentencepieceDetokenizeOp",
     "SentencepieceIdToStringOp",
@@ -207,7 +221,10 @@ def test_what_cannot_be_learnt_is_one_clear_line():
         (("sentencepiece", [" ", ""], 100), "needs text"),
         (("sentencepiece", ENGLISH, 9), "vocab_size=9"),
         (("words", ENGLISH, 4), "above 4; received 4"),
-        (("syllables", ENGLISH, 100), "sentencepiece, words, characters, symbols; received 'syll"),
+        (
+            ("syllables", ENGLISH, 100),
+            "sentencepiece, words, characters, letters, symbols; received 'syll",
+        ),
     ]:
         with pytest.raises(ValueError, match=message) as error:
             train_tokenizer(*arguments)

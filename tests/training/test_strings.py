@@ -1,0 +1,67 @@
+"""Pairs of short strings are told from sentences."""
+
+import argparse
+import random
+
+import pytest
+
+from training.presets.options import configuration
+from training.presets.strings import short_strings
+
+RNG = random.Random(7)
+
+
+def word(letters, most=11):
+    return "".join(RNG.choice(letters) for _ in range(RNG.randrange(2, most)))
+
+
+WORDS = [word("abcdefghéç") for _ in range(307)]
+SYLLABLES = [word([chr(code) for code in range(0xAC00, 0xD700)], 5) for _ in WORDS]  # of 24 letters
+IDEOGRAPHS = [word([chr(code) for code in range(0x4E00, 0x9000)], 5) for _ in WORDS]
+PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
+SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "settings"),
+    [
+        (WORDS, PHONES, []),
+        (SYLLABLES, PHONES, []),
+        (WORDS, WORDS, ["target_tokenizer=letters", "metric=characters"]),
+    ],
+)
+def test_words_are_short_strings(sources, targets, settings):
+    found = short_strings(list(zip(sources, targets, strict=True)))
+    assert found == ("g2p-low", settings)
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets"),
+    [
+        (SENTENCES, PHONES),
+        (WORDS, SENTENCES),
+        (IDEOGRAPHS, PHONES),
+        (WORDS, IDEOGRAPHS),
+        (WORDS[:199], PHONES[:199]),
+    ],
+)
+def test_sentences_large_alphabets_and_few_pairs_are_not(sources, targets):
+    assert short_strings(list(zip(sources, targets, strict=True))) is None
+
+
+@pytest.mark.parametrize(("times", "name"), [(9, "low"), (10, "medium"), (66, "high")])
+def test_the_number_of_pairs_decides_the_preset(times, name):
+    pairs = list(zip(WORDS, PHONES, strict=True))
+    assert short_strings(pairs * times).preset == f"g2p-{name}"
+
+
+def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
+    file = tmp_path / "words.tsv"
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(SYLLABLES, PHONES, strict=True)))
+    options = argparse.Namespace(
+        preset=None, data=f"tsv:{file}", dev=None, test=None, settings=["epochs=3"]
+    )
+    config = configuration(options)
+    assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
+    assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "phones")
+    assert "307 pairs of short strings, so with the settings of" in capsys.readouterr().out

@@ -1,0 +1,200 @@
+"""Spelling to sound in the languages of SIGMORPHON 2021: one model, and ensembles.
+
+Each language of a subtask is learned with several seeds. A row for each has the percentage of dev
+words that are wrong, beside that of the contest's baseline, an ensemble of ten: the mean of the
+seeds' models, what they say together, and the minutes of processor time that a model took. The
+last row is the mean over the languages. With `--processes 2` two languages are learned at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from training.command.errors import UserError
+from training.command.files import read_json, write_json
+from training.command.options import add_beam_width, add_settings
+from training.command.parser import positive_int
+from training.config.load import load_preset, override
+from training.config.schema import Config
+from training.data import corpus
+from training.data.sigmorphon import LANGUAGES, corpus_name
+from training.decode.asked import Search
+from training.decode.texts import make_translator
+from training.runs.run import Run, load_run
+from training.score import metrics
+from training.studies import shared
+
+BASELINE = {  # words wrong on dev, in percent
+    **{"eng_us": 45.13},
+    **{"arm_e": 4.5, "bul": 8.3, "dut": 10.8, "fre": 7.4, "geo": 0.0},
+    **{"hbs_latn": 34.7, "hun": 1.5, "jpn_hira": 6.2, "kor": 18.4, "vie_hanoi": 1.3},
+    **{"ady": 22.0, "gre": 5.0, "ice": 11.0, "ita": 22.0, "khm": 34.0},
+    **{"lav": 41.0, "mlt_latn": 20.0, "rum": 10.0, "slv": 43.0, "wel_sw": 16.0},
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    parser.add_argument(
+        "--subtask", choices=LANGUAGES, default="medium", help="default: medium, 8,000 words each"
+    )
+    parser.add_argument(
+        "--languages", nargs="+", metavar="NAME", help="as the files name them; default: all"
+    )
+    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="default: 3")
+    parser.add_argument(
+        "--processes",
+        type=positive_int,
+        default=1,
+        metavar="N",
+        help="languages at once, on a core each; default: 1",
+    )
+    parser.add_argument(
+        "--preset", metavar="NAME", help="default: g2p- and the subtask, such as g2p-medium"
+    )
+    add_settings(parser)
+    add_beam_width(parser)
+
+
+def run(options: argparse.Namespace) -> dict:
+    """Do the study; return what its last line says."""
+    languages = options.languages or LANGUAGES[options.subtask]
+    for language in languages:
+        if language not in LANGUAGES[options.subtask]:
+            expected = ", ".join(LANGUAGES[options.subtask])
+            raise UserError(f"--languages expected some of {expected}. Received: {language}")
+    base = override(load_preset(options.preset or f"g2p-{options.subtask}"), options.settings)
+    jobs = [
+        (language, _configs(base, language, options.seeds), options.output, options.beam_width)
+        for language in languages
+    ]
+    rows = []
+    for row in _done(jobs, options.processes):
+        rows.append(row)
+        print(_said(row), flush=True)
+    rows.append(mean_row(rows))
+    shared.write_table(options.output / "sigmorphon.csv", rows)
+    draw(rows, options.output / "sigmorphon.png")
+    return {"subtask": options.subtask, "seeds": options.seeds, "languages": rows}
+
+
+def mean_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the mean over the languages."""
+    numbers = [name for name in rows[0] if name != "language"]
+    means = {name: sum(row[name] for row in rows) / len(rows) for name in numbers}
+    return {"language": "mean", **means}
+
+
+def learn(job: tuple[str, Sequence[Config], Path, int]) -> dict[str, Any]:
+    """Train what is missing of a language's models, and score them.
+
+    Args:
+        job: language, a configuration for each seed, the study's output, beam width.
+
+    Returns:
+        The table's row.
+    """
+    language, configs, output, width = job
+    names = [f"{language}-{config.seed}" for config in configs]
+    paths = [output / "runs" / name for name in names]
+    minutes = [
+        _train(name, config, path, output / "time" / f"{name}.json")
+        for name, config, path in zip(names, configs, paths, strict=True)
+    ]
+    runs = [load_run(path) for path in paths]
+    wrong = [
+        _word_error_rate([found], width, output / "said" / f"{name}.json")
+        for name, found in zip(names, runs, strict=True)
+    ]
+    together = wrong[0]
+    if len(runs) > 1:
+        together = _word_error_rate(runs, width, output / "said" / f"{language}-ensemble.json")
+    return {
+        "language": language,
+        "baseline": BASELINE[language],
+        "mean": sum(wrong) / len(wrong),
+        "lowest": min(wrong),
+        "highest": max(wrong),
+        "ensemble": together,
+        "minutes": sum(minutes) / len(minutes),
+    }
+
+
+def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """Draw the baseline, the mean of the models and the ensemble of each language."""
+    figure, ((axes,),) = shared.new_figure(1, 1, width=1 + 0.8 * len(rows))
+    for shift, name in ((-0.25, "baseline"), (0.0, "mean"), (0.25, "ensemble")):
+        places = [place + shift for place in range(len(rows))]
+        axes.bar(places, [row[name] for row in rows], 0.25, label=name)
+    axes.set_xticks(range(len(rows)), [row["language"] for row in rows], rotation=45)
+    axes.set_ylabel("words wrong on dev, %")
+    axes.grid(axis="y", alpha=0.3)
+    axes.legend()
+    figure.savefig(path, dpi=120)
+
+
+def _configs(base: Config, language: str, seeds: int) -> list[Config]:
+    data = f"data={corpus_name(language)}"
+    return [override(base, [data, f"seed={seed}"]) for seed in range(1, seeds + 1)]
+
+
+def _done(jobs: Sequence[Any], processes: int) -> Iterator[dict[str, Any]]:
+    """Yield the row of each job."""
+    if processes == 1:
+        yield from map(learn, jobs)
+        return
+    # Each in a process of its own: what one has traced and drawn is not the next one's.
+    with ProcessPoolExecutor(
+        processes,
+        multiprocessing.get_context("spawn"),
+        initializer=_on_one_core,
+        max_tasks_per_child=1,
+    ) as pool:
+        yield from pool.map(learn, jobs)
+
+
+def _on_one_core() -> None:
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def _train(name: str, config: Config, path: Path, file: Path) -> float:
+    """Train a model unless it is there; return its minutes of processor time."""
+    spent = read_json(file)["minutes"] if file.is_file() else 0.0
+    started = time.process_time()
+    try:
+        shared.train_missing(name, config, path)
+    finally:
+        spent += (time.process_time() - started) / 60
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_json(file, {"minutes": spent})
+    return float(spent)
+
+
+def _word_error_rate(runs: Sequence[Run], width: int, file: Path) -> float:
+    """Return the percentage of dev words that runs get wrong together; what they say is kept."""
+    dev = corpus.load(runs[0].config.data, "dev")
+    others = [hashlib.sha1(each.files.best.read_bytes()).hexdigest() for each in runs[1:]]
+
+    def say() -> list[str]:
+        return make_translator(runs, Search(beam_width=width))(dev.sources)
+
+    said = shared.kept(file, runs[0], [width, others, dev.sources], say)
+    return float(metrics.score("phones", said, dev.references)["wer"])
+
+
+def _said(row: dict[str, Any]) -> str:
+    return (
+        f"{row['language']}: one model {row['mean']:.1f} ({row['lowest']:.1f} to "
+        f"{row['highest']:.1f}), together {row['ensemble']:.1f}, baseline {row['baseline']:.1f}; "
+        f"{row['minutes']:.1f} minutes a model"
+    )
