@@ -19,7 +19,7 @@ from typing import Any
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
-from training.command.options import add_beam_width, add_settings
+from training.command.options import add_options
 from training.command.parser import positive_int
 from training.config.load import load_preset, override
 from training.config.schema import Config
@@ -42,25 +42,20 @@ BASELINE = {  # words wrong on dev, in percent
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
+    parser.add_argument("--subtask", choices=LANGUAGES, default="medium", help="the amount of data")
     parser.add_argument(
-        "--subtask", choices=LANGUAGES, default="medium", help="default: medium, 8,000 words each"
+        "--languages", nargs="+", metavar="NAME", help="as the files name them, else all"
     )
-    parser.add_argument(
-        "--languages", nargs="+", metavar="NAME", help="as the files name them; default: all"
-    )
-    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="default: 3")
+    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="of each")
     parser.add_argument(
         "--processes",
         type=positive_int,
         default=1,
         metavar="N",
-        help="languages at once, on a core each; default: 1",
+        help="languages at once, on a core each",
     )
-    parser.add_argument(
-        "--preset", metavar="NAME", help="default: g2p- and the subtask, such as g2p-medium"
-    )
-    add_settings(parser)
-    add_beam_width(parser)
+    parser.add_argument("--preset", metavar="NAME", help="else g2p- and the subtask")
+    add_options(parser, "--set", "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -188,7 +183,7 @@ def _word_error_rate(runs: Sequence[Run], width: int, file: Path) -> float:
     def say() -> list[str]:
         return make_translator(runs, Search(beam_width=width))(dev.sources)
 
-    said = shared.kept(file, runs[0], [width, others, dev.sources], say)
+    said = shared.kept(file, shared.key_of(runs[0], width, others, dev.sources), say)
     return float(metrics.score("phones", said, dev.references)["wer"])
 
 
