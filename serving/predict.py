@@ -1,7 +1,7 @@
 """Says how probable an outcome is, with a served model: python -m serving.predict --model M CSV
 
 The table has a row for each visit. With `--png FILE` the weights of the first id's events are
-drawn.
+drawn. With `--local` there is no server.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from serving.client.options import (
     Parser,
@@ -16,6 +17,7 @@ from serving.client.options import (
     connection_options,
     ended,
     file_to_write,
+    local_options,
 )
 from serving.client.printing import print_json, printable
 
@@ -43,14 +45,14 @@ def _parser() -> argparse.ArgumentParser:
 
 def _ask(arguments: argparse.Namespace) -> int:
     from serving.client.drawing import draw_timeline
-    from serving.client.events import TIME, Predictor, read_table
+    from serving.client.histories import TIME, read_table
 
     found = read_table(arguments.table, arguments.id, arguments.time)
     if arguments.only:
         if unknown := [person for person in arguments.only if person not in found]:
             raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
         found = {person: found[person] for person in arguments.only}
-    with Predictor(**connection_options(arguments)) as predictor:
+    with _predictor(arguments) as predictor:
         if arguments.wait_ready is not None:
             predictor.wait_ready(arguments.wait_ready)
         answers = predictor.outcome(list(found.values()), ignore=True)
@@ -70,6 +72,17 @@ def _ask(arguments: argparse.Namespace) -> int:
         title = printable(f"{arguments.id} {first}")
         draw_timeline(times[first], answers[0], arguments.png, title)
     return 0
+
+
+def _predictor(arguments: argparse.Namespace) -> Any:
+    """Return the model that is asked, which imports what it needs."""
+    if arguments.local:
+        from serving.client.local import LocalPredictor
+
+        return LocalPredictor(**local_options(arguments))
+    from serving.client.events import Predictor
+
+    return Predictor(**connection_options(arguments))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Reads images with a served model: python -m serving.read --model digits IMAGE …
 
-With `--regions --png FILE` it draws where the model looked.
+With `--regions --png FILE` it draws where the model looked; with `--local` there is no server.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 from serving.client.errors import ServingError
 from serving.client.options import (
@@ -17,6 +18,7 @@ from serving.client.options import (
     connection_options,
     ended,
     file_to_write,
+    local_options,
 )
 from serving.client.printing import print_error, print_json, printable
 
@@ -33,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.read",
-        description="Reads images, PNG or JPEG, with a served model.",
+        description="Reads images, PNG or JPEG, with a served model, or here with --local.",
     )
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="files")
     add_connection(parser, "images")
@@ -47,10 +49,11 @@ def _parser() -> argparse.ArgumentParser:
 
 def _ask(arguments: argparse.Namespace) -> int:
     from serving.client.drawing import draw_regions
-    from serving.client.images import Reader, Regions, image_file
+    from serving.client.image_files import image_file
+    from serving.client.results import Regions
 
     status = 0
-    with Reader(**connection_options(arguments)) as reader:
+    with _reader(arguments) as reader:
         if arguments.wait_ready is not None:
             reader.wait_ready(arguments.wait_ready)
         files = [image_file(path) for path in arguments.images]
@@ -71,6 +74,17 @@ def _ask(arguments: argparse.Namespace) -> int:
                     path = path.with_stem(f"{path.stem}-{number + 1}")
                 draw_regions(files[number], answer, path)
     return status
+
+
+def _reader(arguments: argparse.Namespace) -> Any:
+    """Return the reader that is asked, which imports what it needs."""
+    if arguments.local:
+        from serving.client.local import LocalReader
+
+        return LocalReader(**local_options(arguments))
+    from serving.client.images import Reader
+
+    return Reader(**connection_options(arguments))
 
 
 if __name__ == "__main__":

@@ -60,7 +60,13 @@ setup(
     install_requires=["grpcio>=1.70,<2", "protobuf>=5.29"],
     extras_require={
         "plot": ["matplotlib>=3.8,<4"],
-        "onnx": ["onnxruntime>=1.22,<2", "numpy>=1.26", "sentencepiece>=0.2,<0.3"],
+        "onnx": [
+            "onnxruntime>=1.22,<2",
+            "numpy>=1.26",
+            "sentencepiece>=0.2,<0.3",
+            "pillow>=10",
+            "simplejpeg>=1.8,<2",
+        ],
     },
     entry_points={"console_scripts": [f"keras-attention-client = {PACKAGE}.__main__:main"]},
     cmdclass={"build_py": BuildPy, "sdist": Sdist},

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from serving.batch import files
 from serving.batch.kind import Item, outputs
-from serving.client.events import TIME, history_columns, read_table
+from serving.client.histories import TIME, history_columns, read_table
 
 
 @dataclass(frozen=True)

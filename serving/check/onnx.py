@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import onnx
 
+from serving.check.local_models import KINDS, Asked, Kind
 from serving.check.process import answer
-from serving.check.texts import HARD_TEXTS, TEXTS
-from serving.client.local import LocalTranslator
-from serving.client.local.model import MANIFEST
+from serving.client.local.model import MANIFEST, LocalModel
 from serving.client.printing import printable
 from training.command.progress import Tell
 
@@ -24,13 +23,6 @@ _TOLERANCE = 1e-3  # of a row alone and in a batch, whose products are summed in
 _OTHERWISE = 1 / 6  # of the rows: of two hypotheses of about the same score either may be better
 _ROUNDED = 1 / 2  # of the rows, in eight bits, to which the run may answer otherwise
 _SAVED_MODEL = "assets.extra/manifest.json"
-# Of each signature, what is asked.
-_ASKED: dict[str, Callable[[LocalTranslator, list[str]], list[Any]]] = {
-    "translate": lambda translator, texts: translator.translate(texts),
-    "nbest": lambda translator, texts: translator.nbest(texts),
-    "align": lambda translator, texts: translator.align(texts),
-    "score": lambda translator, texts: translator.score(texts, texts[::-1]),
-}
 
 
 def check_folder(
@@ -46,6 +38,7 @@ def check_folder(
     tell("reading the graphs", 0.05)
     try:
         manifest = json.loads((version_dir / MANIFEST).read_text(encoding="utf-8"))
+        kind = KINDS[manifest["task"]]
         graphs = [name for name, about in manifest["graphs"].items() if isinstance(about, dict)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         return [f"{MANIFEST} cannot be read: {_first_line(error)}"]
@@ -53,16 +46,19 @@ def check_folder(
         return findings
     tell("loading it", 0.1)
     try:
-        alone, together = (LocalTranslator(version_dir, batch_size=n) for n in (1, 64))
+        alone, together = (kind.model(version_dir, batch_size=n) for n in (1, 64))
     except Exception as error:  # whatever a runtime raises
         return [f"it cannot be loaded: {_first_line(error)}"]
-    names = [name for name in _ASKED if name != "align" or manifest["attends"]]
+    sources = kind.sources(manifest)
+    names = [name for name in kind.asked if name != kind.needs_attention or manifest["attends"]]
     for number, name in enumerate(names):
         tell(f"asking for {name}", 0.2 + 0.5 * number / len(names))
-        findings += _check_rows(name, alone, together)
+        for what, some in sources.items():
+            findings += _check_rows(name, kind.asked[name], (alone, together), what, some)
     if not findings:
         tell("comparing it", 0.7)
-        findings = _compare(version_dir, run, together)
+        usual = next(iter(sources.values()))
+        findings = _compare(kind, version_dir, run, kind.found(together, usual), usual)
     return [*map(printable, findings)]
 
 
@@ -94,63 +90,65 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(attribute.g)
 
 
-def _check_rows(name: str, alone: LocalTranslator, together: LocalTranslator) -> list[str]:
-    """A signature that fails, answers NaN, or whose rows depend on their batch."""
-    for kind, texts in (("texts", TEXTS), ("empty, long and invalid texts", HARD_TEXTS)):
-        try:
-            each, batch = (
-                [_flat(found) for found in _ASKED[name](translator, _decoded(texts))]
-                for translator in (alone, together)
-            )
-        except Exception as error:  # whatever a runtime raises
-            return [f"{name} fails on {kind}: {_first_line(error)}"]
-        if any(isinstance(x, float) and math.isnan(x) for row in batch for x in row):
-            return [f"{name}: NaN on {kind}"]
-        wrong = [n for n, pair in enumerate(zip(each, batch, strict=True)) if not _same(*pair)]
-        if len(wrong) > _OTHERWISE * len(texts):
-            return [
-                f"{name}: row {wrong[0]} of a batch of {kind} is not what it answers alone: it "
-                "depends on its batch"
-            ]
-    return []
+def _check_rows(
+    name: str, ask: Asked, models: tuple[LocalModel, LocalModel], what: str, sources: list[Any]
+) -> list[str]:
+    """A signature that fails, answers NaN, or whose rows depend on their batch.
+
+    Args:
+        name: of the signature.
+        ask: it.
+        models: one that answers row by row, and one that answers all together.
+        what: the sources are.
+        sources: what is asked about.
+    """
+    try:
+        each, batch = ([_flat(found) for found in ask(model, sources)] for model in models)
+        ask(models[1], [])
+    except Exception as error:  # whatever a runtime raises
+        return [f"{name} fails on {what}: {_first_line(error)}"]
+    if any(isinstance(x, float) and math.isnan(x) for row in batch for x in row):
+        return [f"{name}: NaN on {what}"]
+    wrong = [n for n, pair in enumerate(zip(each, batch, strict=True)) if not _same(*pair)]
+    if len(wrong) <= _OTHERWISE * len(sources):
+        return []
+    return [
+        f"{name}: row {wrong[0]} of a batch of {what} is not what it answers alone: it depends on "
+        "its batch"
+    ]
 
 
-def _compare(version_dir: Path, run: Path | None, translator: LocalTranslator) -> list[str]:
-    """Translations that are not those of the run, or of a SavedModel of it beside."""
-    texts, manifest = _decoded(TEXTS), translator.manifest
+def _compare(
+    kind: Kind, version_dir: Path, run: Path | None, found: list[Any], sources: list[Any]
+) -> list[str]:
+    """Answers that are not those of the run, or of a SavedModel of it beside."""
+    manifest = json.loads((version_dir / MANIFEST).read_text(encoding="utf-8"))
     if run:
-        other, expected = f"run {run}", _by_run(run, texts, manifest["settings"])
+        from training.runs.run import load_run  # TensorFlow takes seconds
+
+        other = f"run {run}"
+        expected = kind.by_run([load_run(run)], sources, manifest["settings"])
     else:
-        beside = _saved_model(version_dir, manifest)
+        beside = _saved_model(version_dir, manifest, kind.settings)
         if beside is None:
             return []
-        other, expected = f"SavedModel {beside}", _by_saved_model(beside, texts)
-    found = [each.text for each in translator.translate(texts)]
-    wrong = [n for n, pair in enumerate(zip(found, expected, strict=True)) if pair[0] != pair[1]]
+        other, expected = f"SavedModel {beside}", kind.by_saved_model(beside, sources)
+    pairs = enumerate(zip(found, expected, strict=True))
+    wrong = [n for n, (one, wanted) in pairs if not _same([one], [wanted])]
     most = _ROUNDED if manifest["settings"].get("weights") == "int8" else _OTHERWISE
-    if len(wrong) <= most * len(texts):
+    if len(wrong) <= most * len(sources):
         return []
-    return [f"translate: {len(wrong)} of {len(texts)} texts are not what the {other} answers"]
+    return [f"{len(wrong)} of {len(sources)} answers are not those of the {other}"]
 
 
-def _by_run(run: Path, texts: list[str], settings: dict[str, Any]) -> list[str]:
-    """Return what a run answers."""
-    from training.decode.asked import Search  # TensorFlow takes seconds
-    from training.decode.texts import make_translator
-    from training.runs.run import load_run
-
-    names = ("beam_width", "length_penalty", "max_source_length")
-    asked = Search(**{name: settings[name] for name in names})
-    return make_translator([load_run(run)], asked)(texts)
-
-
-def _saved_model(version_dir: Path, manifest: dict[str, Any]) -> Path | None:
+def _saved_model(
+    version_dir: Path, manifest: dict[str, Any], settings: Sequence[str]
+) -> Path | None:
     """Return the last SavedModel beside it of the same run with the same search."""
-    searches = ("beam_width", "length_penalty", "max_source_length")
     for path in sorted(version_dir.resolve().parent.glob(f"*/{_SAVED_MODEL}"), reverse=True):
         try:
             other = json.loads(path.read_text(encoding="utf-8"))
-            same = all(other["settings"][x] == manifest["settings"][x] for x in searches)
+            same = all(other["settings"][x] == manifest["settings"][x] for x in settings)
             if same and other["runs"] == manifest["runs"]:
                 return path.parents[1]
         except (OSError, ValueError, KeyError, TypeError):
@@ -158,26 +156,12 @@ def _saved_model(version_dir: Path, manifest: dict[str, Any]) -> Path | None:
     return None
 
 
-def _by_saved_model(version_dir: Path, texts: list[str]) -> list[str]:
-    """Return what a SavedModel answers."""
-    import tensorflow as tf  # takes seconds
-
-    from serving.savedmodel.session import ModelSession
-
-    with ModelSession(version_dir) as session:
-        inputs = {"text": tf.make_tensor_proto([text.encode() for text in texts])}
-        found = session.run(session.signatures["translate"], inputs)
-    return [text.decode() for text in found["translation"]]
-
-
-def _decoded(texts: Sequence[bytes]) -> list[str]:
-    return [text.decode("utf-8", "replace") for text in texts]
-
-
 def _flat(found: Any) -> list[Any]:
     """Return the texts, numbers and flags of an answer in one list."""
     if isinstance(found, (list, tuple)):
         return [x for part in found for x in _flat(part)]
+    if isinstance(found, Exception):
+        return [str(found).partition(" ")[2].partition(" ")[2]]  # after the number of an image
     return _flat(astuple(found)) if hasattr(found, "__dataclass_fields__") else [found]
 
 

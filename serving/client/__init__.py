@@ -29,10 +29,19 @@ if TYPE_CHECKING:
         SignatureNotFoundError,
         UnexpectedResponseError,
     )
-    from serving.client.events import AsyncPredictor, Prediction, Predictor
-    from serving.client.images import AsyncReader, Reader, Reading, Regions
-    from serving.client.local import LocalTranslator
-    from serving.client.results import Alignment, Hypothesis, Metadata, Score, Translation
+    from serving.client.events import AsyncPredictor, Predictor
+    from serving.client.images import AsyncReader, Reader
+    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+    from serving.client.results import (
+        Alignment,
+        Hypothesis,
+        Metadata,
+        Prediction,
+        Reading,
+        Regions,
+        Score,
+        Translation,
+    )
     from serving.client.texts import AsyncTranslator, Translator
 
 __all__ = [
@@ -43,6 +52,8 @@ __all__ = [
     "DeadlineExceededError",
     "Hypothesis",
     "InvalidRequestError",
+    "LocalPredictor",
+    "LocalReader",
     "LocalTranslator",
     "MessageTooLargeError",
     "Metadata",

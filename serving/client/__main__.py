@@ -17,6 +17,7 @@ from serving.client.options import (
     connection_options,
     ended,
     file_to_write,
+    local_options,
 )
 from serving.client.printing import print_error, print_json, printable
 
@@ -43,7 +44,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
-    add_connection(parser, "texts", local=True)
+    add_connection(parser, "texts")
     signature = parser.add_mutually_exclusive_group()
     signature.add_argument("--nbest", action="store_true", help="several translations, with scores")
     signature.add_argument("--align", action="store_true", help="draw the attention weights")
@@ -87,8 +88,7 @@ def _translator(arguments: argparse.Namespace) -> Any:
     if arguments.local:
         from serving.client.local import LocalTranslator
 
-        settings = {"batch_size": arguments.batch_size, "threads": arguments.threads}
-        return LocalTranslator(arguments.local, **settings)
+        return LocalTranslator(**local_options(arguments))
     from serving.client.texts import Translator
 
     return Translator(**connection_options(arguments))

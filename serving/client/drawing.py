@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 from serving.client.printing import printable
 
 if TYPE_CHECKING:
-    from serving.client.events import Prediction
-    from serving.client.images import Regions
-    from serving.client.results import Alignment
+    from serving.client.results import Alignment, Prediction, Regions
 
 _SHADES = " ░▒▓█"
 

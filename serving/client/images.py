@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,67 +18,13 @@ from serving.client.answers import (
     unpadded,
 )
 from serving.client.errors import InvalidRequestError
+from serving.client.image_files import image_file
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
+from serving.client.results import Reading, Regions
 from serving.client.transport import AsyncClient, Client
 
 T = TypeVar("T")
-_PNG = b"\x89PNG\r\n\x1a\n"
-_COLORS = {1: 0, 3: 2, 4: 6}  # PNG's colour type by number of channels
-
-
-@dataclass(frozen=True)
-class Reading:
-    """The text in an image; `score` is its log-probability over the length penalty."""
-
-    text: str
-    score: float
-
-
-@dataclass(frozen=True)
-class Regions:
-    """The text in an image, and where the model looked.
-
-    `attention_weights[t][row][column]` is the weight of a region as `tokens[t]` was written; the
-    regions are a grid over the image.
-    """
-
-    text: str
-    score: float
-    tokens: tuple[str, ...]
-    attention_weights: tuple[tuple[tuple[float, ...], ...], ...]
-
-
-def image_file(image: Any) -> bytes:
-    """Return the file of an image.
-
-    Args:
-        image: a path, what is in a PNG or JPEG file, or an array of bytes `(H, W)` or `(H, W, C)`
-            with 1, 3 or 4 channels, which becomes a PNG.
-
-    Raises OSError for a file that cannot be read, ValueError for anything else.
-    """
-    if isinstance(image, bytes):
-        return image
-    if isinstance(image, str | Path):
-        return Path(image).read_bytes()
-    shape, dtype = getattr(image, "shape", None), str(getattr(image, "dtype", ""))
-    if shape is None or dtype != "uint8" or len(shape) not in (2, 3) or 0 in shape:
-        raise ValueError(
-            "expected an image as a path, bytes or an array of uint8 (height, width, channels). "
-            f"Received: {type(image).__name__} {shape or ''} {dtype}".rstrip()
-        )
-    height, width, channels = (*shape, 1)[:3]
-    if channels not in _COLORS:
-        raise ValueError(f"expected an image of 1, 3 or 4 channels. Received: {channels}")
-    data, row = image.tobytes(), width * channels
-    lines = b"".join(b"\0" + data[start : start + row] for start in range(0, len(data), row))
-    header = struct.pack(">IIBBBBB", width, height, 8, _COLORS[channels], 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines)), (b"IEND", b""))
-    return _PNG + b"".join(
-        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
-        for kind, body in chunks
-    )
 
 
 def write_images(files: Sequence[bytes]) -> dict[str, Message]:

@@ -16,7 +16,7 @@ from serving.client.retries import RETRIES
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),
-    **dict.fromkeys(("onnxruntime", "numpy", "sentencepiece"), "onnx"),
+    **dict.fromkeys(("onnxruntime", "numpy", "sentencepiece", "PIL", "simplejpeg"), "onnx"),
 }
 
 
@@ -67,13 +67,12 @@ def file_to_write(text: str) -> Path:
     raise argparse.ArgumentTypeError(f"cannot write {path}: {reason}")
 
 
-def add_connection(parser: argparse.ArgumentParser, rows: str, local: bool = False) -> None:
-    """Add the options that `connection_options` reads.
+def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
+    """Add the options that `connection_options` and `local_options` read.
 
     Args:
         parser: of the command.
         rows: what a request holds.
-        local: whether an ONNX export in this process may take the server's place.
     """
     add = parser.add_argument
     add(
@@ -83,19 +82,18 @@ def add_connection(parser: argparse.ArgumentParser, rows: str, local: bool = Fal
     )
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--model", help="name of the model on the server")
-    if local:
-        where.add_argument(
-            "--local",
-            type=Path,
-            metavar="DIR",
-            help="no server: models/NAME/1, exported with --format onnx",
-        )
-        add(
-            "--threads",
-            type=size,
-            default=1,
-            help="with --local: that an operation may use; default: 1",
-        )
+    where.add_argument(
+        "--local",
+        type=Path,
+        metavar="DIR",
+        help="no server: models/NAME/1, exported with --format onnx",
+    )
+    add(
+        "--threads",
+        type=size,
+        default=1,
+        help="with --local: that an operation may use; default: 1",
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--version", type=int, help="version of the model; default: the latest")
     which.add_argument("--label", help="label of the version")
@@ -140,6 +138,12 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
         "call_timeout": arguments.call_timeout,
         "tls": Tls(*files, server_name=arguments.tls_server_name) if encrypted else False,
     }
+
+
+def local_options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of a model in this process, see `serving.client.local`."""
+    names = {"path": "local", "batch_size": "batch_size", "threads": "threads"}
+    return {name: getattr(arguments, option) for name, option in names.items()}
 
 
 def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:

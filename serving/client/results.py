@@ -1,4 +1,4 @@
-"""Answers of a translator, and the metadata of a model."""
+"""Answers of models, and the metadata of one."""
 
 from dataclasses import dataclass
 
@@ -50,6 +50,36 @@ class Score:
     tokens: tuple[str, ...]
     log_probs: tuple[float, ...]
     truncated: bool = False
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The text in an image; `score` is its log-probability over the length penalty."""
+
+    text: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The text in an image, and where the model looked.
+
+    `attention_weights[t][row][column]` is the weight of a region as `tokens[t]` was written; the
+    regions are a grid over the image.
+    """
+
+    text: str
+    score: float
+    tokens: tuple[str, ...]
+    attention_weights: tuple[tuple[tuple[float, ...], ...], ...]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """How probable the outcome is, and the weight of each event; none of a model without any."""
+
+    probability: float
+    attention_weights: tuple[float, ...]
 
 
 @dataclass(frozen=True)

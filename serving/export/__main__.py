@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> None:
         products = options.weights if options.format == "onnx" else options.precision
         print(
             f"With {options.weights} weights and {products} products, {found['same']} of "
-            f"{found['texts']} translations are the same as in float32; scores differ by at most "
+            f"{found['texts']} answers are the same as in float32; scores differ by at most "
             f"{found['score_difference']:.2g}"
         )
 

@@ -27,7 +27,6 @@ from serving.export.images import ExportedReader
 from serving.export.texts import WARMUP_TEXTS, Exported, asked_of
 from training.command.errors import UserError
 from training.command.progress import Tell
-from training.data.pair_files import CorpusError
 from training.data.splits import load_split
 from training.runs.history import read_history
 from training.runs.run import Run
@@ -35,6 +34,7 @@ from training.runs.summary import kept
 from training.sources.kinds import KINDS
 
 MANIFEST = "assets.extra/manifest.json"
+_READER_SETTINGS = ("beam_width", "length_penalty", "weights")
 AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
 # The share of an export's time after which each begins: 7 million weights on two cores.
 _TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35
@@ -96,29 +96,36 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
     from serving.export.onnx.folder import check_exports, write_folder, write_manifest
 
     check_exports(runs, settings)
+    settings = _settings_of(runs[0], {**vars(asked_of(settings)), **settings})
     with _aside(output) as aside:
         tell("writing the ONNX graphs", 0.5)
         aside.mkdir()
         card = _manifest(runs, settings)
         try:
-            write_folder(runs[0], aside, settings, card)
-            if is_rounded(settings):
-                tell("comparing its translations with those in float32", 0.7)
+            write_folder(runs, aside, settings, card)
+            if is_rounded(settings) and (texts := _compared(runs[0])):
+                tell("comparing its answers with those in float32", 0.7)
                 with tempfile.TemporaryDirectory() as plain:
-                    write_folder(runs[0], Path(plain), {**settings, "weights": "float32"}, card)
-                    found = _local_agreement(runs[0], Path(plain), aside)
+                    write_folder(runs, Path(plain), {**settings, "weights": "float32"}, card)
+                    found = _local_agreement(runs[0], texts, Path(plain), aside)
                 write_manifest(aside, {"agreement": found})
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         return _number(aside)
 
 
-def _local_agreement(run: Run, plain: Path, rounded: Path) -> dict[str, float]:
-    """Return how an ONNX export translates otherwise than one in float32: see `agreement`."""
-    from serving.client.local import LocalTranslator
+def _local_agreement(
+    run: Run, sources: Sequence[Any], plain: Path, rounded: Path
+) -> dict[str, float]:
+    """Return how an ONNX export answers otherwise than one in float32: see `agreement`."""
+    from serving.client.local import LocalReader, LocalTranslator
 
-    texts = _compared(run)
-    found = [LocalTranslator(folder).translate(texts) for folder in (plain, rounded)]
+    found: list[list[Any]] = [
+        LocalTranslator(folder).translate(sources)
+        if KINDS[run.config.source].tokens
+        else LocalReader(folder).read(sources)
+        for folder in (plain, rounded)
+    ]
     return _differences(
         *(np.array([each.text for each in one]) for one in found),
         *(np.array([each.score for each in one]) for one in found),
@@ -162,17 +169,22 @@ def _module(
     runs: Sequence[Run], settings: dict[str, Any]
 ) -> tuple[Exported | ExportedReader | ExportedPredictor, dict[str, Any]]:
     """Return what is saved of runs, by what they read, with the settings that it has."""
-    config = runs[0].config
+    config, kept = runs[0].config, _settings_of(runs[0], settings)
     if KINDS[config.source].tokens:
-        return Exported(runs, **settings), settings
+        return Exported(runs, **kept), kept
     if settings.get("precision", "float32") != "float32":
         raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
     if config.target == "label":
-        kept = {key: settings[key] for key in ("weights",) if key in settings}
         return ExportedPredictor(runs, **kept), kept
-    keys = ("beam_width", "length_penalty", "weights")
-    kept = {key: settings[key] for key in keys if key in settings}
     return ExportedReader(runs, **kept), kept
+
+
+def _settings_of(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
+    """Return the settings that an export of what the run reads and says has."""
+    if KINDS[run.config.source].tokens:
+        return settings
+    keys = ("weights",) if run.config.target == "label" else _READER_SETTINGS
+    return {key: settings[key] for key in keys if key in settings}
 
 
 def is_rounded(settings: dict) -> bool:
@@ -214,12 +226,16 @@ def agreement(
     return _differences(expected, translations, scores, other_scores)
 
 
-def _compared(run: Run) -> list[str]:
-    """Return the texts that are compared: of the dev split, where it can be found."""
+def _compared(run: Run) -> list[Any]:
+    """Return the sources that are compared: of the dev split, where it can be found."""
+    config, texts = run.config, KINDS[run.config.source].tokens
     try:
-        return list(load_split(run.config, "dev", limit=AGREEMENT_TEXTS)[0].sources)
-    except CorpusError:
-        return [text for batch in WARMUP_TEXTS for text in batch]
+        if texts:
+            return list(load_split(config, "dev", limit=AGREEMENT_TEXTS)[0].sources)
+        found = run.source.load_split(config, config.data, "dev", limit=AGREEMENT_TEXTS)
+        return list(found.sources)
+    except UserError:
+        return [text for batch in WARMUP_TEXTS for text in batch] if texts else []
 
 
 def _differences(

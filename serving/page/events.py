@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from serving.client import AsyncPredictor
-from serving.client.events import TIME, parse_table
+from serving.client.histories import TIME, parse_table
 from serving.page.requests import Answer, BadRequestError, rounded
 
 MOST_EVENTS = 200  # of one history: each is asked with those before it

@@ -9,12 +9,16 @@ import urllib.request
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
 from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
+from training.config.load import load_preset, override
+from training.fit.train import train
+from training.runs.run import load_run
 
 WORDS = 7
 PREDICT, CLASSIFY, REGRESS = (
@@ -290,3 +294,43 @@ def ssl_config(path, certificates, verify=False):
         f"custom_ca: {text('ca.pem')} client_verify: {str(verify).lower()}"
     )
     return path
+
+
+TINY_IMAGES = [
+    *(
+        "train_limit=40",
+        "epochs=1",
+        "convolutions=3:2x2 5:2x2",
+        "decoder_units=7",
+        "embedding_size=3",
+    ),
+    *("attention_units=5", "readout_units=7", "batch_size=20", "validation_limit=5"),
+]
+
+
+@pytest.fixture(scope="session")
+def image_run(tmp_path_factory):
+    """A run of one epoch that reads digits."""
+    path = tmp_path_factory.mktemp("runs") / "digits"
+    train(override(load_preset("digits"), TINY_IMAGES), path)
+    return load_run(path)
+
+
+@pytest.fixture(scope="session")
+def event_run(tmp_path_factory):
+    """A run of two epochs about visits of patients."""
+    folder = tmp_path_factory.mktemp("events")
+    rng = np.random.default_rng(0)
+    lines = ["patient,day,bili,sex,died"]
+    for person in range(60):
+        sick = person % 2
+        for day in (0, 7, 30)[: 1 + person % 3]:
+            bili = "" if rng.random() < 0.2 else f"{np.exp(rng.normal() + 2 * sick):.3f}"
+            lines.append(f"p{person},{day},{bili},{'mf'[rng.integers(2)]},{sick}")
+    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
+    about = 'id = "patient"\ntime = "day"\noutcome = "died"\nlog = ["bili"]\n'
+    (folder / "visits.toml").write_text(about)
+    settings = [f"data=events:{folder / 'visits.csv'}", "epochs=2", "encoder_units=5"]
+    settings += ["attention_units=3", "batch_size=16"]
+    train(override(load_preset("pbcseq"), settings), folder / "run")
+    return load_run(folder / "run")

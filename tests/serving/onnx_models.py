@@ -43,10 +43,10 @@ def random_ids(rows, length, seed=0):
 
 
 class Graphs:
-    """The graphs of a model, in onnxruntime."""
+    """The graphs of a model, or of several as an ensemble, in onnxruntime."""
 
-    def __init__(self, config, model, folder, bits=32):
-        self.about = write_graphs(model, folder, config.attention != "none", bits)
+    def __init__(self, config, model, folder, bits=32, others=()):
+        self.about = write_graphs([(config, model), *others], folder, bits)
         self.folder, self._sessions = folder, {}
 
     def run(self, graph, **inputs):
@@ -68,10 +68,10 @@ class Graphs:
         )
 
 
-def expected(model, ids, width, results=1, penalty=1.0):
-    """What the search of the Keras model finds."""
+def expected(model, ids, width, results=1, penalty=1.0, others=()):
+    """What the search of the Keras model, or of several as an ensemble, finds."""
     found = search(
-        [model],
+        [model, *others],
         ids.astype("int32"),
         Search(beam_width=width, num_results=results, length_penalty=penalty),
         return_attention_weights=True,

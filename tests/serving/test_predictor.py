@@ -12,36 +12,14 @@ from sklearn.metrics import roc_auc_score
 from serving import predict
 from serving.batch.__main__ import main as batch
 from serving.check import __main__ as check
-from serving.client import events as histories
+from serving.client import histories
 from serving.client.events import Predictor
 from serving.export.version import export
 from tests.serving.conftest import serving
 from training import evaluate, translate
 from training.command.errors import RunError
-from training.config.load import load_preset, override
 from training.decode.labels import make_predictor
-from training.fit.train import train
-from training.runs.run import load_run
 from training.sources.events import data as events
-
-
-@pytest.fixture(scope="module")
-def event_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("events")
-    rng = np.random.default_rng(0)
-    lines = ["patient,day,bili,sex,died"]
-    for person in range(60):
-        sick = person % 2
-        for day in (0, 7, 30)[: 1 + person % 3]:
-            bili = "" if rng.random() < 0.2 else f"{np.exp(rng.normal() + 2 * sick):.3f}"
-            lines.append(f"p{person},{day},{bili},{'mf'[rng.integers(2)]},{sick}")
-    (folder / "visits.csv").write_text("\n".join(lines) + "\n")
-    about = 'id = "patient"\ntime = "day"\noutcome = "died"\nlog = ["bili"]\n'
-    (folder / "visits.toml").write_text(about)
-    settings = [f"data=events:{folder / 'visits.csv'}", "epochs=2", "encoder_units=5"]
-    settings += ["attention_units=3", "batch_size=16"]
-    train(override(load_preset("pbcseq"), settings), folder / "run")
-    return load_run(folder / "run")
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tensorflow_serving.apis import predict_pb2
 from serving import read, tasks
 from serving.batch.__main__ import main as batch
 from serving.check import __main__ as check
-from serving.client import images as reading
+from serving.client import image_files as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
 from serving.export.version import export
@@ -27,33 +27,12 @@ from tests.serving.test_rest import free_port
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
 from training.command.errors import RunError, UserError
-from training.config.load import load_preset, override
 from training.decode.asked import Search
 from training.decode.search import search
 from training.decode.texts import make_nbest
-from training.fit.train import train
-from training.runs.run import load_run
 from training.score.pointing import region_weights
 from training.sources.image import data as images
 from training.sources.image import digits
-
-TINY_IMAGES = [
-    *(
-        "train_limit=40",
-        "epochs=1",
-        "convolutions=3:2x2 5:2x2",
-        "decoder_units=7",
-        "embedding_size=3",
-    ),
-    *("attention_units=5", "readout_units=7", "batch_size=20", "validation_limit=5"),
-]
-
-
-@pytest.fixture(scope="module")
-def image_run(tmp_path_factory):
-    path = tmp_path_factory.mktemp("runs") / "digits"
-    train(override(load_preset("digits"), TINY_IMAGES), path)
-    return load_run(path)
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +40,13 @@ def models(image_run, tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
     export([image_run], root / "digits", beam_width=3)
     return root
+
+
+@pytest.fixture(scope="module")
+def local(image_run, tmp_path_factory):
+    """A version in ONNX."""
+    root = tmp_path_factory.mktemp("local")
+    return export([image_run], root / "digits", form="onnx", beam_width=3)
 
 
 @pytest.fixture(scope="module")

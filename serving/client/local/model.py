@@ -1,17 +1,20 @@
-"""An exported folder: its manifest, and its graphs in onnxruntime."""
+"""An exported folder: its manifest, and its graphs in onnxruntime; and the base of all models."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import onnxruntime
 
+from serving.client.results import Metadata
+
 MANIFEST = "manifest.json"
 FORMAT = "onnx"
+_ROWS = ("B", "N")  # the manifest's names of the axis of a batch
 
 
 class Folder:
@@ -53,9 +56,19 @@ class Folder:
     def run(self, graph: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run a graph, which is loaded at its first use.
 
+        A batch may be empty: onnxruntime fails on some operators of no rows, so that a row of zeros
+        stands in.
+
         Raises:
             ValueError: if it cannot be loaded.
         """
+        if not all(len(x) for x in inputs.values() if x.ndim):
+            one = {k: x if not x.ndim or len(x) else _one_row(x) for k, x in inputs.items()}
+            about = self.manifest["graphs"][graph]["outputs"]
+            return {
+                name: x[:0] if about[name]["shape"][0] in _ROWS else x
+                for name, x in self.run(graph, one).items()
+            }
         if graph not in self._sessions:
             try:
                 self._sessions[graph] = onnxruntime.InferenceSession(
@@ -77,3 +90,49 @@ def _version(path: Path) -> Path:
     if not versions:
         raise ValueError(f"{path} holds no {MANIFEST}: expected models/NAME or models/NAME/1")
     return max(versions, key=lambda each: int(each.name))
+
+
+def _one_row(x: np.ndarray) -> np.ndarray:
+    return np.zeros((1, *x.shape[1:]), x.dtype)
+
+
+class LocalModel:
+    """Base class of the models in this process.
+
+    Args:
+        path: of a version that was exported with `--format onnx`, or of the model, of whose
+            versions the last is taken.
+        threads: that one operation may use.
+
+    Raises:
+        ValueError: if there is no such export, or it does something else than `task`.
+    """
+
+    task: ClassVar[str]
+
+    def __init__(self, path: str | Path, threads: int) -> None:
+        self._folder = Folder(path, threads)
+        if (task := self.manifest["task"]) != self.task:
+            raise ValueError(f"{path} expected a model to {self.task} with. Received: to {task}")
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What the export says of itself: settings, sizes, the run that it was made of."""
+        return self._folder.manifest
+
+    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+        """Return inputs and outputs by the name of a signature, as `Metadata` has them."""
+        raise NotImplementedError
+
+    def metadata(self) -> Metadata:
+        """Version and signatures of the model."""
+        path = self._folder.path.resolve()
+        version = int(path.name) if path.name.isdecimal() else 0
+        return Metadata(path.parent.name, version, self.signatures())
+
+    def __enter__(self) -> Self:
+        """Return the model; there is nothing to close."""
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Do nothing."""

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from serving.client.errors import SignatureNotFoundError
-from serving.client.local.model import Folder
+from serving.client.local.model import LocalModel
 from serving.client.local.scoring import score_targets
-from serving.client.local.tokenizers import END_ID, PAD_ID, load_tokenizer, said
-from serving.client.results import Alignment, Hypothesis, Metadata, Score, Translation
+from serving.client.local.search import Search, said_text, said_tokens
+from serving.client.local.tokenizers import END_ID, PAD_ID, load_tokenizer
+from serving.client.results import Alignment, Hypothesis, Score, Translation
 from serving.client.sentences import join_sentences, split_sentences
 
 T = TypeVar("T")
@@ -46,7 +47,7 @@ class _Read(NamedTuple):
     truncated: list[bool]
 
 
-class LocalTranslator:
+class LocalTranslator(LocalModel):
     """A translator in this process, with the methods and results of `serving.client.Translator`.
 
     Args:
@@ -63,6 +64,8 @@ class LocalTranslator:
         ValueError: if there is no such export, or for a setting that is not possible.
     """
 
+    task = "translate"
+
     def __init__(
         self,
         path: str | Path,
@@ -73,58 +76,27 @@ class LocalTranslator:
         batch_size: int = 32,
         threads: int = 1,
     ) -> None:
-        self._folder = Folder(path, threads)
-        about = self._folder.manifest
-        if about["task"] != "translate":
-            raise ValueError(f"{path} expected to be a translator. Received: {about['task']}")
-        defaults, sizes = about["settings"], about["tokenizers"]
-        self._width = beam_width or defaults["beam_width"]
-        self._results = num_results or min(defaults["num_results"], self._width)
-        self._penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
-        self._batch_size, self._most = batch_size, defaults["max_source_length"]
-        if not 1 <= self._results <= self._width <= sizes["target"]["size"]:
-            raise ValueError(
-                "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
-                f"{self._results}, {self._width}, {sizes['target']['size']}"
-            )
-        if batch_size < 1 or self._penalty < 0:
-            raise ValueError(
-                "expected batch_size >= 1 and length_penalty >= 0. "
-                f"Received: {batch_size}, {self._penalty}"
-            )
+        super().__init__(path, threads)
+        about = self.manifest
+        self._asked = Search(about, beam_width, num_results, length_penalty, batch_size)
+        self._most = about["settings"]["max_source_length"]
         self._source, self._target = (
-            load_tokenizer(self._folder.path, sizes[side]) for side in ("source", "target")
+            load_tokenizer(self._folder.path, about["tokenizers"][side])
+            for side in ("source", "target")
         )
 
-    @property
-    def manifest(self) -> dict[str, Any]:
-        """What the export says of itself: settings, sizes, the run that it was made of."""
-        return self._folder.manifest
-
-    def metadata(self) -> Metadata:
-        """Version and signatures of the model."""
-        path = self._folder.path.resolve()
-        version = int(path.name) if path.name.isdecimal() else 0
-        signatures = {}
+    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+        """See the base class."""
+        found = {}
         for name, outputs in _OUTPUTS.items():
             if name != "align" or self.manifest["attends"]:
                 inputs = ["text", *(["translation"] if name == "score" else [])]
-                signatures[name] = {
-                    "inputs": dict.fromkeys(inputs, "string(?)"),
-                    "outputs": outputs,
-                }
-        return Metadata(path.parent.name, version, signatures)
+                found[name] = {"inputs": dict.fromkeys(inputs, "string(?)"), "outputs": outputs}
+        return found
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
         self.translate(["."])
-
-    def __enter__(self) -> Self:
-        """Return the translator; there is nothing to close."""
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Do nothing."""
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """The best translation of each text; with `split`, sentence by sentence."""
@@ -142,7 +114,7 @@ class LocalTranslator:
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Each text's translations, best first."""
-        count = self._results
+        count = self._asked.results
         found = self._search(
             self._read(_checked(texts)),
             count,
@@ -178,7 +150,7 @@ class LocalTranslator:
             )
         most = 2 * self._most + 9  # what a search may find, without the end
         found: list[Any] = [None] * len(targets)
-        for rows in self._batches([len(x) for x in targets]):
+        for rows in self._asked.batches([len(x) for x in targets]):
             wanted = _padded([[*targets[row][:most], END_ID] for row in rows])
             source = _padded([read.ids[row] for row in rows])
             for row, log_probs in zip(
@@ -189,7 +161,7 @@ class LocalTranslator:
                     log_probs = np.zeros_like(log_probs)  # nothing is translated as nothing
                 each = [float(x) for x in log_probs[: len(ids)]]
                 tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
-                norm = ((5 + len(ids)) / 6) ** self._penalty
+                norm = ((5 + len(ids)) / 6) ** self._asked.penalty
                 cut = read.truncated[row] or len(targets[row]) > most
                 found[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
         return found
@@ -214,13 +186,8 @@ class LocalTranslator:
             with_weights: whether they are wanted.
         """
         found: list[T | None] = [None] * len(read.ids)
-        asked = {
-            "beam_width": np.array([self._width]),
-            "num_results": np.array([results]),
-            "length_penalty": np.array(self._penalty, "float32"),
-            "with_weights": np.array([with_weights]),
-        }
-        for rows in self._batches([len(x) for x in read.ids]):
+        asked = self._asked.inputs(results, with_weights)
+        for rows in self._asked.batches([len(x) for x in read.ids]):
             rows = [row for row in rows if read.ids[row]]
             if not rows:
                 continue
@@ -231,30 +198,20 @@ class LocalTranslator:
                 found[row] = answer(*of_row)
         return found
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield the rows of batches, those of about the same length together."""
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        for start in range(0, len(order), self._batch_size):
-            yield order[start : start + self._batch_size]
-
     def _hypotheses(self, ids: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
         return [
-            Hypothesis(self._target.decode(said(one.tolist())), float(score))
+            Hypothesis(said_text(self._target, one), float(score))
             for one, score in zip(ids, scores, strict=True)
         ]
 
     def _aligned(self, ids: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> tuple:
         """Return the text, its tokens, and the function from a source's length to the weights."""
-        tokens = []
-        for number in ids[0].tolist():
-            if number in (PAD_ID, END_ID):
-                break
-            tokens.append(self._target.token(number))
+        tokens = said_tokens(self._target, ids[0])
 
         def of_source(length: int) -> tuple[tuple[float, ...], ...]:
             return tuple(map(tuple, weights[0, : len(tokens), :length].tolist()))
 
-        return self._target.decode(said(ids[0].tolist())), tuple(tokens), of_source
+        return said_text(self._target, ids[0]), tokens, of_source
 
 
 def _checked(texts: Sequence[str]) -> Sequence[str]:

@@ -1,8 +1,9 @@
-"""Encoders: what is attended to, and the decoder's first states."""
+"""What is common to the encoders: what is attended to, and the decoder's first states."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -10,8 +11,7 @@ import numpy as np
 from serving.export.onnx.cells import array
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.products import Products
-from serving.export.onnx.recurrent import Inputs, read_layers, read_sequence
-from training.data.ids import PAD_ID
+from training.config.schema import Config
 
 
 class Encoded(NamedTuple):
@@ -20,41 +20,49 @@ class Encoded(NamedTuple):
     Attributes:
         memory: `(B, S, dim)`.
         mask: boolean `(B, 1, S)`.
-        states: the decoder's first, each `(B, units)`.
+        summary: the whole source in one vector, `(B, ·)`.
+        states: the decoder's first, each `(B, units)`; of a classifier none.
     """
 
     memory: Value
     mask: Value
+    summary: Value
     states: list[Value]
 
 
-class TextEncoder:
-    """Reads token ids.
+class Encoder(ABC):
+    """Base class of the encoders.
 
     Args:
+        config: of the run.
         model: of `training.model`.
-        attends: whether the decoder attends; if not, the memory is the summary alone.
         bits: of products, 32 or 8.
+
+    Attributes:
+        attends: whether the memory is attended to; if not, it is the summary alone.
     """
 
-    def __init__(self, model: keras.Model, attends: bool, bits: int) -> None:
-        encoder = model.get_layer("encoder")
-        self._embeddings = array(encoder.get_layer("source_embedding").embeddings)
-        self._layers, self._attends, self._bits = read_layers(encoder), attends, bits
-        bridges = [layer for layer in encoder.layers if layer.name.startswith("bridge_")]
+    def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
+        self.attends, self._bits = config.attention != "none", bits
+        self._model: Any = model.get_layer("encoder")
+        bridges = [layer for layer in self._model.layers if layer.name.startswith("bridge_")]
         bridges.sort(key=lambda layer: int(layer.name.removeprefix("bridge_")))
         self._bridges = [(array(layer.kernel), array(layer.bias)) for layer in bridges]
 
-    def __call__(self, g: Graph, times: Products, ids: Value) -> Encoded:
-        """Read ids, int64 `(B, S)`, padded with 0."""
-        by_time = g("Transpose", ids, perm=[1, 0])
-        there = ~g("Equal", by_time, PAD_ID)
-        lengths = g.over("ReduceSum", g.cast(there, "int32"), 0)
-        inputs = Inputs(by_time, self._embeddings, g.axis(there, 2), lengths)
-        memory, summary = read_sequence(g, times, self._layers, inputs, self._bits)
-        mask = g.axis(~g("Equal", ids, PAD_ID), 1)
-        if not self._attends:
+    @abstractmethod
+    def input(self, g: Graph) -> Value:
+        """Add the graph's input."""
+
+    @abstractmethod
+    def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
+        """Read a source."""
+
+    def encoded(
+        self, g: Graph, times: Products, memory: Value, mask: Value, summary: Value
+    ) -> Encoded:
+        """Return what is attended to, with the first states: see `Encoded`."""
+        if not self.attends:
             memory = g.axis(summary, 1)
-            mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), g.size(ids, 0), 1, 1)
+            mask = g.expand(g.constant(np.ones((1, 1, 1), bool)), g.size(summary, 0), 1, 1)
         states = [g("Tanh", times.exact(summary, *bridge)) for bridge in self._bridges]
-        return Encoded(memory, mask, states)
+        return Encoded(memory, mask, summary, states)

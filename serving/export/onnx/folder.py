@@ -9,6 +9,7 @@ from typing import Any
 
 import onnx
 
+from serving.export.onnx.events import write_predictor
 from serving.export.onnx.graph import OPSET
 from serving.export.onnx.graphs import write_graphs
 from training.command.errors import UserError
@@ -16,24 +17,29 @@ from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.pieces import KIND, model_of
 from training.data.tokenizers import Tokenizer, character_classes
 from training.runs.run import Run
+from training.sources.kinds import KINDS
 
 MANIFEST = "manifest.json"
 BITS = {"float32": 32, "int8": 8}
+TASKS = {"text": "translate", "image": "read", "events": "predict"}  # by kind of source
 
 
 def check_exports(runs: Sequence[Run], settings: Mapping[str, Any]) -> None:
     """Raise a UserError, which names it, for what has no form in ONNX here."""
-    if len(runs) > 1:
-        raise UserError(f"--format onnx expected one --run. Received: {len(runs)} runs")
-    config = runs[0].config
-    for key, expected in (("source", "text"), ("target", "text"), ("copy", False)):
-        if (found := getattr(config, key)) != expected:
-            raise UserError(f"--format onnx expected {key} = {expected}. Received: {found}")
-    expected_settings = {
+    for run in runs:
+        if run.config.source not in TASKS:
+            raise UserError(
+                f"--format onnx expected source = {' or '.join(TASKS)}. "
+                f"Received: {run.config.source}"
+            )
+        if run.config.copy:
+            raise UserError(f"--format onnx expected copy = False. Received: True in {run.path}")
+    source = runs[0].config.source
+    expected_settings: dict[str, tuple[Any, ...]] = {
         "coverage_penalty": (0.0,),
         "replaces_unknown": (False,),
         "precision": ("float32",),
-        "weights": tuple(BITS),
+        "weights": ("float32",) if source == "events" else tuple(BITS),
     }
     for name, choices in expected_settings.items():
         if (found := settings.get(name, choices[0])) not in choices:
@@ -44,11 +50,13 @@ def check_exports(runs: Sequence[Run], settings: Mapping[str, Any]) -> None:
             )
 
 
-def write_folder(run: Run, folder: Path, settings: Mapping[str, Any], card: dict) -> None:
+def write_folder(
+    runs: Sequence[Run], folder: Path, settings: Mapping[str, Any], card: dict
+) -> None:
     """Write an ONNX export.
 
     Args:
-        run: what is exported.
+        runs: what is exported, several as an ensemble.
         folder: an empty directory.
         settings: of the search, `weights` and `tables`.
         card: what the manifest says of the run.
@@ -56,22 +64,38 @@ def write_folder(run: Run, folder: Path, settings: Mapping[str, Any], card: dict
     Raises:
         UserError: for a part of the model that has no form in ONNX here.
     """
-    attends = run.config.attention != "none"
-    bits, tables = BITS[settings.get("weights", "float32")], settings.get("tables", True)
-    graphs = write_graphs(run.model, folder, attends, bits, tables)
-    sides = {"source": run.source_tokenizer, "target": run.target_tokenizer}
+    run, parts = runs[0], [(run.config, run.model) for run in runs]
+    if run.config.target == "label":
+        graphs, sides = write_predictor(parts, folder), {}
+    else:
+        bits, tables = BITS[settings.get("weights", "float32")], settings.get("tables", True)
+        graphs = write_graphs(parts, folder, bits, tables)
+        sides = {"target": run.target_tokenizer}
+        if KINDS[run.config.source].tokens:
+            sides["source"] = run.source_tokenizer
     manifest = {
         **card,
         "format": "onnx",
-        "task": "translate",
+        "task": TASKS[run.config.source],
         "settings": dict(settings),
-        "attends": attends,
+        "attends": all(run.config.attention != "none" for run in runs),
         "graphs": graphs,
+        "source": _about_source(run),
         "tokenizers": {side: _write_tokenizer(t, folder, side) for side, t in sides.items()},
         "ids": {"pad": PAD_ID, "unknown": UNK_ID, "start": START_ID, "end": END_ID},
     }
     manifest["versions"] = {**card["versions"], "onnx": onnx.__version__, "opset": OPSET}
     write_manifest(folder, manifest)
+
+
+def _about_source(run: Run) -> dict[str, Any]:
+    """Return what the manifest says of a source that is no text."""
+    source, config = run.source, run.config
+    if config.source == "image":
+        size = {"height": config.image_height, "width": config.image_width}
+        regions = list(source.places(config) or ())
+        return {**size, "channels": config.image_channels, "regions": regions}
+    return {"columns": list(source.inputs())} if config.source == "events" else {}
 
 
 def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:

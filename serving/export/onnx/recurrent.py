@@ -23,13 +23,13 @@ class Inputs(NamedTuple):
         x: `(S, B, dim)`, or the ids `(S, B)` of embeddings.
         embeddings: `(V, dim)` of ids, or None.
         there: boolean `(S, B, 1)`, where there is something.
-        lengths: int32 `(B,)`, how much there is.
+        lengths: int32 `(B,)`, how much there is; None where it may be missing in between.
     """
 
     x: Value
     embeddings: np.ndarray | None
     there: Value
-    lengths: Value
+    lengths: Value | None
 
 
 def read_layers(encoder: keras.Model) -> list[list[Cell]]:
@@ -54,7 +54,7 @@ def read_sequence(
     """
     last: list[Value] = []
     for cells in layers:
-        own = bits == 32 and all(cell.kind in _OWN for cell in cells)
+        own = bits == 32 and inputs.lengths and all(cell.kind in _OWN for cell in cells)
         x, last = (_by_own if own else _by_scan)(g, times, cells, inputs)
         inputs = inputs._replace(x=x, embeddings=None)
     return g("Transpose", inputs.x, perm=[1, 0, 2]), g.concat(last, axis=-1)

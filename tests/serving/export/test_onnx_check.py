@@ -58,12 +58,12 @@ def test_a_saved_model_of_the_same_run_beside_it_answers_alike(
     beside = version.parent / "2"
     card = {"runs": manifest["runs"], "settings": SETTINGS}
 
-    def answers(path, texts):
+    def answers(self, path, texts):
         assert path == beside.resolve()
         found = [each.text for each in LocalTranslator(version).translate(texts)]
         return ["otherwise"] * others + found[others:]
 
-    monkeypatch.setattr("serving.check.onnx._by_saved_model", answers)
+    monkeypatch.setattr("serving.check.local_models.Translators.by_saved_model", answers)
     (beside / "assets.extra").mkdir(parents=True)
     for settings, compared in (({**SETTINGS, "beam_width": 3}, False), (SETTINGS, True)):
         card["settings"] = settings
@@ -79,7 +79,7 @@ def test_an_export_in_eight_bits_says_how_it_differs(tmp_path, capsys):
     found = json.loads((version / "manifest.json").read_text())["agreement"]
     assert 0 < found["same"] <= found["texts"]
     said = capsys.readouterr().out
-    assert f"{found['same']} of {found['texts']} translations are the same" in said
+    assert f"{found['same']} of {found['texts']} answers are the same" in said
     assert check_folder(version) == []
 
 

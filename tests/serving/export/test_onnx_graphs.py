@@ -55,6 +55,16 @@ def test_a_search_finds_what_the_model_finds(name, tmp_path):
     assert_same(found, expected(model, ids, 3, 2, penalty=0.8))
 
 
+def test_an_ensemble_finds_what_its_models_find_together(tmp_path):
+    config, model = random_model()
+    other = random_model("encoder=lstm", "decoder=lstm", "attention=coverage", seed=5)
+    graphs = Graphs(config, model, tmp_path, others=[other])
+    ids = random_ids(5, 7)
+    wanted = expected(model, ids, 3, 2, others=[other[1]])
+    assert_same(graphs.search(ids, 3, 2), wanted)
+    assert not np.allclose(wanted[2], expected(model, ids, 3, 2)[2], atol=1e-2)
+
+
 @pytest.fixture(scope="module")
 def graphs(tmp_path_factory):
     config, model = random_model("input_feeding=true")

@@ -108,6 +108,20 @@ def test_batches_of_any_size_answer_alike(version, translator):
     assert split.text == f"{one.text} {one.text}"
 
 
+def test_a_batch_may_be_empty(translator):
+    folder = translator._folder
+    ids = np.zeros((0, 5), "int64")
+    asked = translator._asked.inputs(2, True)
+    found = folder.run("translator", {"ids": ids, **asked})
+    assert {name: len(x) for name, x in found.items()} == dict.fromkeys(found, 0)
+    assert found["scores"].shape == (0, 2)
+    graphs, made = folder.manifest["graphs"], folder.run("encoder", {"ids": ids})
+    given = {name: made[name] for name in graphs["memory"] + graphs["state"]}
+    taken = folder.run("step", {"tokens": np.zeros(0, "int64"), **given})
+    assert taken["log_probs"].shape == (0, folder.manifest["tokenizers"]["target"]["size"])
+    assert translator.score([], []) == []
+
+
 def test_the_command_prints_what_the_client_prints(version, capsys):
     local = ["--local", str(version.parent)]
     assert client([*local, "--json", "He sleeps."]) == 0
@@ -181,8 +195,3 @@ def test_what_has_no_form_in_onnx_is_refused_and_leaves_nothing(
     with pytest.raises(UserError, match=message):
         export([run], tmp_path / "model", form="onnx", **{**SETTINGS, **settings})
     assert not (tmp_path / "model").exists()
-
-
-def test_several_runs_are_refused(run, tmp_path):
-    with pytest.raises(UserError, match="expected one --run"):
-        export([run, run], tmp_path / "model", form="onnx", **SETTINGS)

@@ -1,0 +1,200 @@
+"""Each kind of ONNX export as its check sees it: what it is asked, and what it is held to."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from serving.check.texts import HARD_TEXTS, TEXTS
+from serving.client.image_files import image_file
+from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+from serving.client.local.model import LocalModel
+from serving.client.results import Reading
+
+Asked = Callable[[Any, list[Any]], list[Any]]
+
+
+class Kind(ABC):
+    """A kind of export.
+
+    Attributes:
+        model: its class.
+        asked: by the name of a signature, the question to a model about sources.
+        needs_attention: the signature that a model without attention does not have.
+        settings: of the manifest, in which a SavedModel must agree to be compared with.
+    """
+
+    model: ClassVar[Callable[..., LocalModel]]
+    asked: ClassVar[dict[str, Asked]]
+    needs_attention: ClassVar[str] = ""
+    settings: ClassVar[tuple[str, ...]] = ("beam_width", "length_penalty")
+
+    @abstractmethod
+    def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
+        """Return what is asked about, by what it is called in findings; the first is usual."""
+
+    @abstractmethod
+    def found(self, model: Any, sources: list[Any]) -> list[str | float]:
+        """Return what a model answers in the main."""
+
+    @abstractmethod
+    def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
+        """Return what the runs answer in the main."""
+
+    @abstractmethod
+    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
+        """Return what a SavedModel answers in the main."""
+
+
+class Translators(Kind):
+    """Translators."""
+
+    model = LocalTranslator
+    asked: ClassVar[dict[str, Asked]] = {
+        "translate": lambda model, texts: model.translate(texts),
+        "nbest": lambda model, texts: model.nbest(texts),
+        "align": lambda model, texts: model.align(texts),
+        "score": lambda model, texts: model.score(texts, texts[::-1]),
+    }
+    needs_attention = "align"
+    settings = (*Kind.settings, "max_source_length")
+
+    def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
+        """Return texts."""
+        hard = "empty, long and invalid texts"
+        return {"texts": _decoded(TEXTS), hard: _decoded(HARD_TEXTS)}
+
+    def found(self, model: LocalTranslator, sources: list[Any]) -> list[str | float]:
+        """Return translations."""
+        return [each.text for each in model.translate(sources)]
+
+    def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
+        """Return translations."""
+        from training.decode.asked import Search
+        from training.decode.texts import make_translator
+
+        asked = Search(**{name: settings[name] for name in self.settings})
+        return [*make_translator(runs, asked)(sources)]
+
+    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
+        """Return translations."""
+        texts = {"text": [text.encode() for text in sources]}
+        found = _answers(version_dir, "translate", texts)["translation"]
+        return [text.decode() for text in found]
+
+
+class Readers(Kind):
+    """Readers of images."""
+
+    model = LocalReader
+    asked: ClassVar[dict[str, Asked]] = {
+        "read": lambda model, images: model.read(images, keep_errors=True),
+        "regions": lambda model, images: model.regions(images, keep_errors=True),
+    }
+    needs_attention = "regions"
+
+    def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
+        """Return noise of the model's size and of others."""
+        rng = np.random.default_rng(1)
+        size = manifest["source"]["height"], manifest["source"]["width"]
+        sizes = [*[size] * 5, (1, 1), (2, 301), (199, 3), (97, 101)]
+        usual, odd = (
+            [image_file(rng.integers(0, 256, (*each, 3)).astype("uint8")) for each in group]
+            for group in (sizes[:5], sizes[5:])
+        )
+        return {"images": usual, "odd and broken images": [*odd, b"", odd[0][:-9], b"\xff\xd8\xff"]}
+
+    def found(self, model: LocalReader, sources: list[Any]) -> list[str | float]:
+        """Return texts."""
+        return [each.text for each in model.read(sources) if isinstance(each, Reading)]
+
+    def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
+        """Return texts."""
+        from training.decode.asked import Search
+        from training.decode.texts import make_translator
+
+        asked = Search(**{name: settings[name] for name in self.settings})
+        return [*make_translator(runs, asked)(sources)]
+
+    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
+        """Return texts."""
+        found = _answers(version_dir, "read", {"image_bytes": sources})["text"]
+        return [text.decode() for text in found]
+
+
+class Predictors(Kind):
+    """Models of histories."""
+
+    model = LocalPredictor
+    asked: ClassVar[dict[str, Asked]] = {
+        "predict": lambda model, histories: model.outcome(histories),
+    }
+    settings = ()
+
+    def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
+        """Return histories of several lengths, in which a third of the numbers is missing."""
+        rng = np.random.default_rng(1)
+
+        def history(length: int, scale: float) -> dict[str, list[float]]:
+            columns = manifest["source"]["columns"]
+            numbers = scale * rng.normal(size=(len(columns), length))
+            numbers[rng.random(numbers.shape) < 1 / 3] = np.nan
+            made = dict(zip(columns, numbers, strict=True))
+            made["time"] = np.sort(scale * rng.normal(size=length))
+            return {name: x.tolist() for name, x in made.items()}
+
+        odd = [history(length, 1e28) for length in (0, 1, 97)] + [history(3, 0.0)]
+        return {"histories": [history(n, 3.0) for n in (1, 2, 3, 5, 11)], "odd histories": odd}
+
+    def found(self, model: LocalPredictor, sources: list[Any]) -> list[str | float]:
+        """Return probabilities."""
+        return [each.probability for each in model.outcome(sources)]
+
+    def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
+        """Return probabilities."""
+        import tensorflow as tf
+
+        from training.decode.labels import predict
+
+        columns = _padded(sources, [*runs[0].source.inputs()])
+        batch = runs[0].source.read(**{k: tf.constant(x) for k, x in columns.items()})
+        probabilities, _ = predict([run.model for run in runs], batch)
+        return [*probabilities.numpy().tolist()]
+
+    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
+        """Return probabilities."""
+        found = _answers(version_dir, "predict", _padded(sources, [*sources[0]]))["probability"]
+        return [*found.tolist()]
+
+
+KINDS: dict[str, Kind] = {"translate": Translators(), "read": Readers(), "predict": Predictors()}
+
+
+def _decoded(texts: Sequence[bytes]) -> list[str]:
+    return [text.decode("utf-8", "replace") for text in texts]
+
+
+def _padded(histories: list[dict[str, list[float]]], names: list[str]) -> dict[str, np.ndarray]:
+    """Return columns `(B, T)`, NaN past the end of a history."""
+    longest = max(len(history["time"]) for history in histories)
+    return {
+        name: np.array(
+            [h[name] + [np.nan] * (longest - len(h[name])) for h in histories], "float32"
+        )
+        for name in names
+    }
+
+
+def _answers(version_dir: Path, signature: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return what a SavedModel answers."""
+    import tensorflow as tf  # takes seconds
+
+    from serving.savedmodel.session import ModelSession
+
+    with ModelSession(version_dir) as session:
+        protos = {name: tf.make_tensor_proto(x) for name, x in inputs.items()}
+        return session.run(session.signatures[signature], protos)

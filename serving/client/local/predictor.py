@@ -1,0 +1,72 @@
+"""A model of histories in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.client.histories import TIME, History, history_columns
+from serving.client.local.model import LocalModel
+from serving.client.results import Prediction
+
+
+class LocalPredictor(LocalModel):
+    """A model of histories in this process, with the method of `serving.client.Predictor`.
+
+    Args:
+        path: of a version that was exported with `--format onnx`, or of the model, of whose
+            versions the last is taken.
+        batch_size: histories that are read together.
+        threads: that one operation may use.
+
+    Raises:
+        ValueError: if there is no such export, or for a setting that is not possible.
+    """
+
+    task = "predict"
+
+    def __init__(self, path: str | Path, *, batch_size: int = 32, threads: int = 1) -> None:
+        super().__init__(path, threads)
+        if batch_size < 1:
+            raise ValueError(f"expected batch_size >= 1. Received: {batch_size}")
+        self._columns, self._batch_size = self.manifest["source"]["columns"], batch_size
+
+    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+        """See the base class."""
+        outputs = {"probability": "float(?)"}
+        if self.manifest["attends"]:
+            outputs["attention_weights"] = "float(?, ?)"
+        inputs = dict.fromkeys(self._columns, "float(?, ?)")
+        return {"predict": {"inputs": inputs, "outputs": outputs}}
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Load the graph; a model in this process is there at once."""
+        self.outcome([{TIME: [0.0]}])
+
+    def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
+        """How probable the outcome of each history is; `ignore` leaves out unknown columns.
+
+        Raises:
+            ValueError: see `serving.client.histories.history_columns`.
+        """
+        rows = [history_columns(history, self._columns, ignore) for history in given]
+        found = []
+        for start in range(0, len(rows), self._batch_size):
+            batch = rows[start : start + self._batch_size]
+            lengths = [len(row[TIME]) for row in batch]
+            # One event that is none, so that histories may be empty.
+            events = np.full((len(batch), max(lengths) + 1, len(self._columns)), np.nan, "float32")
+            for place, row in enumerate(batch):
+                for number, name in enumerate(self._columns):
+                    events[place, : lengths[place], number] = row[name]
+            out = self._folder.run("predictor", {"events": events})
+            weights = out.get("attention_weights", np.zeros((len(batch), 0)))
+            found += [
+                Prediction(probability, tuple(row[:length]))
+                for probability, row, length in zip(
+                    out["probability"].tolist(), weights.tolist(), lengths, strict=True
+                )
+            ]
+        return found

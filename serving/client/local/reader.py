@@ -1,0 +1,144 @@
+"""A reader of images in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from serving.client.errors import InvalidRequestError, SignatureNotFoundError
+from serving.client.image_files import image_file
+from serving.client.local.model import LocalModel
+from serving.client.local.pixels import read_image
+from serving.client.local.search import Search, said_text, said_tokens
+from serving.client.local.tokenizers import load_tokenizer
+from serving.client.results import Reading, Regions
+
+T = TypeVar("T")
+
+
+class LocalReader(LocalModel):
+    """A reader in this process, with the methods and results of `serving.client.Reader`.
+
+    Args:
+        path: of a version that was exported with `--format onnx`, or of the model, of whose
+            versions the last is taken.
+        beam_width: hypotheses of each image; None for what the model was exported with, as is the
+            next.
+        length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
+        batch_size: images that are read together.
+        threads: that one operation may use.
+
+    Raises:
+        ValueError: if there is no such export, or for a setting that is not possible.
+    """
+
+    task = "read"
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        beam_width: int | None = None,
+        length_penalty: float | None = None,
+        batch_size: int = 32,
+        threads: int = 1,
+    ) -> None:
+        super().__init__(path, threads)
+        about = self.manifest
+        self._asked = Search(about, beam_width, 1, length_penalty, batch_size)
+        self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
+        self._grid = tuple(about["source"]["regions"])
+        self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
+
+    def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
+        """See the base class."""
+        inputs = {"image_bytes": "string(?)"}
+        read = {"text": "string(?)", "score": "float(?)"}
+        height, width = self._grid
+        regions = {
+            **read,
+            "tokens": "string(?, ?)",
+            "attention_weights": f"float(?, ?, {height}, {width})",
+        }
+        found = {"read": {"inputs": inputs, "outputs": read}}
+        if self.manifest["attends"]:
+            found["regions"] = {"inputs": inputs, "outputs": regions}
+        return found
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Load the graph; a model in this process is there at once."""
+        self._search(np.zeros((1, *self._size), "uint8"), False)
+
+    def read(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[Reading | InvalidRequestError]:
+        """The text in each image; see `serving.client.Reader` for what an image may be."""
+        return self._read(images, keep_errors, self._reading, False)
+
+    def regions(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[Regions | InvalidRequestError]:
+        """The text in each image, and where the model looked.
+
+        Raises:
+            SignatureNotFoundError: for a model without attention.
+        """
+        if not self.manifest["attends"]:
+            raise SignatureNotFoundError(
+                "this model has no regions: it was trained without attention"
+            )
+        return self._read(images, keep_errors, self._regions, True)
+
+    def _read(
+        self,
+        images: Sequence[Any],
+        keep: bool,
+        answer: Callable[[np.ndarray, float, np.ndarray], T],
+        with_weights: bool,
+    ) -> list[T | InvalidRequestError]:
+        """Answer each image from ids `(T,)`, the score and weights `(T, S)` of its text."""
+        if isinstance(images, str | bytes):
+            raise TypeError("expected a list of images. Received: one")
+        found: list[Any] = []
+        for start in range(0, len(images), self._asked.batch_size):
+            batch = images[start : start + self._asked.batch_size]
+            pixels = [self._pixels(start + n, image, keep) for n, image in enumerate(batch)]
+            read = [one for one in pixels if isinstance(one, np.ndarray)]
+            together = np.array(read, "uint8").reshape(-1, *self._size)
+            answers = self._search(together, with_weights)
+            for one in pixels:
+                found.append(answer(*next(answers)) if isinstance(one, np.ndarray) else one)
+        return found
+
+    def _pixels(self, number: int, image: Any, keep: bool) -> np.ndarray | InvalidRequestError:
+        """Return the pixels of an image, or with `keep` the error where it cannot be read."""
+        contents = image_file(image)
+        try:
+            return read_image(contents, *self._size)
+        except ValueError as reason:
+            name = f" ({image})" if isinstance(image, str | Path) else ""
+            error = InvalidRequestError(f"image {number + 1}{name} {reason}")
+            if not keep:
+                raise error from None
+            return error
+
+    def _search(
+        self, pixels: np.ndarray, with_weights: bool
+    ) -> Iterator[tuple[np.ndarray, float, np.ndarray]]:
+        """Return the best ids, scores and weights of pixels `(B, H, W, C)`."""
+        asked = self._asked.inputs(1, with_weights)
+        out = self._folder.run("reader", {"pixels": pixels, **asked})
+        scores = out["scores"][:, 0].tolist()
+        return zip(out["found"][:, 0], scores, out["weights"][:, 0], strict=True)
+
+    def _reading(self, ids: np.ndarray, score: float, weights: np.ndarray) -> Reading:
+        return Reading(said_text(self._target, ids), score)
+
+    def _regions(self, ids: np.ndarray, score: float, weights: np.ndarray) -> Regions:
+        tokens = said_tokens(self._target, ids)
+        grids = weights[: len(tokens)].reshape(len(tokens), *self._grid)
+        rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
+        return Regions(said_text(self._target, ids), score, tokens, rows)

@@ -1,0 +1,118 @@
+"""A model, or an ensemble of several, as the graphs see it: what it encodes, and one step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import keras
+import numpy as np
+
+from serving.export.onnx.decoder import Decoder
+from serving.export.onnx.graph import Graph, Value
+from serving.export.onnx.images import ImageEncoder
+from serving.export.onnx.mechanisms.mechanism import Shape, Values
+from serving.export.onnx.products import Products
+from serving.export.onnx.search import part_of
+from serving.export.onnx.texts import TextEncoder
+from training.config.schema import Config
+
+T = TypeVar("T")
+ENCODERS: dict[str, type[TextEncoder] | type[ImageEncoder]] = {
+    "text": TextEncoder,
+    "image": ImageEncoder,
+}
+
+
+class Model:
+    """A model of `training.model.seq2seq.build_seq2seq`.
+
+    Args:
+        config: of the run.
+        model: its weights.
+        bits: of products, 32 or 8.
+        tables: see `Products`.
+        prefix: of the names of what a step takes, for an ensemble's further models.
+    """
+
+    def __init__(
+        self, config: Config, model: keras.Model, bits: int, tables: bool, prefix: str
+    ) -> None:
+        self.encoder, self.decoder = ENCODERS[config.source](config, model, bits), Decoder(model)
+        self._bits, self._tables, self._prefix = bits, tables, prefix
+
+    def shapes(self) -> dict[str, Shape]:
+        """Return by name the shapes, without the batch, of what is prepared and carried."""
+        return self._named(self.decoder.shapes())
+
+    def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
+        """Return what depends on the memory alone, and the first state, `(B, …)` by name."""
+        encoded = self.encoder(g, Products(g, self._bits, self._tables), source)
+        memory = self.decoder.prepare(g, encoded.memory, encoded.mask)
+        state = self.decoder.start(g, encoded.memory, encoded.states)
+        return self._named(memory), self._named(state)
+
+    def step(
+        self, g: Graph, tokens: Value, memory: Values, state: Values
+    ) -> tuple[Value, Value, Values]:
+        """Return log-probabilities `(B·n, V)`, weights `(B, n, S)` and the next state.
+
+        V is filled up to a multiple of `part_of` the vocabulary, with what is never said.
+        """
+        times = Products(g, self._bits, self._tables)
+        memory, state = self._own(memory), self._own(state)
+        taken = self.decoder.step(g, times, tokens, memory, state)
+        log_probs = self.decoder.log_probs(g, times, taken.output, part_of(self.decoder.vocabulary))
+        return log_probs, taken.weights, self._named(taken.state)
+
+    def _named(self, values: dict[str, T]) -> dict[str, T]:
+        return {f"{self._prefix}{name}": x for name, x in values.items()}
+
+    def _own(self, values: Values) -> Values:
+        cut = len(self._prefix)
+        return {k[cut:]: x for k, x in values.items() if k.startswith(self._prefix)}
+
+
+class Ensemble:
+    """Models whose probabilities and attention weights are averaged; one stays as it is.
+
+    Args:
+        parts: models of the same vocabularies, each with its configuration.
+        bits: of products, 32 or 8.
+        tables: see `Products`.
+    """
+
+    def __init__(
+        self, parts: Sequence[tuple[Config, keras.Model]], bits: int, tables: bool
+    ) -> None:
+        self._models = [
+            Model(*part, bits, tables, f"model_{number}_" if number else "")
+            for number, part in enumerate(parts)
+        ]
+        first = self._models[0]
+        self.encoder, self.vocabulary = first.encoder, first.decoder.vocabulary
+
+    def shapes(self) -> dict[str, Shape]:
+        """See `Model`."""
+        return {name: shape for each in self._models for name, shape in each.shapes().items()}
+
+    def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
+        """See `Model`."""
+        memories, states = zip(*(each.encode(g, source) for each in self._models), strict=True)
+        return _joined(memories), _joined(states)
+
+    def step(
+        self, g: Graph, tokens: Value, memory: Values, state: Values
+    ) -> tuple[Value, Value, Values]:
+        """See `Model`."""
+        taken = [each.step(g, tokens, memory, state) for each in self._models]
+        if len(taken) == 1:
+            return taken[0]
+        log_probs, weights, states = zip(*taken, strict=True)
+        together = g.concat([g.axis(x, 0) for x in log_probs], axis=0)
+        mean = g.over("ReduceLogSumExp", together, 0) - float(np.log(len(taken)))
+        return mean, g("Mean", *weights), _joined(states)
+
+
+def _joined(values: Sequence[Values]) -> Values:
+    return {name: x for each in values for name, x in each.items()}

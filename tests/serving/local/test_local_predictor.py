@@ -1,0 +1,113 @@
+"""A model of histories in this process against the SavedModel that it was exported from."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving import predict
+from serving.check.onnx import check_folder
+from serving.client.local import LocalPredictor
+from serving.export.events import ExportedPredictor
+from serving.export.version import export
+from training.command.errors import UserError
+from training.config.load import override
+from training.model.build import build_model
+from training.runs.run import Run
+
+
+@pytest.fixture(scope="module")
+def version(event_run, tmp_path_factory):
+    return export([event_run], tmp_path_factory.mktemp("local") / "visits", form="onnx")
+
+
+def other(run, *settings):
+    """A run of the same source with other settings and random weights."""
+    config = override(run.config, [*settings])
+    model = build_model(config, run.source.size)
+    rng = np.random.default_rng(1)
+    for weight in model.trainable_weights:
+        weight.assign(rng.normal(0, 0.6, weight.shape))
+    run.source.begin(model)
+    return Run(run.path, config, run.source, None, model)
+
+
+def histories(run, rng):
+    """Columns `(B, T)`: numbers and events are missing anywhere, and one history has none."""
+    columns = {name: rng.normal(2, 3, (7, 11)).astype("float32") for name in run.source.inputs()}
+    for name, values in columns.items():
+        values[rng.random(values.shape) < 0.3] = np.nan
+        if name != "time":
+            values[rng.random(values.shape) < 0.1] = 1e29
+    columns["time"][:] = np.sort(columns["time"], axis=1)  # what is missing comes last
+    columns["time"][3] = np.nan
+    return columns
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["encoder=lstm", "bidirectional=true", "encoder_layers=2", "distribution=sparsemax"],
+        ["attention=none", "encoder=layer_norm_gru"],
+    ],
+)
+def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_run, tmp_path, rng):
+    runs = [other(event_run, *settings)]
+    if not settings:
+        runs.append(event_run)  # an ensemble
+    columns = histories(event_run, rng)
+    columns["time"][5, [0, 4]] = np.nan  # within a history, which no client sends
+    module = ExportedPredictor(runs)
+    wanted = module.predict(**{name: tf.constant(x) for name, x in columns.items()})
+    predictor = LocalPredictor(export(runs, tmp_path / "model", form="onnx"))
+    events = np.stack([columns[name] for name in event_run.source.inputs()], axis=2)
+    found = predictor._folder.run("predictor", {"events": events})
+    assert set(found) == set(wanted)
+    for name, values in found.items():
+        np.testing.assert_allclose(values, wanted[name], atol=1e-5)
+
+
+def test_outcomes_are_those_of_the_saved_model(event_run, version, rng):
+    columns = histories(event_run, rng)
+    wanted = ExportedPredictor([event_run]).predict(
+        **{name: tf.constant(x) for name, x in columns.items()}
+    )
+    lengths = (~np.isnan(columns["time"])).sum(axis=1)
+    given = [
+        {name: values[row, :length].tolist() for name, values in columns.items()}
+        for row, length in enumerate(lengths)
+    ]
+    found = LocalPredictor(version, batch_size=3).outcome(given)
+    for row, (answer, length) in enumerate(zip(found, lengths, strict=True)):
+        np.testing.assert_allclose(answer.probability, wanted["probability"][row], atol=1e-5)
+        weights = wanted["attention_weights"][row, :length]
+        np.testing.assert_allclose(answer.attention_weights, weights, atol=1e-5)
+    assert LocalPredictor(version).outcome([]) == []
+
+
+def test_the_command_predicts_without_a_server(event_run, version, capsys):
+    table = event_run.config.data.removeprefix("events:")
+    words = [table, "--local", str(version), "--id", "patient", "--json", "--time", "day"]
+    assert predict.main([*words, "--only", "p2"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["id"] == "p2"
+    assert 0 < answer["probability"] < 1
+    assert predict.main([*words[:-1], "when"]) == 1
+    assert "has no column 'when'" in capsys.readouterr().err
+
+
+def test_the_check_compares_with_the_run(event_run, version, monkeypatch):
+    assert check_folder(version, event_run.path) == []
+    monkeypatch.setattr(
+        "serving.check.local_models.Predictors.by_run", lambda *arguments: [0.123] * 5
+    )
+    assert "5 of 5 answers" in check_folder(version, event_run.path)[0]
+
+
+def test_what_is_not_possible_is_refused(event_run, version, tmp_path):
+    with pytest.raises(ValueError, match="batch_size"):
+        LocalPredictor(version, batch_size=0)
+    with pytest.raises(UserError, match=r"--weights float32\. Received: int8"):
+        export([event_run], tmp_path / "model", form="onnx", weights="int8")

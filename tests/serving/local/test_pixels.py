@@ -1,0 +1,115 @@
+"""Pixels of image files without TensorFlow against those of a SavedModel."""
+
+import io
+import struct
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from serving.client.local.pixels import read_image, resize
+from training.config.load import load_preset, override
+from training.sources.image.source import ImageSource
+
+
+def chunk(kind, body):
+    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+
+def png(values, depth, color, *more):
+    """A PNG of rows of numbers that fill `depth` bits each."""
+    height, width = values.shape[:2]
+    rows = []
+    for row in values.reshape(height, -1):
+        bits = "".join(format(value, f"0{depth}b") for value in row.tolist())
+        bits += "0" * (-len(bits) % 8)
+        rows.append(b"\0" + int(bits, 2).to_bytes(len(bits) // 8, "big"))
+    header = struct.pack(">IIBBBBB", width, height, depth, color, 0, 0, 0)
+    body = [*more, chunk(b"IDAT", zlib.compress(b"".join(rows))), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(body)
+
+
+def files(rng):
+    """Files of every kind that both sides read, by name."""
+
+    def numbers(depth, *channels):
+        return rng.integers(0, 1 << depth, (23, 31, *channels))
+
+    def jpeg(mode, **options):
+        shades = np.add.outer(np.arange(53) * 3, np.arange(71) * 2)[..., None]
+        noisy = np.clip(shades + rng.normal(0, 25, (53, 71, 3)), 0, 255).astype("uint8")
+        file = io.BytesIO()
+        Image.fromarray(noisy).convert(mode).save(file, format="JPEG", **options)
+        return file.getvalue()
+
+    palette = chunk(b"PLTE", rng.integers(0, 256, 48).astype("uint8").tobytes())
+    gamma, linear = (chunk(b"gAMA", struct.pack(">I", number)) for number in (45_455, 99_000))
+    return {
+        **{f"gray {depth}": png(numbers(depth), depth, 0) for depth in (1, 2, 4, 8, 16)},
+        "gray and alpha": png(numbers(8, 2), 8, 4),
+        "RGB": png(numbers(8, 3), 8, 2),
+        "RGB and alpha": png(numbers(8, 4), 8, 6),
+        "RGB of gamma": png(numbers(8, 3), 8, 2, gamma),
+        "RGB of a linear gamma": png(numbers(8, 3), 8, 2, linear),
+        "sRGB": png(numbers(8, 3), 8, 2, chunk(b"sRGB", b"\0")),
+        "palette": png(numbers(4), 4, 3, palette),
+        "palette and alpha": png(numbers(4), 8, 3, palette, chunk(b"tRNS", bytes([0, 99]))),
+        "palette of gamma": png(numbers(4), 4, 3, gamma, palette),
+        "JPEG": jpeg("RGB"),
+        "JPEG of full colours": jpeg("RGB", subsampling=0, quality=95),
+        "progressive JPEG": jpeg("RGB", progressive=True),
+        "gray JPEG": jpeg("L"),
+    }
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_pixels_are_those_of_the_saved_model(channels, rng):
+    made = files(rng)
+    for height, width in ((23, 31), (17, 41)):
+        sizes = [f"image_height={height}", f"image_width={width}", f"image_channels={channels}"]
+        source = ImageSource(override(load_preset("captcha"), [*sizes, "convolutions=3:2x2"]))
+        wanted = source.read(tf.constant([*made.values()])).numpy()
+        for (name, contents), image in zip(made.items(), wanted, strict=True):
+            np.testing.assert_array_equal(
+                read_image(contents, height, width, channels), image, err_msg=name
+            )
+
+
+def test_sixteen_bits_of_colour_as_gray_are_one_off_at_most(rng):
+    contents = png(rng.integers(0, 1 << 16, (23, 31, 3)), 16, 2)
+    wanted = tf.io.decode_image(contents, 1).numpy().astype(int)
+    assert np.abs(read_image(contents, 23, 31, 1) - wanted).max() == 1
+
+
+def test_images_of_all_sizes_are_resized_as_tensorflow_does(rng):
+    sizes = [tf.TensorSpec([None] * 3, tf.uint8), tf.TensorSpec([2], tf.int32)]
+
+    @tf.function(input_signature=sizes)
+    def wanted(image, size):
+        resized = tf.image.resize(image, size, antialias=True)
+        return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
+
+    for h, w, height, width in [*rng.integers(1, 130, (40, 4)).tolist(), [9, 14, 18, 7]]:
+        image = rng.integers(0, 256, (h, w, 3)).astype("uint8")
+        np.testing.assert_array_equal(resize(image, height, width), wanted(image, [height, width]))
+
+
+def test_what_cannot_be_read_is_said(rng):
+    whole = files(rng)
+    cmyk = io.BytesIO()
+    Image.new("CMYK", (5, 7)).save(cmyk, format="JPEG")
+    too_many = chunk(b"IHDR", struct.pack(">IIBBBBB", 5000, 5000, 8, 0, 0, 0, 0))
+    for contents, message in (
+        (b"", "is neither PNG nor JPEG"),
+        (whole["RGB"][:-9], "is cut off"),
+        (whole["JPEG"][:-9], "is cut off"),
+        (whole["JPEG"][:30] + b"\xff\xd9", "cannot be decoded"),
+        (whole["RGB"][:40] + whole["RGB"][-12:], "cannot be decoded"),
+        (b"\x89PNG\r\n\x1a\n" + too_many, "has 5000 x 5000 pixels: expected"),
+        (b"\x89PNG\r\n\x1a\n", "has 0 x 0 pixels"),
+        (cmyk.getvalue(), "expected a JPEG in gray or RGB. Received: CMYK"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            read_image(contents, 5, 7, 1)
