@@ -25,9 +25,9 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="SPEC",
         help="a corpus, or files, which are read whole; default: the run's own",
     )
-    parser.add_argument("--split", default="test", help="of the corpus")
+    parser.add_argument("--split", default="test", help="split of the corpus")
     add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit")
-    parser.add_argument("--seed", type=count, default=0, help="of --limit")
+    parser.add_argument("--seed", type=count, default=0, help="seed of --limit")
     add_options(parser, "--lowercase")
     parser.add_argument(
         "--alignments",
@@ -39,14 +39,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"
     )
-    parser.add_argument("--bootstrap", action="store_true", help="95 %% confidence intervals")
+    parser.add_argument("--bootstrap", action="store_true", help="add 95 %% confidence intervals")
     parser.add_argument(
         "--baseline",
         action="store_true",
         help="score the translation of the most similar training sentence as well; of an outcome, "
         "models of the last known values",
     )
-    parser.add_argument("--by-length", action="store_true", help="BLEU by source length")
+    parser.add_argument("--by-length", action="store_true", help="add BLEU by source length")
     parser.add_argument(
         "--output",
         type=file_to_write,

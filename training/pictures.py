@@ -16,12 +16,14 @@ def main(arguments: list[str] | None = None) -> None:
         description="Write images and their labels.tsv, which `images:DIR` reads as data.",
         examples=["digits --output pictures/digits", "captcha --output pictures --count 1000"],
     )
-    parser.add_argument("task", choices=("digits", "captcha"), help="what is drawn")
+    parser.add_argument("task", choices=("digits", "captcha"), help="the task")
     parser.add_argument(
-        "--output", type=Path, required=True, metavar="DIR", help="a new or empty one"
+        "--output", type=Path, required=True, metavar="DIR", help="a new or empty directory"
     )
-    parser.add_argument("--count", type=positive_int, default=100, metavar="N", help="images")
-    parser.add_argument("--seed", type=count, default=7, help="of the draw")
+    parser.add_argument(
+        "--count", type=positive_int, default=100, metavar="N", help="number of images"
+    )
+    parser.add_argument("--seed", type=count, default=7, help="seed of the images")
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()):
         raise UserError(f"--output expected a new or empty directory. Received: {options.output}")

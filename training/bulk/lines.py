@@ -52,7 +52,7 @@ def blocks(spec: str, size: int = _BLOCK) -> Iterator[Block]:
     if form == "parallel":
         source, comma, target = paths.partition(",")
         if not comma:
-            raise CorpusError(f"Expected parallel:SOURCE,TARGET, received {spec!r}")
+            raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
         rows = _aligned(source, target)
     elif form == "tsv":
         rows = ((line,) for line in _lines(paths))
@@ -85,7 +85,8 @@ def _aligned(source: str, target: str) -> Iterator[tuple[bytes, ...]]:
             yield cast(tuple[bytes, ...], row)
     if counts[0] != counts[1]:
         raise CorpusError(
-            f"Expected as many lines in {source} and {target}, received {counts[0]} and {counts[1]}"
+            f"Expected as many lines in {source} and {target}. "
+            f"Received: {counts[0]} and {counts[1]}"
         )
 
 

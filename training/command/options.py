@@ -38,18 +38,18 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": number_from_0,
         "default": 0.0,
         "metavar": "X",
-        "help": "X times what Wu et al. 2016 take from scores for source tokens that were not "
-        "looked at; for text sources and beams; default: 0",
+        "help": "X times the coverage penalty of Wu et al. 2016, for source tokens that were not "
+        "looked at; of text sources and beams; default: 0",
     },
     "--replace-unknown": {
         "action": "store_true",
-        "help": "say the source word that was looked at in place of a word that the vocabulary "
-        "lacks; for tokenizers of whole words, characters or symbols",
+        "help": "replace a word that the vocabulary lacks by the source word that was looked at; "
+        "for tokenizers of whole words, characters or symbols",
     },
     "--precision": {
         "choices": ("float32", "bfloat16"),
         "default": "float32",
-        "help": "of the products; bfloat16 is faster where the processor has it",
+        "help": "precision of matrix products; bfloat16 is faster where the processor has it",
     },
     "--batch-size": {
         "type": positive_int,
@@ -58,7 +58,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "help": "sentences translated together",
     },
     "--lowercase": {"action": "store_true", "help": "compare in lower case"},
-    "--limit": {"type": positive_int, "metavar": "N", "help": "sentences, at random"},
+    "--limit": {"type": positive_int, "metavar": "N", "help": "score N sentences, drawn at random"},
     "--set": {
         "dest": "settings",
         "action": "append",

@@ -15,4 +15,4 @@ class Events(Recurrent):
 
     targets: ClassVar[tuple[str, ...]] = ("label",)
 
-    max_events: int = key(32, "of longer ones the last are read")
+    max_events: int = key(32, "events read of a history, the last ones")

@@ -19,7 +19,7 @@ CELLS = {  # module and class of each
 class Recurrent:
     """How a sequence is read, see `training.sources.recurrent`."""
 
-    encoder: str = key("gru", "the encoder's cell", choices=CELLS)
-    bidirectional: bool = key(True, "whether the encoder reads both ways")
+    encoder: str = key("gru", "recurrent cell of the encoder", choices=CELLS)
+    bidirectional: bool = key(True, "read the source in both directions")
     encoder_layers: int = key(1, "recurrent layers of the encoder")
-    encoder_units: int = key(256, "of the encoder's cell, in each direction")
+    encoder_units: int = key(256, "units of the encoder's cell, in each direction")

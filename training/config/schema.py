@@ -38,9 +38,9 @@ class Config(Target, Events, Image, Text, Shared):
     Sizes are numbers of units, lengths are tokens, rates are fractions.
     """
 
-    source: str = key("text", "what is attended to", choices=SOURCES)
+    source: str = key("text", "kind of source", choices=SOURCES)
     target: str = key(
-        "text", "what is said of it; label: the probability of an outcome", choices=TARGETS
+        "text", "kind of target; label: the probability of an outcome", choices=TARGETS
     )
 
     def __post_init__(self) -> None:

@@ -16,55 +16,58 @@ from training.config.text import TOKENIZERS
 class Target:
     """The decoder and its loss, see `training.model.seq2seq`."""
 
-    target_tokenizer: str = key("sentencepiece", "how targets are cut", choices=TOKENIZERS)
-    target_vocab_size: int = key(8000, "most target tokens there are")
-    max_target_length: int = key(60, "pairs with more target tokens are left out")
+    target_tokenizer: str = key("sentencepiece", "tokenizer of targets", choices=TOKENIZERS)
+    target_vocab_size: int = key(8000, "largest target vocabulary")
+    max_target_length: int = key(60, "longest target, in tokens; longer pairs are left out")
     validation_limit: int = key(
-        500, "dev sentences translated after each epoch, 0 for all", least=0, later=True
+        500, "dev sentences translated after each epoch; 0 for all", least=0, later=True
     )
     metric: str = key(
         "auto",
-        "of translations; bleu-zh for Chinese, phones for PER and WER, characters for CER; auto "
-        "counts exact matches where most dev targets have three words or fewer, or takes bleu",
+        "metric of translations: bleu-zh for Chinese, phones for PER and WER, characters for "
+        "CER; auto takes exact matches where most dev targets have three words or fewer, and "
+        "bleu otherwise",
         choices=("auto", "bleu", "bleu-zh", "exact", "phones", "characters"),
     )
-    decoder: str = key("gru", "the decoder's cell", choices=CELLS)
+    decoder: str = key("gru", "recurrent cell of the decoder", choices=CELLS)
     decoder_layers: int = key(1, "recurrent layers of the decoder")
-    decoder_units: int = key(512, "of the decoder's cell")
-    embedding_size: int = key(256, "of source and target embeddings")
-    attention_heads: int = key(1, "of the attention")
-    attention_options: str = key("", 'arguments of the mechanism\'s own: "half_width=5, …"')
+    decoder_units: int = key(512, "units of the decoder's cell")
+    embedding_size: int = key(256, "width of source and target embeddings")
+    attention_heads: int = key(1, "attention heads")
+    attention_options: str = key("", 'further arguments of the mechanism: "half_width=5, …"')
     order: str = key(
         "bahdanau", "attend before the cell's step, or after it", choices=("bahdanau", "luong")
     )
-    input_feeding: bool = key(False, "whether the cell reads the last attentional vector too")
-    gate: bool = key(False, "of the context, Show, Attend and Tell's")
+    input_feeding: bool = key(False, "feed the last attentional vector to the cell")
+    gate: bool = key(False, "gate the context as Show, Attend and Tell does")
     readout: str = key(
         "vector",
-        "tanh(W_c [c; s]); deep: Bahdanau's, a maxout of [c; s; y]",
+        "attentional vector: tanh(W_c [c; s]), or deep, Bahdanau's maxout of [c; s; y]",
         choices=("vector", "deep"),
     )
-    readout_units: int = key(512, "of the attentional vector tanh(W_c [c; s])")
+    readout_units: int = key(512, "units of the attentional vector")
     tie_embeddings: bool = key(
-        False, "target embedding = output layer; needs readout_units = embedding_size"
+        False,
+        "share the weights of target embedding and output layer; needs readout_units = "
+        "embedding_size",
     )
-    label_smoothing: float = key(0.0, "share of other tokens", least=0, below=1, later=True)
+    label_smoothing: float = key(
+        0.0, "probability spread evenly over all tokens", least=0, below=1, later=True
+    )
     consistency: float = key(
-        0.0,
-        "weight of what divides two answers under dropout, R-Drop's alpha: twice the time",
-        least=0,
+        0.0, "weight of R-Drop's loss, its alpha; a step takes twice the time", least=0
     )
     coverage_loss: float = key(
-        0.0, "weight of the loss for looking twice at the same place", least=0, later=True
+        0.0, "weight of the loss for looking at the same place twice", least=0, later=True
     )
     doubly_stochastic: float = key(
         0.0, "weight of the loss that spreads attention over the source", least=0, later=True
     )
-    length_multiple: int = key(1, "batches are padded to a multiple of it; more with jit_compile")
+    length_multiple: int = key(1, "multiple to which batches are padded; with jit_compile, 8 or so")
     keep_by: str = key(
         "auto",
-        "the epoch that is kept: of the best score or the least perplexity; auto takes the score "
-        "where 200 dev sentences or more are translated",
+        "epoch that is kept: of the best score, or of the least perplexity; auto takes the "
+        "score where 200 dev sentences or more are translated",
         choices=("auto", "score", "perplexity"),
     )
 

@@ -20,35 +20,44 @@ class Text(Recurrent):
 
     dev: str = key(
         "",
-        "what progress is measured on: a SPEC, or of files the share to hold out, such as 0.05; "
-        "else the corpus's dev split, or 1 in 50 of the lines, at most 1,000",
+        "development data: a SPEC, or the share of the files' lines to hold out, such as "
+        "0.05; default: the corpus's dev split, or 1 in 50 lines, at most 1,000",
     )
     test: str = key(
-        "", "what training.evaluate scores: likewise; else the corpus's test split, or nothing"
+        "", "test data of training.evaluate: likewise; default: the corpus's test split, or none"
     )
     extra_data: str = key(
         "",
-        "learned from beside data, whole: SPECs between spaces, of other corpora or of made "
-        "translations; sources that dev or test have are left out",
+        "further training data: SPECs between spaces; their sources that dev or test have are "
+        "left out",
     )
-    source_tokenizer: str = key("sentencepiece", "how sources are cut", choices=TOKENIZERS)
-    source_vocab_size: int = key(8000, "most source tokens there are")
-    max_source_length: int = key(60, "pairs with more source tokens are left out")
+    source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
+    source_vocab_size: int = key(8000, "largest source vocabulary")
+    max_source_length: int = key(60, "longest source, in tokens; longer pairs are left out")
     join: float = key(
-        0.0, "share of batches whose pairs are joined with others, for length", least=0, below=1
+        0.0,
+        "share of batches in which several pairs are joined to one, for longer texts",
+        least=0,
+        below=1,
     )
     subword_sampling: float = key(
         0.0,
-        "power of their probability by which training draws subwords, such as 0.2; 0: not at all",
+        "subword regularisation: the power of the probabilities by which subwords are drawn, "
+        "such as 0.2; 0 for none",
         least=0,
     )
     batch_tokens: int = key(
-        0, "in place of it: tokens in a step, padding too, of the side with more; 0: none", least=0
+        0,
+        "tokens in a batch, padding included, of the longer side, in place of batch_size; 0 "
+        "for none",
+        least=0,
     )
-    copy: bool = key(False, "of words that no vocabulary has, from the source: a pointer-generator")
+    copy: bool = key(
+        False, "copy words from the source that the vocabulary lacks: a pointer-generator"
+    )
     copy_hidden: float = key(
         0.0,
-        "share of training's pairs whose names and numbers are hidden, so that they are copied",
+        "share of training pairs whose names and numbers are hidden, so that they are copied",
         least=0,
         below=1,
     )

@@ -307,7 +307,9 @@ def make_pair_batches(
     """
     count = len(source.lengths)
     if count != len(target.lengths):
-        raise ValueError(f"Expected as many targets as sources, {count}: {len(target.lengths)}")
+        raise ValueError(
+            f"Expected as many targets as sources, {count}. Received: {len(target.lengths)}"
+        )
     if not training:
         return InOrder(batching, source, target)
     made = OfTokens if batching.batch_tokens else Shuffled

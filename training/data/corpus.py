@@ -63,7 +63,7 @@ def load(
     elif colon and form == "parallel":
         source, comma, target = paths.partition(",")
         if not comma:
-            raise CorpusError(f"Expected parallel:SOURCE,TARGET, received {spec!r}")
+            raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
         loaded = read_parallel([Path(source), Path(target)])
     elif is_prepared(spec):
         loaded = Prepared(spec).texts(split)

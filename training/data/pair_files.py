@@ -200,8 +200,8 @@ def read_parallel(paths: Sequence[Path]) -> Split:
     sources, targets = (_read_lines(path) for path in paths)
     if len(sources) != len(targets):
         raise CorpusError(
-            f"Expected as many lines in {paths[0]} and {paths[1]}, "
-            f"received {len(sources)} and {len(targets)}"
+            f"Expected as many lines in {paths[0]} and {paths[1]}. "
+            f"Received: {len(sources)} and {len(targets)}"
         )
     return Split([clean(line) for line in sources], [[clean(line)] for line in targets])
 

@@ -229,16 +229,16 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
     """
     lines = [line for line in lines if line.strip()]
     if not lines:
-        raise ValueError("A tokenizer needs text to learn from, received none")
+        raise ValueError("A tokenizer expected text to learn from. Received: none")
     if kind == SentencePieceTokenizer.kind:
         return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size, **options))
     if kind not in TOKENIZERS:
-        raise ValueError(f"tokenizer must be one of {', '.join(TOKENIZERS)}; received {kind!r}")
+        raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
     if options:
-        raise ValueError(f"tokenizer {kind!r} takes no options; received {', '.join(options)}")
+        raise ValueError(f"tokenizer {kind!r} expected no options. Received: {', '.join(options)}")
     room = vocab_size - len(_SPECIAL_TOKENS)
     if room < 1:
-        raise ValueError(f"vocab_size must be above {END_ID + 1}; received {vocab_size}")
+        raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
     counts: Counter[bytes] = Counter()
     for start in range(0, len(lines), 4096):
         split = _split(kind, tf.constant(lines[start : start + 4096]))
@@ -263,7 +263,9 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
             return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False))
     except (ValueError, KeyError, TypeError, tf.errors.OpError) as error:
         raise ValueError(f"{path} is not a saved tokenizer: {error}") from None
-    raise ValueError(f"{path}: tokenizer must be one of {', '.join(TOKENIZERS)}; received {kind!r}")
+    raise ValueError(
+        f"{path}: tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}"
+    )
 
 
 def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:

@@ -25,7 +25,7 @@ from training.data.prepared import Prepared, is_prepared
 from training.presets.strings import short_strings
 from training.sources.kinds import KINDS
 
-SPECS = """SPECs name what is read:
+SPECS = """SPECs name data:
 {specs}
 Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
@@ -36,23 +36,23 @@ def add_configuration(parser: Parser) -> None:
     parser.add_argument(
         "--preset",
         metavar="NAME",
-        help=f"what to train: {', '.join(preset_names())}; or a file of your own, NAME.toml; "
+        help=f"preset to train: {', '.join(preset_names())}; or a file of your own, NAME.toml; "
         "python -m training.presets says more",
     )
     parser.add_argument(
         "--data",
         metavar="SPEC",
-        help="a corpus in place of the preset's; without --preset the settings are chosen by its "
-        "size",
+        help="training data in place of the preset's; without --preset their size chooses the "
+        "settings",
     )
     parser.add_argument(
         "--dev",
         metavar="SPEC",
-        help="what progress is measured on: a SPEC, or the share of --data's lines to hold out, "
-        "such as 0.05; default: the corpus's, or 1 in 50 lines, at most 1,000",
+        help="development data: a SPEC, or the share of --data's lines to hold out, such as 0.05; "
+        "default: the corpus's, or 1 in 50 lines, at most 1,000",
     )
     parser.add_argument(
-        "--test", metavar="SPEC", help="what training.evaluate is to score: likewise; default: none"
+        "--test", metavar="SPEC", help="test data of training.evaluate: likewise; default: none"
     )
     add_options(parser, "--set")
     parser.add_argument(

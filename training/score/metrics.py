@@ -239,7 +239,7 @@ def bootstrap_interval(
     """
     count = len(statistics)
     if not count:
-        raise ValueError("Expected at least one sentence, received none")
+        raise ValueError("Expected at least one sentence. Received: none")
     times = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), size=samples)
     low, high = np.percentile([score(total) for total in times @ statistics], [2.5, 97.5])
     return float(low), float(high)
@@ -256,6 +256,6 @@ def _streams(
 def _check_lengths(hypotheses: Sequence, others: Sequence) -> None:
     if not len(hypotheses) or len(hypotheses) != len(others):
         raise ValueError(
-            "Expected as many predictions as sentences, at least one; received "
+            "Expected as many predictions as sentences, at least one. Received: "
             f"{len(hypotheses)} and {len(others)}"
         )

@@ -64,8 +64,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             f"--{side}", nargs="+", required=True, type=Path, metavar="DIR", help=about
         )
-    parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
-    parser.add_argument("--split", default="dev", help="of the corpus")
+    parser.add_argument("--data", metavar="SPEC", help="default: the runs' training corpus")
+    parser.add_argument("--split", default="dev", help="split of the corpus")
     add_options(parser, "--limit", "--beam-width", "--lowercase")
     parser.add_argument(
         "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"

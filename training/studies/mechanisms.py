@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"some of {', '.join(MODELS)}; may be given several times; default: all",
     )
-    parser.add_argument("--split", default="dev", help="of the corpus")
+    parser.add_argument("--split", default="dev", help="split of the corpus")
     add_options(parser, "--limit", "--beam-width")
 
 

@@ -54,8 +54,8 @@ class NamedSplit:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     shared.add_runs(parser)
-    parser.add_argument("--data", metavar="SPEC", help="default: what the runs were trained on")
-    parser.add_argument("--split", default="dev", help="of the corpus")
+    parser.add_argument("--data", metavar="SPEC", help="default: the runs' training corpus")
+    parser.add_argument("--split", default="dev", help="split of the corpus")
     add_options(parser, "--beam-width")
 
 

@@ -43,7 +43,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
         "--preset",
         default=preset,
         metavar="NAME",
-        help="what the missing models are trained with",
+        help="preset of the models that are not given",
     )
     add_options(parser, "--set")
 

@@ -30,10 +30,10 @@ class Statistics:
     """Statistics of the training examples, by which numbers are standardised.
 
     Attributes:
-        lowest: what numbers of each input are at least taken as, after the logarithm where there
-            is one: the smallest but for one in a thousand.
-        highest: what they are at most taken as, likewise: a pressure of 13,682 is a slip of the
-            pen, and would make all others look alike.
+        lowest: bound of the numbers of each input, after the logarithm where there is one: one in
+            a thousand lies below.
+        highest: the same above: a pressure of 13,682 is a slip of the pen, and would make all
+            others look alike.
         mean: of each input, after that.
         deviation: standard deviation of each.
         time_mean: of the times of events.

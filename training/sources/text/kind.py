@@ -10,7 +10,7 @@ KIND = Kind(
         "tsv:PATH": "source TAB target; further columns are ignored",
         "multiref:PATH": "source TAB translation TAB further translation …",
         "parallel:SOURCE,TARGET": "two files, line by line",
-        "prepared:DIR": "what python -m training.prepare --corpus DIR wrote",
+        "prepared:DIR": "a corpus of python -m training.prepare --corpus DIR",
     },
     tokens=True,
 )
