@@ -92,8 +92,8 @@ def test_unreadable_files_are_one_clear_line(tmp_path):
         (f"tsv:{tmp_path}", "Cannot read .*: Is a directory"),
         (f"tsv:{broken}", "Cannot read .*broken.tsv.gz"),
         (f"tsv:{plain}", "Cannot read .*plain.tsv.gz"),
-        (f"parallel:{path},{other}", "as many lines in .*three and .*two, received 3 and 2"),
-        (f"parallel:{path}", "Expected parallel:SOURCE,TARGET, received"),
+        (f"parallel:{path},{other}", "as many lines in .*three and .*two. Received: 3 and 2"),
+        (f"parallel:{path}", "Expected parallel:SOURCE,TARGET. Received"),
     ]:
         with pytest.raises(CorpusError, match=message) as error:
             load(spec, "train")

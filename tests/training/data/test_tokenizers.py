@@ -218,18 +218,18 @@ def test_tokenize_works_in_tf_data(tokenizers):
 
 def test_what_cannot_be_learnt_is_one_clear_line():
     for arguments, message in [
-        (("sentencepiece", [" ", ""], 100), "needs text"),
+        (("sentencepiece", [" ", ""], 100), "expected text"),
         (("sentencepiece", ENGLISH, 9), "vocab_size=9"),
-        (("words", ENGLISH, 4), "above 4; received 4"),
+        (("words", ENGLISH, 4), "more than 4. Received: 4"),
         (
             ("syllables", ENGLISH, 100),
-            "sentencepiece, words, characters, letters, symbols; received 'syll",
+            "sentencepiece, words, characters, letters, symbols. Received: 'syll",
         ),
     ]:
         with pytest.raises(ValueError, match=message) as error:
             train_tokenizer(*arguments)
         assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match="takes no options; received model_type"):
+    with pytest.raises(ValueError, match=r"expected no options\. Received: model_type"):
         train_tokenizer("words", ENGLISH, 100, model_type="bpe")
 
 
