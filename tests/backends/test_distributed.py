@@ -84,8 +84,10 @@ def make_run(path, config=CONFIG):
     train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
     write_tokens(files, "random", {"train": train, "dev": dev})
     keep_tokens(files)
-    statistics = make_pair_batches(Batching.of(config), *train, training=True).statistics
-    write_origin(files, Origin.now("random", "random", statistics, 47, (23, 23)))
+    pairs = make_pair_batches(Batching.of(config), *train, training=True).statistics
+    counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}
+    counts["target_tokens"] = pairs.target_tokens
+    write_origin(files, Origin("random", "random", **counts, vocabulary=(23, 23), init=None))
     config.save(files.config)
     return path
 

@@ -72,7 +72,7 @@ def test_settings_take_the_type_of_their_key():
         ("epochs=many", "epochs expected a value of type int. Received: 'many'"),
         ("epochs=1.5", "epochs expected a value of type int"),
         ("epochs=0", "epochs expected at least 1. Received: 0"),
-        ("dropout=1", "dropout expected 0 <= value < 1. Received: 1.0"),
+        ("dropout=1", "dropout expected at least 0 and less than 1. Received: 1.0"),
         ("attention_options=units=3", "attention_options has no units, which has a key"),
         ("attention_options=wide", "attention_options expected KEY=VALUE, … Received: wide"),
         ("coverage_loss=-1", "coverage_loss expected at least 0. Received: -1.0"),

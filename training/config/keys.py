@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import field
 from typing import Any
 
 from training.command.errors import ConfigError
+
+_LIMITS = (
+    ("least", "at least", operator.ge),
+    ("above", "more than", operator.gt),
+    ("below", "less than", operator.lt),
+)
 
 
 def key(
@@ -47,16 +54,11 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         return
     if not math.isfinite(value):
         raise ConfigError(f"{name} expected a finite number. Received: {value}")
-    least, above, below = (metadata.get(limit) for limit in ("least", "above", "below"))
-    if (
-        (least is not None and value < least)
-        or (above is not None and value <= above)
-        or (below is not None and value >= below)
-    ):
-        if below is None:
-            wanted = f"at least {least}" if above is None else f"more than {above}"
-        else:
-            wanted = (
-                f"{least} <= value < {below}" if above is None else f"{above} < value < {below}"
-            )
+    limits = [
+        (f"{word} {metadata[limit]}", holds(value, metadata[limit]))
+        for limit, word, holds in _LIMITS
+        if metadata.get(limit) is not None
+    ]
+    if not all(held for _, held in limits):
+        wanted = " and ".join(words for words, _ in limits)
         raise ConfigError(f"{name} expected {wanted}. Received: {value}")

@@ -227,14 +227,17 @@ def _opened(
     else:
         train = make_batches(config, data, source, target, training=True)
         batches = train, make_batches(config, dev, source, target, training=False)
-    origin = Origin.now(
-        config.data,
-        corpus,
-        batches[0].statistics,
-        batches[1].statistics.pairs if target is None else len(dev.sources),
-        (source.size, target.vocab_size if target else 0),
+    pairs, dev_pairs = (made.statistics for made in batches)
+    origin = Origin(
+        data=config.data,
+        corpus=corpus,
+        train=pairs.pairs,
+        dropped=pairs.dropped,
         unusable=getattr(data, "unusable", 0) + getattr(dev, "unusable", 0),
-        init=init,
+        dev=dev_pairs.pairs if target is None else len(dev.sources),
+        target_tokens=pairs.target_tokens,
+        vocabulary=(source.size, target.vocab_size if target else 0),
+        init=None if init is None else str(init.absolute()),
     )
     return Opened(config, source, target, *batches, dev, origin)
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import platform
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 from training.command.errors import RunError
 from training.command.files import read_json, write_json
-from training.data.batches import Statistics
 from training.runs.files import RunFiles
 
 PACKAGES = (
@@ -23,6 +21,17 @@ PACKAGES = (
     "torch",
     "numpy",
 )
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
 
 
 @dataclass(frozen=True)
@@ -53,48 +62,9 @@ class Origin:
     target_tokens: int
     vocabulary: tuple[int, int]
     init: str | None
-    command: list[str]
-    begun: str
-    versions: dict[str, str]
-
-    @classmethod
-    def now(
-        cls,
-        data: str,
-        corpus: str,
-        statistics: Statistics,
-        dev: int,
-        vocabulary: tuple[int, int],
-        *,
-        unusable: int = 0,
-        init: Path | None = None,
-    ) -> Origin:
-        """Describe a run that begins now in this process."""
-        return cls(
-            data=data,
-            corpus=corpus,
-            train=statistics.pairs,
-            dropped=statistics.dropped,
-            unusable=unusable,
-            dev=dev,
-            target_tokens=statistics.target_tokens,
-            vocabulary=vocabulary,
-            init=None if init is None else str(init.absolute()),
-            command=sys.orig_argv[1:],
-            begun=datetime.now(UTC).isoformat(timespec="seconds"),
-            versions=versions(),
-        )
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    command: list[str] = field(default_factory=lambda: sys.orig_argv[1:])
+    begun: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
+    versions: dict[str, str] = field(default_factory=versions)
 
 
 def write_origin(files: RunFiles, origin: Origin) -> None:
