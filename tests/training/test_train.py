@@ -208,7 +208,7 @@ def test_a_bad_tsv_is_one_clear_line(content, said, tmp_path):
 
 def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(RunError, match="cannot write to"):
+    with pytest.raises(UserError, match="cannot write to"):
         train(tiny_config(), tmp_path / "file" / "run")
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
+
+LOCK = ".lock"
 
 
 def aside_of(path: Path) -> Path:
@@ -65,40 +68,68 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
+def held(folder: Path, name: Path) -> Iterator[list[Path]]:
+    """Make a folder, and keep other processes from writing to it.
+
+    The lock is the operating system's and ends with the process, however that ends.
+
+    Args:
+        folder: it has a file `.lock` then.
+        name: of the folder, for errors.
+
+    Yields:
+        The folders that were missing, the innermost first.
+
+    Raises:
+        UserError: the folder cannot be made or written to, or another process holds it.
+    """
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = (folder / LOCK).open("a+", encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write to {name}: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip() or "another one"
+            raise UserError(f"{name} is in use by process {owner}") from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield made
+
+
+@contextmanager
 def written_aside(folder: Path) -> Iterator[Path]:
     """Write a folder whole or not at all: yield another beside it, which takes its name at the end.
 
-    What a process that was killed has left there is removed first.
+    Files that a killed process has left there are removed first.
 
     Raises:
-        UserError: if the folder holds anything, cannot be made, or another process writes it.
+        UserError: the folder holds anything, cannot be made, or another process writes it.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: choose another place")
     aside = aside_of(folder)
-    made = [path for path in (aside, *aside.parents) if not path.exists()]
-    try:
-        aside.mkdir(parents=True, exist_ok=True)
-        lock = (aside / ".lock").open("a")
-    except OSError as error:
-        raise UserError(f"cannot write to {folder}: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f"{folder} is being written by another process") from None
+    with held(aside, folder) as made:
         try:
             for left in aside.iterdir():
-                if left.is_dir():
-                    shutil.rmtree(left)
-                elif left.name != ".lock":
-                    left.unlink()
+                if left.name != LOCK:
+                    remove(left)
             yield aside
-            (aside / ".lock").unlink()
+            (aside / LOCK).unlink()
             aside.replace(folder)
         except BaseException:
             shutil.rmtree(aside)
-            for path in made[1:]:
-                with suppress(OSError):  # something else has been put there
-                    path.rmdir()
+            remove_empty(made[1:])
             raise
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Remove folders as long as they are empty."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()

@@ -127,14 +127,9 @@ class PairBatches(ABC):
 
     def _usable(self) -> np.ndarray:
         """Return the rows of an epoch: all that are neither empty nor too long."""
-        sides = (
-            (self.source.lengths, self._source_lengths),
-            (
-                self._target.lengths,
-                self._target_lengths,
-            ),
-        )
-        return np.flatnonzero(np.all([(cut > 0) & (cut == whole) for whole, cut in sides], axis=0))
+        whole = np.stack([self.source.lengths, self._target.lengths])
+        cut = np.stack([self._source_lengths, self._target_lengths])
+        return np.flatnonzero(np.all((cut > 0) & (cut == whole), axis=0))
 
     def _single(self, rows: np.ndarray) -> _Chosen:
         """Return some pairs as they are."""

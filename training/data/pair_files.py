@@ -219,14 +219,26 @@ def read_alibi(paths: Sequence[Path]) -> Split:
             target_words.append(rows[1][number])
             sources.append(_join(words, r" (?=['’](?:s|t|d|m|n|re|ve|ll)\b)| (?=[;:!?])"))
             references.append([_join(rows[1][number], r"(?<=['’]) | (?=-\w)")])
-            found = [re.fullmatch(r"(\d+)([-p])(\d+)", link) for link in rows[2][number]]
-            marks = [mark for mark in found if mark]
-            if len(marks) < len(found):
-                raise CorpusError(f"{links}, sentence {number}: expected links such as 0-1 or 2p3")
-            links_found = {(int(mark[3]), int(mark[1])): mark[2] for mark in marks}
-            sure.append(frozenset(link for link, mark in links_found.items() if mark == "-"))
-            possible.append(frozenset(links_found))
+            found = {
+                (english, french): mark
+                for (french, english), mark in read_links(
+                    rows[2][number], f"{links}, sentence {number}"
+                ).items()
+            }
+            sure.append(frozenset(link for link, mark in found.items() if mark == "-"))
+            possible.append(frozenset(found))
     return Split(sources, references, source_words, target_words, sure, possible)
+
+
+def read_links(texts: Iterable[str], place: str) -> dict[tuple[int, int], str]:
+    """Read links `i-j`, sure, and `ipj`, possible: the mark of each pair."""
+    found = {}
+    for text in texts:
+        match = re.fullmatch(r"(\d+)([-p])(\d+)", text)
+        if not match:
+            raise CorpusError(f"{place}: expected i-j or ipj. Received: {text}")
+        found[int(match[1]), int(match[3])] = match[2]
+    return found
 
 
 def _numbered(path: Path) -> dict[str, list[str]]:

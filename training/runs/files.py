@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from training.command.files import remove
+from training.command.files import LOCK, remove
 
 SIDES = ("source", "target")
 
@@ -50,7 +50,7 @@ class RunFiles:
         self.card = path / "README.md"
         self.curves = path / "curves.png"
         self.tensorboard = path / "tensorboard"
-        self.lock = path / ".lock"
+        self.lock = path / LOCK
 
     def all_sides(self) -> list[Path]:
         """Return the files of tokenizers and of other sources."""

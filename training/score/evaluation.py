@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from training.command.errors import UserError
 from training.command.progress import progress
-from training.data.pair_files import Split
+from training.data.pair_files import Split, read_links
 from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
@@ -131,20 +130,15 @@ def with_gold_links(split: Split, path: Path) -> Split:
     sure, possible = [], []
     for number, line in enumerate(lines, 1):
         sizes = len(source_words[number - 1]), len(target_words[number - 1])
-        found: dict[str, set[tuple[int, int]]] = {"-": set(), "p": set()}
-        for link in line.split():
-            match = re.fullmatch(r"(\d+)([-p])(\d+)", link)
-            if not match:
-                raise UserError(f"{path}, line {number}: expected i-j or ipj. Received: {link}")
-            pair = int(match[1]), int(match[3])
-            if pair[0] >= sizes[0] or pair[1] >= sizes[1]:
+        found = read_links(line.split(), f"{path}, line {number}")
+        for (i, j), mark in found.items():
+            if i >= sizes[0] or j >= sizes[1]:
                 raise UserError(
                     f"{path}, line {number}: expected links between {sizes[0]} source and "
-                    f"{sizes[1]} target words. Received: {link}"
+                    f"{sizes[1]} target words. Received: {i}{mark}{j}"
                 )
-            found[match[2]].add(pair)
-        sure.append(frozenset(found["-"]))
-        possible.append(frozenset(found["-"] | found["p"]))
+        sure.append(frozenset(link for link, mark in found.items() if mark == "-"))
+        possible.append(frozenset(found))
     return dataclasses.replace(
         split,
         source_words=source_words,

@@ -191,7 +191,7 @@ def test_standard_input_two_files_and_zstandard(text, tmp_path, monkeypatch, cap
     aligned = f"data=parallel:{tmp_path / 's'},{tmp_path / 't'}"
     assert prepare_corpus(tmp_path / "p", override(config, [aligned]), HERE)["sha256"] == expected
     (tmp_path / "t").write_text("".join(f"{pair[1]}\n" for pair in pairs[:-2]))
-    with pytest.raises(CorpusError, match=f"received {len(pairs)} and {len(pairs) - 2}"):
+    with pytest.raises(CorpusError, match=f"Received: {len(pairs)} and {len(pairs) - 2}"):
         prepare_corpus(tmp_path / "q", override(config, [aligned]), HERE)
     assert not (tmp_path / "q").exists()
 

@@ -1,6 +1,6 @@
 import pytest
 
-from training.command.errors import RunError
+from training.command.errors import UserError
 from training.command.files import aside_of
 from training.runs.files import RunFiles
 from training.runs.lock import locked
@@ -9,7 +9,7 @@ from training.runs.lock import locked
 def test_a_second_process_is_refused_until_the_first_is_done(tmp_path):
     files = RunFiles(tmp_path / "run")
     with locked(files):
-        with pytest.raises(RunError, match=r"run is in use by process \d+$"), locked(files):
+        with pytest.raises(UserError, match=r"run is in use by process \d+$"), locked(files):
             pass
         files.config.write_text("")
     with locked(files):
