@@ -215,7 +215,7 @@ def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path):
     config = (copy / "config.toml").read_text()
     (copy / "config.toml").write_text(config.replace('"phrasebook-en-fr"', f'"tsv:{file}"'))
     with pytest.raises(
-        UserError, match=r"no split 'test'; it has train, dev\. Say what to score with --data"
+        UserError, match=r"no split 'test'; it has train, dev\. Name the data with --data"
     ):
         evaluate.main(["--run", str(copy)])
     with pytest.raises(UserError, match=r"is read whole. Received: foo"):

@@ -1,4 +1,4 @@
-"""How to install what is missing, for errors: the package is on no index yet."""
+"""Installation of missing packages, for errors: this package is on no index yet."""
 
 
 def install(extra: str) -> str:

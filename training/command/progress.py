@@ -1,6 +1,6 @@
-"""How far long work has got: a bar on standard error, where that is a terminal.
+"""Progress of long work: a bar on standard error, where that is a terminal.
 
-One is shown at a time: what is done within other work that is shown has no bar of its own.
+One bar is shown at a time: work within other work that is shown has none.
 """
 
 from __future__ import annotations

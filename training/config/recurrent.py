@@ -17,7 +17,7 @@ CELLS = {  # module and class of each
 
 @dataclass(frozen=True)
 class Recurrent:
-    """How a sequence is read, see `training.sources.recurrent`."""
+    """The encoder of a sequence, see `training.sources.recurrent`."""
 
     encoder: str = key("gru", "recurrent cell of the encoder", choices=CELLS)
     bidirectional: bool = key(True, "read the source in both directions")

@@ -22,7 +22,7 @@ Batch = tuple[dict[str, np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Batching:
-    """How pairs become batches: the configuration's keys of these names.
+    """The settings of batches: the configuration's keys of these names.
 
     Attributes:
         batch_size: sentence pairs in a batch.

@@ -1,4 +1,4 @@
-"""Which sentences a run learns from, measures progress on, and is scored on.
+"""The sentences that a run learns from, measures progress on, and is scored on.
 
 A named corpus has its splits. Files have none: of their sources a share is held out for dev, and
 for test if that is asked for, by a hash of each source's text, so that a sentence stays on its side
@@ -89,8 +89,8 @@ def load_split(
     if name not in parts:
         there = [key for key in ("train", "dev", "test") if key in parts or vars(config).get(key)]
         raise CorpusError(
-            f"this run on {config.data} has no split {name!r}; it has {', '.join(there)}. Say what "
-            "to score with --data, or hold a test set out when a run begins, with --test"
+            f"this run on {config.data} has no split {name!r}; it has {', '.join(there)}. Name the "
+            "data with --data, or hold a test set out when a run begins, with --test"
         )
     return sample(parts[name], limit, seed), {"data": config.data, "split": name}
 

@@ -269,7 +269,7 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
 
 
 def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
-    """Where tokens `(B, T)` stand first among others `(B, S)`: int32 `(B, T)`, S for nowhere."""
+    """First places of tokens `(B, T)` among others `(B, S)`: int32 `(B, T)`, S for none."""
     same = tf.equal(tokens[:, :, None], others[:, None, :])
     after = tf.ones_like(tokens[:, :, None], tf.bool)  # found where nothing else is
     return tf.argmax(tf.concat([same, after], 2), axis=2, output_type=tf.int32)

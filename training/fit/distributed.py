@@ -206,7 +206,7 @@ def joined() -> Iterator[Processes]:
 
     Where there are several processes, whatever goes wrong ends this one with a line on standard
     error and status 1, for the others would wait for it; and so does the loss of another process.
-    What native code writes to standard error is shown where it is not known what went wrong.
+    Native output is shown where the cause is unknown.
 
     Raises:
         UserError: if the environment does not fit, or the backend is not JAX and there are several.

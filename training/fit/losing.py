@@ -1,4 +1,4 @@
-"""How a process ends that trains with others: with one line, however one of them is lost."""
+"""One line at the end of a process that trains with others, however one of them is lost."""
 
 from __future__ import annotations
 

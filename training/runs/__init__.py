@@ -1,1 +1,1 @@
-"""The run directory: what is in it, how it is made and how it is read."""
+"""The run directory: its files, how they are made and how they are read."""

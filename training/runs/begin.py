@@ -1,4 +1,4 @@
-"""How a run begins or goes on: what it reads, in a directory of its own, whole or not at all."""
+"""A run begins or goes on: its data and their readers, written whole or not at all."""
 
 from __future__ import annotations
 

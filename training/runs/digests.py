@@ -1,4 +1,4 @@
-"""SHA-256 of the files that a run is used from, kept in the run: what was damaged is not used."""
+"""SHA-256 of a run's files, kept in the run: damaged files are not used."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ SIDES = ("source", "target")
 
 
 class RunFiles:
-    """Where everything of a run is.
+    """The files of a run.
 
     Attributes:
         path: the run directory.

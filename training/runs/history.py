@@ -25,7 +25,7 @@ def read_history(file: Path) -> list[Record]:
 
 
 def dev_score(record: Record, by: str = "auto") -> float:
-    """How good an epoch is, higher is better.
+    """Score of an epoch, higher is better.
 
     By "perplexity"; otherwise by BLEU, exact matches of short targets, WER for pronunciations, CER
     for images, cross-entropy for a label; and by perplexity where nothing was translated.

@@ -1,6 +1,6 @@
 """Token ids of a run's texts, kept in its directory: text is tokenized once, when a run begins.
 
-What is written stands aside until the run begins. Pairs of a prepared corpus stay where they are.
+They stand aside until the run begins. Pairs of a prepared corpus stay where they are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What `training.evaluate` does once it has its options."""
+"""The work of `training.evaluate`, after its options are read."""
 
 from __future__ import annotations
 
@@ -57,13 +57,15 @@ def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split
     config = runs[0].config
     if config.source == "text":
         return _load_sentences(options, config)
-    for name in ("alignments", "by_length", "baseline"):
-        if getattr(options, name):
-            raise UserError(
-                f"--{name.replace('_', '-')} expected runs with source = text. Received: "
-                f"{config.source}"
-            )
+    _refuse(options, ("alignments", "by_length", "baseline"), "source = text", config.source)
     return _load_others(options, runs[0])
+
+
+def _refuse(options: argparse.Namespace, names: Sequence[str], wanted: str, given: str) -> None:
+    for name in names:
+        if getattr(options, name):
+            option = name.replace("_", "-")
+            raise UserError(f"--{option} expected runs with {wanted}. Received: {given}")
 
 
 def _load_others(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
@@ -109,15 +111,8 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
 
 def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
     """Score runs that say how probable an outcome is."""
-    for name in (
-        "alignments",
-        "by_length",
-        "hypotheses",
-        "lowercase",
-        "replace_unknown",
-    ):
-        if getattr(options, name):
-            raise UserError(f"--{name.replace('_', '-')} expected runs with target = text")
+    texts = ("alignments", "by_length", "hypotheses", "lowercase", "replace_unknown")
+    _refuse(options, texts, "target = text", "label")
     config, source = runs[0].config, runs[0].source
     split, read = _load_others(options, runs[0])
     train = source.load_training(config)[0] if options.baseline else None
@@ -128,11 +123,7 @@ def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
 
 def _finish(options: argparse.Namespace, read: dict[str, Any], scores: dict[str, Any]) -> None:
     """Write and print the result."""
-    result = {
-        "runs": [str(path) for path in options.runs],
-        **read,
-        **scores,
-    }
+    result = {"runs": [str(path) for path in options.runs], **read, **scores}
     if options.output:
         write_json(options.output, result)
     for key, value in result.items():

@@ -144,7 +144,7 @@ def choose_by_halves(errors: Mapping[Reading, np.ndarray]) -> tuple[list[Reading
 def result_row(reading: Reading | None, errors: np.ndarray, *, chosen: bool) -> dict:
     """Return how links were read, None by halves, and how many are wrong.
 
-    What is chosen has an interval.
+    A chosen reading has an interval.
     """
     low, high = metrics.bootstrap_interval(errors, metrics.ratio) if chosen else (None, None)
     return {

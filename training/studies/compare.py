@@ -1,4 +1,4 @@
-"""Whether one recipe is better than another, or chance explains the difference.
+"""Two recipes compared: whether one is better, or chance explains the difference.
 
 Two sides of one or more runs each, the seeds of a recipe, say the same sentences. What differs is
 held against chance in two ways, which look at the same sentences for both sides: the paired
@@ -36,7 +36,7 @@ Score = Callable[[np.ndarray], float]
 
 @dataclass(frozen=True)
 class Difference:
-    """How much one side is above the other, and what chance makes of it.
+    """One side's lead over the other, and the part of chance in it.
 
     Attributes:
         scores: of each run of both sides.

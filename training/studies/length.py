@@ -172,7 +172,7 @@ def table_rows(
 
 
 def losses(rows: Sequence[dict]) -> dict[str, dict[str, dict]]:
-    """How much BLEU each model loses from the first to the last bucket with enough sentences.
+    """BLEU that each model loses from the first to the last bucket with enough sentences.
 
     Returns:
         By set and model `from`, `to` (words) and `lost`, in percent of the first bucket's BLEU.

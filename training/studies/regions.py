@@ -1,4 +1,4 @@
-"""How a model of images looks: score functions, no attention, and a head without a decoder.
+"""Models of images: score functions, no attention, and a head without a decoder.
 
 Additive, general and dot attention, the mean of the grid in place of attention, and connectionist
 temporal classification (CTC) over the columns of the same convolutions, at the same size, steps and

@@ -139,7 +139,7 @@ def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, extra, said):
 @pytest.mark.parametrize(
     ("settings", "split", "said"),
     [
-        ({}, "test", "has no split 'test'; it has train, dev. Say what to score with --data"),
+        ({}, "test", "has no split 'test'; it has train, dev. Name the data with --data"),
         ({"test": "0.1"}, "foo", "no split 'foo'; it has train, dev, test"),
         ({"test": "tsv:/nowhere"}, "foo", "no split 'foo'; it has train, dev, test"),
         ({"dev": "1.5"}, "dev", "dev expected a SPEC or 0 < share < 1. Received: 1.5"),

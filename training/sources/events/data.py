@@ -1,4 +1,4 @@
-"""Where histories of events come from: by name, or from a table, `events:PATH`."""
+"""Histories of events: by name, or from a table, `events:PATH`."""
 
 from __future__ import annotations
 

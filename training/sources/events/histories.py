@@ -34,7 +34,7 @@ class Schema:
     def inputs(self) -> list[str]:
         """Return the names of the numbers that are read: `column`, or `column_category`.
 
-        They can be served: what is not a letter or a digit is an underscore.
+        Names can be served: underscores stand for all but letters and digits.
         """
         return [
             input_name(name if category is None else f"{name}_{category}")

@@ -104,7 +104,7 @@ class Events:
 
     @property
     def lengths(self) -> np.ndarray:
-        """How many events each history has."""
+        """The number of events of each history."""
         return np.minimum(self.data.ends - self.data.starts, self.most)
 
     @property

@@ -51,7 +51,7 @@ def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
 
 
 class _Seeded:
-    """What the package uses of the module `secrets`."""
+    """The functions of the module `secrets` that the package uses."""
 
     def __init__(self, rng: random.Random) -> None:
         self.choice, self.randbelow, self.randbits = rng.choice, rng.randrange, rng.getrandbits

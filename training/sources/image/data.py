@@ -1,4 +1,4 @@
-"""Where images and their texts come from: by name, or from a folder.
+"""Images and their texts: by name, or from a folder.
 
 A SPEC is `images:PATH`, a folder with images and a file `labels.tsv` of lines `file TAB text`, or a
 name in `NAMES`, whose images are made as they are asked for. A folder has no splits: it is read
@@ -16,7 +16,7 @@ from training.data.specs import unknown
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS, Example, kept
 
-# Of each name: what makes it, and how many examples a split has, with which seed.
+# Of each split, the number of examples and the seed.
 _MADE = {
     "digits": {"train": (30_000, 1), "dev": (500, 2), "test": (2_000, 3)},
     "captcha": {"train": (20_000, 1), "dev": (500, 2), "test": (2_000, 3)},

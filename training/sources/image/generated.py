@@ -1,4 +1,4 @@
-"""Images that are made, not found: what one is, and how they are written to a folder."""
+"""Images that are made, not found, and folders of them."""
 
 from __future__ import annotations
 
