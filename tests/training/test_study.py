@@ -91,8 +91,8 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     paths = {n: make_run(tmp_path / n, tiny_run, attention=n) for n in ("none", "general")}
     paths["additive"] = tiny_run.path
     output = tmp_path / "study"
-    command = ["length", "--output", str(output), "--per-bucket", "3", "--beam-width", "1"]
-    command += ["--real", "tatoeba-en-fr"]
+    monkeypatch.setattr(length, "PER_BUCKET", 3)
+    command = ["length", "--output", str(output), "--beam-width", "1"]
     command += [word for name, path in paths.items() for word in ("--run", f"{name}={path}")]
     study.main(command)
     rows = read_table(output / "length.csv")
@@ -299,9 +299,10 @@ def test_attention_reaches_states_that_the_recurrence_does_not(cell, rng):
     assert (without[..., 0] > without[..., 1]).all() == (cell == "lstm")
 
 
-def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path):
-    options = ["--length", "5", "--units", "3", "--batch-size", "2", "--seeds", "1"]
-    command = ["gradients", "--output", str(tmp_path), *options]
+def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path, monkeypatch):
+    for name, value in {"LENGTH": 5, "UNITS": 3, "BATCH_SIZE": 2, "SEEDS": 1}.items():
+        monkeypatch.setattr(gradients, name, value)
+    command = ["gradients", "--output", str(tmp_path)]
     study.main(command)
     rows = read_table(tmp_path / "gradients.csv")
     assert len(rows) == 3 * 2 * 3 * 5

@@ -1,6 +1,6 @@
 """The norm of the loss's gradient for a state, over the distance between them.
 
-An encoder reads `--length` random vectors, then a decoder takes one step, whose output makes the
+An encoder reads 60 random vectors, then a decoder takes one step, whose output makes the
 loss: a random direction times it. The decoder begins with the encoder's last state; with
 attention it looks at all of them as well. Without attention every gradient goes back through all
 the steps between, and vanishes or explodes (Bengio et al. 1994; Hochreiter and Schmidhuber 1997;
@@ -20,7 +20,6 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import AdditiveAttention, AttentionRNN
-from training.command.parser import positive_int
 from training.studies import shared
 
 CELLS = {
@@ -28,19 +27,14 @@ CELLS = {
     "gru": keras.layers.GRUCell,
     "lstm": keras.layers.LSTMCell,
 }
+LENGTH, UNITS, BATCH_SIZE = 60, 64, 8  # steps of the encoder, units of all cells, sequences
+SEEDS = 3  # times that weights and data are drawn
 GAINS = (0.5, 1.0, 2.0)  # of the recurrent kernels
 INPUT_SCALE = 0.1  # standard deviation; larger inputs saturate the cells
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    for name, default, what in (
-        ("length", 60, "steps of the encoder"),
-        ("units", 64, "of all cells"),
-        ("batch-size", 8, "sequences"),
-        ("seeds", 3, "times that weights and data are drawn"),
-    ):
-        parser.add_argument(f"--{name}", type=positive_int, default=default, metavar="N", help=what)
+    """Add nothing: the study has no options."""
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -49,14 +43,14 @@ def run(options: argparse.Namespace) -> dict:
     for cell in CELLS:
         for attention in (False, True):
             for gain in GAINS:
-                norms = mean_norms(options, cell, attention, gain)
+                norms = mean_norms(cell, attention, gain)
                 for step, (state, hidden) in enumerate(norms):
                     rows.append(
                         {
                             "cell": cell,
                             "attention": "additive" if attention else "none",
                             "gain": gain,
-                            "distance": options.length - step,
+                            "distance": LENGTH - step,
                             "norm_h": float(hidden),
                             "norm_state": float(state),
                         }
@@ -70,13 +64,13 @@ def run(options: argparse.Namespace) -> dict:
     return {"far_to_near": ends}
 
 
-def mean_norms(options: argparse.Namespace, cell: str, attention: bool, gain: float) -> np.ndarray:
+def mean_norms(cell: str, attention: bool, gain: float) -> np.ndarray:
     """Norms of some draws, their geometric mean: `(length, 2)`."""
     logs = []
-    for seed in range(options.seeds):
+    for seed in range(SEEDS):
         rng = np.random.default_rng(seed)
         keras.utils.set_random_seed(seed)
-        shape = (options.batch_size, options.length, options.units)
+        shape = (BATCH_SIZE, LENGTH, UNITS)
         inputs = INPUT_SCALE * rng.normal(size=shape).astype("float32")
         norms = gradient_norms(cell, attention, gain, inputs, rng)
         logs.append(np.log(np.maximum(norms, 1e-38)))

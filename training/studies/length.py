@@ -17,10 +17,11 @@ import numpy as np
 
 from training.command.errors import UserError
 from training.command.options import add_options
-from training.command.parser import positive_int
 from training.command.progress import progress
+from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
+from training.data.splits import load_split
 from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
@@ -28,25 +29,13 @@ from training.score import metrics
 from training.studies import shared
 
 ATTENTIONS = ("none", "additive", "general")
+PER_BUCKET = 300  # joined sentences of each length
 ENOUGH = 50  # sentences; buckets with fewer are marked
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     shared.add_model_arguments(parser, "tatoeba-en-fr")
-    parser.add_argument(
-        "--real",
-        metavar="SPEC",
-        help="real sentences, of which the split `test` is taken; default: Multi30k in the "
-        "models' languages",
-    )
-    parser.add_argument(
-        "--per-bucket",
-        type=positive_int,
-        default=300,
-        metavar="N",
-        help="joined sentences of each length",
-    )
     add_options(parser, "--beam-width", "--lowercase")
 
 
@@ -56,7 +45,7 @@ def run(options: argparse.Namespace) -> dict:
     config = shared.same_data(runs)
     if config.metric == "phones":
         raise UserError(f"length expected translation models. Received: {config.data}")
-    sets = load_sets(options, config.data)
+    sets = load_sets(config)
     rows = []
     for name, found in runs.items():
         for set_name, split in sets.items():
@@ -67,19 +56,17 @@ def run(options: argparse.Namespace) -> dict:
     return {"losses": losses(rows)}
 
 
-def load_sets(options: argparse.Namespace, data: str) -> dict[str, Split]:
+def load_sets(config: Config) -> dict[str, Split]:
     """Load and make the sets to translate."""
-    if ":" in data:
-        raise UserError(f"length expected a corpus with splits. Received: {data}")
-    single = corpus.written_like(data, corpus.load(data, "dev"))
+    data, (single, _) = config.data, load_split(config, "dev")
     sets = {"single": single}
     pair = re.search(r"en-\w+$", data)
-    real = options.real or (f"multi30k-{pair[0]}" if pair else "")
-    if options.real or real in corpus.NAMES:
+    real = f"multi30k-{pair[0]}" if pair else ""
+    if real in corpus.NAMES:
         sets["real"] = corpus.written_like(data, corpus.load(real, "test"))
     else:
-        print(f"No real sentences are known for {data}; --real SPEC names some.")
-    sets["joined"] = join(single, options.per_bucket)
+        print(f"No real sentences are known for {data}.")
+    sets["joined"] = join(single, PER_BUCKET)
     return sets
 
 

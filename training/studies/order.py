@@ -19,7 +19,6 @@ from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
 from training.command.errors import UserError
 from training.command.options import add_options
-from training.command.parser import positive_int
 from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
@@ -43,19 +42,13 @@ VARIANTS = {
     "last_state_read_shuffled": ("none", False, True),
 }
 EPOCHS = (8, 16, 32)
+REPEATS, FOLDS = 5, 5  # trainings of each, and folds of the cross-validation
+SAMPLES = 300  # of the bootstrap
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
-    parser.add_argument("--preset", default="pbcseq", metavar="NAME", help="default: pbcseq")
-    parser.add_argument("--data", metavar="SPEC", help="default: the preset's")
-    parser.add_argument(
-        "--repeats", type=positive_int, default=5, metavar="N", help="trainings of each"
-    )
-    parser.add_argument(
-        "--folds", type=positive_int, default=5, metavar="N", help="of the cross-validation"
-    )
-    parser.add_argument("--samples", type=positive_int, default=300, help="of the bootstrap")
+    parser.add_argument("--preset", default="pbcseq", metavar="NAME", help="preset of the models")
     add_options(parser, "--set")
 
 
@@ -64,26 +57,26 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     config = override(load_preset(options.preset), options.settings)
     if config.target != "label":
         raise UserError(f"--preset expected target = label. Received: {config.target}")
-    data = events.load(options.data or config.data, "all")
+    data = events.load(config.data, "all")
     learners = {
         attention: Learner(override(config, [f"attention={attention}"]), data)
         for attention in ("additive", "none")
     }
     x = last_known(data)
-    key = [config.values(), options.data, options.folds]
+    key = config.values()
     said: dict[str, list[np.ndarray]] = {}
     chosen: dict[str, int] = {}
-    with progress(options.repeats * options.folds, "folds") as advance:
-        for repeat in range(options.repeats):
-            folds = StratifiedGroupKFold(options.folds, shuffle=True, random_state=repeat)
+    with progress(REPEATS * FOLDS, "folds") as advance:
+        for repeat in range(REPEATS):
+            folds = StratifiedGroupKFold(FOLDS, shuffle=True, random_state=repeat)
             for fold, (train, test) in enumerate(folds.split(x, data.labels, data.people)):
                 if not chosen:
                     file = options.output / "folds" / "epochs.json"
                     chosen = shared.kept(file, key, partial(_choose, learners, train))
-                seed = options.folds * repeat + fold
+                seed = FOLDS * repeat + fold
                 predict = partial(_predict, learners, chosen, data, x, train, test, seed)
                 file = options.output / "folds" / f"{repeat}-{fold}.json"
-                values = shared.kept(file, [*key, chosen], predict)
+                values = shared.kept(file, [key, chosen], predict)
                 for name, one in values.items():
                     rows = said.setdefault(name, [])
                     if len(rows) <= repeat:
@@ -96,17 +89,17 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 print(f"repeat {repeat + 1}, fold {fold + 1}: {', '.join(shown)}", flush=True)
                 advance(1)
     said |= {name: [published] for name, published in data.scores.items()}
-    table = _table(data, said, options.samples)
+    table = _table(data, said, SAMPLES)
     shared.write_table(options.output / "order.csv", table)
     drawn = {name: values[0] for name, values in said.items() if name in _SHOWN}
     draw_calibration(data.labels, drawn, options.output / "calibration.png")
     return {
-        "data": options.data or config.data,
+        "data": config.data,
         "examples": len(data.labels),
         "people": len(np.unique(data.people)),
         "positive": int(data.labels.sum()),
-        "repeats": options.repeats,
-        "folds": options.folds,
+        "repeats": REPEATS,
+        "folds": FOLDS,
         "epochs": chosen,
         "scores": table,
     }

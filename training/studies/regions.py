@@ -18,7 +18,6 @@ import keras
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.parser import positive_int
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data.ids import END_ID
@@ -37,6 +36,7 @@ from training.sources.pipeline import make_batches
 from training.sources.source import Source
 from training.studies import ctc, shared
 
+SEEDS = 3  # trainings of each
 SHOWN = 3  # images in the figure
 ATTENTIONS = ("additive", "general", "dot", "none")
 
@@ -44,13 +44,6 @@ ATTENTIONS = ("additive", "general", "dot", "none")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the study's options."""
     shared.add_model_arguments(parser, "captcha")
-    parser.add_argument(
-        "--seeds", type=positive_int, default=3, metavar="N", help="trainings of each"
-    )
-    parser.add_argument("--limit", type=positive_int, metavar="N", help="test images; default: all")
-    parser.add_argument(
-        "--only", action="append", choices=(*ATTENTIONS, "ctc"), help="these models alone"
-    )
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -58,21 +51,19 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     base = override(load_preset(options.preset), options.settings)
     if base.source != "image":
         raise UserError(f"--preset expected source = image. Received: {base.source}")
-    chosen = options.only or [*ATTENTIONS, "ctc"]
-    seeds = range(base.seed, base.seed + options.seeds)
+    seeds = range(base.seed, base.seed + SEEDS)
     models = {
         f"{name}-{seed}": [f"attention={name}", f"seed={seed}"]
-        for name in chosen
-        if name != "ctc"
+        for name in ATTENTIONS
         for seed in seeds
     }
     runs = shared.collect(options, models)
     rows = []
     for name, found in runs.items():
-        split = _test(found.source, found.config, options.limit)
+        split = _test(found.source, found.config)
         result = shared.kept(
             options.output / "evaluations" / f"{name}.json",
-            shared.key_of(found, options.limit),
+            shared.key_of(found),
             partial(evaluate, [found], split, Search(beam_width=1)),
         )
         history = read_history(found.files.history)
@@ -88,30 +79,22 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                 "minutes": round(sum(record["seconds"] for record in history) / 60, 1),
             }
         )
-    if "ctc" in chosen:
-        for seed in seeds:
-            config = override(base, [f"seed={seed}"])
-            rows.append(
-                shared.kept(
-                    options.output / "evaluations" / f"ctc-{seed}.json",
-                    [config.values(), options.limit],
-                    partial(_ctc_row, config, options.limit),
-                )
-            )
+    for seed in seeds:
+        config = override(base, [f"seed={seed}"])
+        file = options.output / "evaluations" / f"ctc-{seed}.json"
+        rows.append(shared.kept(file, config.values(), partial(_ctc_row, config)))
     shared.write_table(options.output / "regions.csv", rows)
-    shown = {
-        name: found for name, found in runs.items() if name in (f"{a}-{seeds[0]}" for a in chosen)
-    }
+    shown = {name: found for name, found in runs.items() if found.config.seed == seeds[0]}
     _draw(shown, options.output / "regions.png")
     return {"data": base.data, "rows": rows}
 
 
-def _test(source: Source, config: Config, limit: int | None) -> Split:
+def _test(source: Source, config: Config, limit: int | None = None) -> Split:
     split: Split = source.load_split(config, config.data, "test", limit=limit)
     return split
 
 
-def _ctc_row(config: Config, limit: int | None) -> dict[str, Any]:
+def _ctc_row(config: Config) -> dict[str, Any]:
     """Train and score a head without a decoder."""
     print(f"ctc: training, seed {config.seed}", flush=True)
     keras.backend.clear_session()
@@ -120,7 +103,7 @@ def _ctc_row(config: Config, limit: int | None) -> dict[str, Any]:
     source, target = make_sides(config, data)
     assert target is not None
     model, minutes = _train_ctc(config, data, source, target)
-    split = _test(source, config, limit)
+    split = _test(source, config)
     hypotheses = _read_ctc(model, source, target, split)
     scores = metrics.score("characters", hypotheses, split.references)
     return {
