@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import training.command.extras  # noqa: F401
 from serving.client.errors import ServingError
-from serving.demo.stages import LIST, command, make_room, server, stage
+from serving.demo import stages
+from serving.demo.stages import LIST, command, make_room, server
 from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, count
@@ -32,6 +33,7 @@ EXPECTED = {
         "He doesn't like apples.": "他不喜欢苹果。",
     },
 }
+STAGES = 6
 __all__ = ["LIST", "main"]
 RECORDED = Path(__file__).parents[2] / "docs" / "results"
 
@@ -68,6 +70,8 @@ def main(arguments: list[str] | None = None) -> None:
         words = f"--target {target} --model {options.pair} --align TEXT"
         print(f"      $ python -m serving.client {words}")
         right = query(target, options.pair, options.seed, output / "alignment.png")
+    stage(6, "Write a page without a server: one file, to send to a friend")
+    write_page(run, output, options.pair)
     print(f"\nDone in {time.perf_counter() - started:.0f} s. All of it is in {output}/.")
     if not right:
         raise UserError("a sentence did not come back as expected, see above")
@@ -75,7 +79,15 @@ def main(arguments: list[str] | None = None) -> None:
 
 def made(pair: str) -> list[str]:
     """Return the paths, relative to the output, that a demo of this pair makes."""
-    return ["run", f"models/{pair}/1", "evaluation.json", "server.log", "alignment.png"]
+    return [
+        *("run", f"models/{pair}/1", "evaluation.json", "server.log", "alignment.png"),
+        *(f"onnx/{pair}/1", f"{pair}.html"),
+    ]
+
+
+def stage(number: int, what: str) -> None:
+    """Announce a stage."""
+    stages.stage(number, what, STAGES)
 
 
 def compare(scores: dict, name: str) -> None:
@@ -110,6 +122,17 @@ def query(target: str, pair: str, seed: int, heat_map: Path) -> bool:
     print(f"\n      The first of them as a heat-map: {heat_map}")
     found = dict(zip(wanted, (translation.text for translation in translations), strict=True))
     return all(found[source] == target for source, target in EXPECTED[pair].items())
+
+
+def write_page(run: Path, output: Path, pair: str) -> None:
+    """Write the translator as one HTML file that works by a double click."""
+    model, page = output / "onnx" / pair, output / f"{pair}.html"
+    form = ("--format", "onnx", "--weights", "int8", "--no-tables")
+    command("serving.export", "--run", run, "--output", model, *form)
+    first, *_ = EXPECTED[pair]
+    written = ("--output", page, "--single-file", "--example", first)
+    command("serving.page", "--static", model, *written)
+    print(f"      {page} has {page.stat().st_size / 1000:.0f} KB. Open it, or send it to a friend.")
 
 
 def print_table(wanted: list[tuple[str, str]], translations: list[Translation]) -> None:

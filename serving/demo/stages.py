@@ -54,9 +54,9 @@ def make_room(output: Path, made: Sequence[str], known: Collection[str]) -> None
     listed.write_text("\n".join(sorted(own.union(made))) + "\n", encoding="utf-8")
 
 
-def stage(number: int, what: str) -> None:
+def stage(number: int, what: str, of: int = 5) -> None:
     """Announce a stage."""
-    print(f"\n\033[1m[{number}/5] {what}\033[0m", flush=True)
+    print(f"\n\033[1m[{number}/{of}] {what}\033[0m", flush=True)
 
 
 def command(module: str, *arguments: object) -> None:

@@ -1,0 +1,28 @@
+"""The demo's translator on the home page, where `make demo` has made one."""
+
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+FILE = Path(__file__).parents[2] / "demo" / "en-fr" / "en-fr.html"
+MARK = "<!-- translator -->"
+SECTION = """## Try it
+
+English to French, a small vocabulary, in your browser: no server is asked.
+[On a page of its own](translator.html){ target=_blank }.
+
+<iframe class="translator" src="translator.html" title="A translator" sandbox="allow-scripts" loading="lazy"></iframe>
+"""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add its file."""
+    if FILE.is_file():
+        files.append(File.generated(config, "translator.html", abs_src_path=str(FILE)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
+    """Show it where the page has a mark."""
+    return markdown.replace(MARK, SECTION if FILE.is_file() else "")
