@@ -51,6 +51,18 @@ const reduce = (start, f, last = (sum) => sum) => ([x, axes], { keepdims = 1 }) 
   return tensor(data, [...x.dims.slice(0, at), ...(keepdims ? [1] : []), ...x.dims.slice(at + 1)]);
 };
 
+function mean(inputs) {
+  const sum = all((a, b) => a + b)(inputs);
+  return tensor(sum.data.map((v) => v / inputs.length), sum.dims);
+}
+
+function logSumExp([x, axes], attributes) {
+  const most = greatest(x.data);
+  const moved = tensor(Float64Array.from(x.data, (v) => Math.exp(v - most)), x.dims);
+  const sum = reduce(0, (total, v) => total + v, Math.log)([moved, axes], attributes);
+  return tensor(Float32Array.from(sum.data, (v) => v + most), sum.dims);
+}
+
 // Rows of the last axis: `f` reads one and writes another.
 const rows = (f) => ([x]) => {
   const size = x.dims.at(-1);
@@ -59,7 +71,11 @@ const rows = (f) => ([x]) => {
   return tensor(data, x.dims);
 };
 
-const greatest = (row) => row.reduce((most, v) => (v > most ? v : most), -Infinity);
+function greatest(row) {
+  let most = -Infinity;
+  for (let i = 0; i < row.length; i++) if (row[i] > most) most = row[i];
+  return most;
+}
 
 function softmax(row, to) {
   const most = greatest(row);
@@ -256,6 +272,7 @@ export const OPERATORS = {
   MatMul: matMul,
   MatMulInteger: matMul,
   Max: all(Math.max),
+  Mean: mean,
   Mul: both((a, b) => a * b),
   Neg: each((v) => -v),
   Not: each((v) => 1 - v),
@@ -263,6 +280,7 @@ export const OPERATORS = {
   QuantizeLinear: quantize,
   RNN,
   Range: range,
+  ReduceLogSumExp: logSumExp,
   ReduceMax: reduce(-Infinity, Math.max),
   ReduceMean: reduce(0, (sum, v) => sum + v, (sum, size) => sum / size),
   ReduceSum: reduce(0, (sum, v) => sum + v),

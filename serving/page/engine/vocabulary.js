@@ -1,17 +1,26 @@
-// Words, characters or symbols, looked up in a list: `serving.client.local.tokenizers`.
+// Words, characters, letters or symbols, looked up in a list: `serving.client.local.tokenizers`.
 
 const SPECIAL = ["<pad>", "<unk>", "<s>", "</s>"];
 const [UNKNOWN, FIRST] = [1, 4];
 const MARK = "▁";
 const ELIDED = ["[cdjlmnst]", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"];
 
+const trimmed = (text) => text.replace(/^ +| +$/g, "");
+// By kind: a text's tokens, and the text of tokens.
+const KINDS = {
+  words: { split: splitWords, join: (tokens) => trimmed(tokens.join("").replaceAll(MARK, " ")) },
+  characters: { split: () => (text) => [...text], join: (tokens) => tokens.join("") },
+  letters: { split: () => (text) => [...text.normalize("NFD")], join: (tokens) => tokens.join("").normalize("NFC") },
+  symbols: { split: () => (text) => text.match(/[^ \t\n\v\f\r]+/g) ?? [], join: (tokens) => tokens.join(" ") },
+};
+
 export class Vocabulary {
   // `about` is {kind, tokens}, and for words `characters`: runs of code points by name.
   constructor({ kind, tokens, characters }) {
     this.tokens = [...SPECIAL, ...tokens];
     this.ids = new Map(tokens.map((token, place) => [token, place + FIRST]));
-    this.split = { words: words(characters), characters: (text) => [...text], symbols: (text) => text.match(/[^ \t\n\v\f\r]+/g) ?? [] }[kind];
-    this.join = { words: (all) => all.join("").replaceAll(MARK, " ").replace(/^ +| +$/g, ""), characters: (all) => all.join(""), symbols: (all) => all.join(" ") }[kind];
+    this.split = KINDS[kind].split(characters);
+    this.join = KINDS[kind].join;
   }
 
   encode(text) {
@@ -27,19 +36,19 @@ export class Vocabulary {
   }
 }
 
-function words(characters) {
-  if (!characters) return undefined;
+function splitWords(characters) {
   const inside = (runs) => runs.map(([first, last]) => `${escaped(first)}-${escaped(last)}`).join("");
   const [ideographs, letters, spaces] = ["ideographs", "letters", "spaces"].map((name) => inside(characters[name]));
-  // In either case, which Python's "s" has a third form of.
-  const elided = ELIDED.map((part) => part.replace(/\[(\w+)\]|\w/g, (found, several) => anyCase(several ?? found))).join("|");
-  const word = new RegExp(`${MARK}?(?:[${ideographs}]|(?:${elided})['’]|[${letters}]+(?:['’][${letters}]+)*|[^${MARK}])`, "gu");
+  const elided = ELIDED.map((part) => part.replace(/\[(\w+)\]|\w/g, (found, several) => anyCase(several ?? found)));
+  const joined = `[${letters}]+(?:['’][${letters}]+)*`;
+  const word = new RegExp(`${MARK}?(?:[${ideographs}]|(?:${elided.join("|")})['’]|${joined}|[^${MARK}])`, "gu");
   const space = new RegExp(`[${spaces}]+`, "gu");
   return (text) => {
-    const clean = text.replace(space, " ").replace(/^ +| +$/g, "");
+    const clean = trimmed(text.replace(space, " "));
     return clean ? ` ${clean}`.replaceAll(" ", MARK).match(word) : [];
   };
 }
 
 const escaped = (code) => `\\u{${code.toString(16)}}`;
+// As Python's, to which "ſ" is an "s".
 const anyCase = (letters) => `[${letters}${letters.toUpperCase()}${letters.includes("s") ? "ſ" : ""}]`;

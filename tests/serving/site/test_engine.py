@@ -42,13 +42,17 @@ def file_of(graphs):
 
 
 GRAPHS = ("encoder", "step")
+ENSEMBLE = "an ensemble"
 EIGHT = ["gru, additive", "bahdanau, deep, fed, gated", "two layers, one direction"]
 
 
 @needs_node
-@pytest.mark.parametrize(("name", "bits"), [*((n, 32) for n in MODELS), *((n, 8) for n in EIGHT)])
+@pytest.mark.parametrize(
+    ("name", "bits"), [*((n, 32) for n in (*MODELS, ENSEMBLE)), *((n, 8) for n in EIGHT)]
+)
 def test_a_search_finds_what_onnx_runtime_finds(name, bits, tmp_path):
-    graphs = Graphs(*random_model(*MODELS[name]), tmp_path, bits)
+    others = [random_model("encoder=lstm", "decoder=lstm", seed=5)] if name == ENSEMBLE else []
+    graphs = Graphs(*random_model(*MODELS.get(name, [])), tmp_path, bits, others)
     ids = random_ids(5, 7)
     wanted = graphs.search(ids, 3, 2, penalty=0.8)
     given = {

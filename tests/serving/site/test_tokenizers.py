@@ -79,9 +79,9 @@ def test_sentencepiece(model_type, normalization, texts, tmp_path):
     assert_same(tokenizer, tmp_path / "x.model", "sentencepiece", size, texts)
 
 
-@pytest.mark.parametrize("kind", ["words", "characters", "symbols"])
+@pytest.mark.parametrize("kind", ["words", "characters", "letters", "symbols"])
 def test_lists(kind, texts, tmp_path):
-    split = {"words": split_words, "characters": list, "symbols": str.split}[kind]
+    split = {"words": split_words, "symbols": str.split}.get(kind, list)
     tokens = sorted({token for text in texts[:9000:9] for token in split(text)})
     tokens += [f"▁{token}" for token in tokens] if kind == "words" else []
     state = {"kind": kind, "tokens": tokens, "characters": character_classes()}
