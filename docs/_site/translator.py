@@ -12,7 +12,8 @@ SECTION = """## Try it
 English to French, a small vocabulary, in your browser: no server is asked.
 [On a page of its own](translator.html){ target=_blank }.
 
-<iframe class="translator" src="translator.html" title="A translator" sandbox="allow-scripts" loading="lazy"></iframe>
+<iframe class="translator" src="translator.html" title="A translator" sandbox="allow-scripts"
+  loading="lazy"></iframe>
 """
 
 
