@@ -29,6 +29,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 import training.command.extras  # noqa: F401
+from serving.check.releases import OLDEST, RELEASES
 from training.command.options import main_guard
 from training.command.parser import Parser, number_from_0
 from training.command.progress import Tell, stages
@@ -45,6 +46,7 @@ def check(
     step_seconds: float = STEP_SECONDS,
     tell: Tell = lambda stage, share=None: None,
     run: Path | None = None,
+    release: str = OLDEST,
 ) -> list[str]:
     """All findings about a model version, none where it can be served, or an ONNX export used.
 
@@ -54,9 +56,10 @@ def check(
         step_seconds: the most that one step may take, such as loading it or running one batch.
         tell: is called with what is done next, see `training.command.progress.stages`.
         run: that an ONNX export is compared with.
+        release: of TensorFlow Serving, one of `releases.RELEASES`, that a SavedModel is for.
     """
-    paths = [str(version_dir), *([str(run)] if run else [])]
-    return _in_a_process(paths, step_seconds, tell)["findings"]
+    more = ([str(run)] if run else []) if _is_onnx(version_dir) else [release]
+    return _in_a_process([str(version_dir), *more], step_seconds, tell)["findings"]
 
 
 def check_against(
@@ -73,7 +76,7 @@ def check_against(
         step_seconds: the most that one request may take.
         tell: see `check`.
     """
-    return _in_a_process([str(version_dir), *server], step_seconds, tell)
+    return _in_a_process([str(version_dir), OLDEST, *server], step_seconds, tell)
 
 
 def _in_a_process(arguments: Sequence[str], step_seconds: float, tell: Tell) -> dict[str, Any]:
@@ -164,6 +167,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
     add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
     add("--server-version", default="unknown", help="for the report: servers do not tell theirs")
+    add(
+        "--release",
+        choices=RELEASES,
+        default=OLDEST,
+        help="of TensorFlow Serving, whose ops an export may use; default: the oldest",
+    )
     add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")
     add("--report", type=Path, metavar="FILE", help="write a report of the comparison in Markdown")
     arguments = parser.parse_args(argv)
@@ -186,7 +195,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             answer = check_against(version_dir, server, arguments.timeout, tell)
             ready = f"{arguments.against} answers all {answer.get('asked', 0)} requests alike"
         else:
-            answer = {"findings": check(version_dir, arguments.timeout, tell, arguments.run)}
+            held_to = arguments.run, arguments.release
+            answer = {"findings": check(version_dir, arguments.timeout, tell, *held_to)}
     findings = answer["findings"]
     if arguments.report:
         about = f"{arguments.against}, {arguments.server_version}"

@@ -7,9 +7,9 @@ from pathlib import Path
 from tensorflow.core.framework import node_def_pb2, tensor_shape_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.check.releases import OLDEST
 from serving.client.printing import printable
 
-STOCK_RELEASE = "2.20.0"
 _LISTS = Path(__file__).parent
 _TEXT_LIST = "serving>=2.20.0 (ops_lib of text 2.20.0)"
 _XLA_ATTRIBUTES = ("_XlaMustCompile", "_XlaCompile")
@@ -23,24 +23,26 @@ def _nodes(meta_graph: meta_graph_pb2.MetaGraphDef) -> Iterator[node_def_pb2.Nod
         yield from function.node_def
 
 
-def check_ops(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Ops, and attributes of ops, that TensorFlow Serving of STOCK_RELEASE does not have.
+def check_ops(meta_graph: meta_graph_pb2.MetaGraphDef, release: str = OLDEST) -> list[str]:
+    """Ops, and attributes of ops, that a release of TensorFlow Serving does not have.
 
     The lists are the op registry of the TensorFlow release that it is built from, and the
-    tensorflow_text ops that it links.
+    tensorflow_text ops that it links. 2.21 is taken to link those of 2.20.
     """
     core = json.loads((_LISTS / "stock_ops_core.json").read_text())
     text = json.loads((_LISTS / "stock_ops_text.json").read_text())
-    stock = {*core["ops"], *text[_TEXT_LIST]}
+    stock, newer = {*core["ops"], *text[_TEXT_LIST]}, core["of_2.21"]["attributes"]
+    if release != OLDEST:
+        stock, newer = stock | {*core["of_2.21"]["ops"]}, {}
     functions = {f.signature.name for f in meta_graph.graph_def.library.function}
     findings = set()
     for node in _nodes(meta_graph):
         if node.op not in stock and node.op not in functions:
-            findings.add(f"op {node.op}: TensorFlow Serving {STOCK_RELEASE} does not have it")
-        for attribute in core["newer_attributes"].get(node.op, ()):
+            findings.add(f"op {node.op}: TensorFlow Serving {release} does not have it")
+        for attribute in newer.get(node.op, ()):
             if attribute in node.attr:
                 findings.add(
-                    f"op {node.op}: TensorFlow Serving {STOCK_RELEASE} does not know its attribute "
+                    f"op {node.op}: TensorFlow Serving {release} does not know its attribute "
                     f"{attribute}"
                 )
     return sorted(findings)

@@ -20,6 +20,7 @@ from serving.check.answers import check_answers
 from serving.check.files import check_files
 from serving.check.graph import check_names, check_ops, check_outputs, check_xla
 from serving.check.process import answer
+from serving.check.releases import OLDEST
 from serving.check.stored_weights import check_weights
 from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
@@ -33,19 +34,24 @@ from training.command.progress import Tell
 _GRAPH, _LOADING, _WEIGHTS, _ANSWERS, _WARMUP = 0.04, 0.05, 0.1, 0.18, 0.98
 
 
-def check_version(version_dir: Path, tell: Tell = lambda stage, share=None: None) -> list[str]:
+def check_version(
+    version_dir: Path,
+    tell: Tell = lambda stage, share=None: None,
+    release: str = OLDEST,
+) -> list[str]:
     """All findings about a model version, none where it can be served.
 
     Args:
         version_dir: the directory that holds `saved_model.pb`.
         tell: is called with what is done next, see `training.command.progress.stages`.
+        release: of TensorFlow Serving, one of `releases.RELEASES`.
     """
     tell("reading the graph", _GRAPH)
     version_dir = Path(os.path.abspath(version_dir))
     meta_graph = read_meta_graph(version_dir)
     if isinstance(meta_graph, str):
         return [meta_graph]
-    findings = check_graph(meta_graph)
+    findings = check_graph(meta_graph, release)
     if version_dir not in list_versions(version_dir.parent).values():
         findings.append(
             f"a server would not find it: {version_dir.name} is not the number of a version"
@@ -95,10 +101,11 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
     return meta_graph
 
 
-def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
+def check_graph(meta_graph: meta_graph_pb2.MetaGraphDef, release: str = OLDEST) -> list[str]:
     """Findings about the graph alone; nothing of it is run."""
-    checks = (check_ops, check_files, check_xla, check_outputs, check_names)
-    return [printable(finding) for check in checks for finding in check(meta_graph)]
+    checks = (check_files, check_xla, check_outputs, check_names)
+    found = [finding for check in checks for finding in check(meta_graph)]
+    return [printable(finding) for finding in (*check_ops(meta_graph, release), *found)]
 
 
 def check_warmup(servable: Servable, version_dir: Path, tell: Tell) -> list[str]:
@@ -123,15 +130,16 @@ def _first_line(error: Exception) -> str:
 
 
 def main() -> None:
-    """Check the version that the first argument names, or compare it with a server.
+    """Check the version that the first argument names, for the release that the second says.
 
-    The server is what follows: its target, the model's name there, and its target of REST or "".
+    Or compare it with the server that follows: its target, the model's name there, and its target
+    of REST or "".
     """
-    version_dir, *server = sys.argv[1:]
+    version_dir, release, *server = sys.argv[1:]
 
     def check(tell: Tell) -> dict[str, Any]:
         if not server:
-            return {"findings": check_version(Path(version_dir), tell)}
+            return {"findings": check_version(Path(version_dir), tell, release)}
         from serving.check.against import Server, compare
 
         asked, differences = compare(Path(version_dir), Server(*server), tell)

@@ -75,7 +75,7 @@ def test_models_without_alignment_or_text_pass(saved, tmp_path, kind):
 
 
 def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys, monkeypatch):
-    monkeypatch.setattr(check, "check", lambda path, seconds, tell, run: check_version(path, tell))
+    monkeypatch.setattr(check, "check", lambda path, seconds, tell, *_: check_version(path, tell))
     assert check.main([str(upper)]) == 0
     assert capsys.readouterr().out == f"{upper}: ready to serve\n"
     write_warmup(upper, request("missing", ["one"]), request("translate", [1.0]))
@@ -145,8 +145,18 @@ def test_an_op_that_the_stock_server_lacks_is_refused(tmp_path):
     def decode(image):
         return {"y": tf.map_fn(lambda i: tf.raw_ops.DecodeJxl(contents=i), image, tf.uint8)}
 
-    findings = check_version(save(tmp_path / "1", decode, image))
-    assert findings == ["op DecodeJxl: TensorFlow Serving 2.20.0 does not have it"]
+    path = save(tmp_path / "1", decode, image)
+    assert check_graph(read_meta_graph(path), "2.21") == []
+    findings = check_version(path)
+    assert findings == ["op DecodeJxl: TensorFlow Serving 2.20 does not have it"]
+
+
+def test_the_release_reaches_the_process_that_checks(tmp_path, monkeypatch):
+    monkeypatch.setattr(check, "_in_a_process", lambda given, *_: {"findings": given[1:]})
+    assert check.check(tmp_path, release="2.21") == ["2.21"]
+    with pytest.raises(SystemExit) as error:
+        check.main([str(tmp_path), "--release", "2.19"])
+    assert error.value.code == 2
 
 
 def test_an_attribute_that_the_stock_server_does_not_know_is_refused(upper):
@@ -158,8 +168,9 @@ def test_an_attribute_that_the_stock_server_does_not_know_is_refused(upper):
     node.attr["Tshape"].type = tf.int64.as_datatype_enum
     file.write_bytes(model.SerializeToString())
     assert check_version(upper) == [
-        "op TensorListGetItem: TensorFlow Serving 2.20.0 does not know its attribute Tshape"
+        "op TensorListGetItem: TensorFlow Serving 2.20 does not know its attribute Tshape"
     ]
+    assert check_graph(read_meta_graph(upper), "2.21") == []
 
 
 @pytest.mark.parametrize(
