@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
     from serving.client.results import (
         Alignment,
+        Alternative,
+        Completion,
         Hypothesis,
         Metadata,
         Prediction,
@@ -46,9 +48,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alignment",
+    "Alternative",
     "AsyncPredictor",
     "AsyncReader",
     "AsyncTranslator",
+    "Completion",
     "DeadlineExceededError",
     "Hypothesis",
     "InvalidRequestError",

@@ -22,6 +22,7 @@ from serving.client.options import (
 from serving.client.printing import print_error, print_json, printable
 
 if TYPE_CHECKING:
+    from serving.client.results import Translation
     from serving.client.texts import Translator
 
 
@@ -29,6 +30,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Translate; returns the exit status."""
     parser = _parser()
     arguments = parser.parse_args(argv)
+    asked = ("nbest", "align", "score", "split", "metadata")
+    if arguments.prefix is not None and any(getattr(arguments, name) for name in asked):
+        parser.error("--prefix expected no other signature than --alternatives")
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
     if arguments.png and importlib.util.find_spec("matplotlib") is None:
@@ -60,6 +64,16 @@ def _parser() -> argparse.ArgumentParser:
         type=file_to_write,
         metavar="FILE",
         help="with --align: write a heat map (matplotlib)",
+    )
+    add(
+        "--prefix",
+        metavar="TEXT",
+        help="what each translation begins with; it may end within a word",
+    )
+    signature.add_argument(
+        "--alternatives",
+        action="store_true",
+        help="words that may come next, after --prefix, with their probabilities",
     )
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
@@ -99,13 +113,18 @@ def _show_metadata(translator: Translator, arguments: Any, texts: list[str]) -> 
 
 
 def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    for number, found in enumerate(translator.translate(texts, arguments.split)):
+    if arguments.prefix is None:
+        answers: Sequence[Translation] = translator.translate(texts, arguments.split)
+    else:
+        answers = translator.complete(texts, [arguments.prefix] * len(texts))
+    for number, found in enumerate(answers):
         if arguments.json:
             print_json(
                 source=texts[number],
                 translation=found.text,
                 score=found.score,
                 truncated=found.truncated,
+                **_of_words(found),
             )
         else:
             # A text of several lines keeps them.
@@ -114,6 +133,26 @@ def _show_translations(translator: Translator, arguments: Any, texts: list[str])
             print(f"{found.score:.4f}\t{text}" if arguments.scores else text)
         if found.truncated:
             _warn_truncated(number + 1)
+
+
+def _of_words(found: Translation) -> dict[str, Any]:
+    """Return what is known of the words, which models that were exported before do not tell."""
+    if not found.words:
+        return {}
+    return {"words": found.words, "word_probabilities": found.word_probabilities}
+
+
+def _show_alternatives(translator: Translator, arguments: Any, texts: list[str]) -> None:
+    prefixes = [arguments.prefix or ""] * len(texts)
+    for text, words in zip(texts, translator.alternatives(texts, prefixes), strict=True):
+        if arguments.json:
+            print_json(source=text, alternatives=[asdict(word) for word in words])
+        else:
+            print(printable(text))
+            for one in words:
+                print(
+                    f"{one.probability:9.4f}  {printable(one.word)}  {printable(one.translation)}"
+                )
 
 
 def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
@@ -163,6 +202,7 @@ def _show_scores(translator: Translator, arguments: Any, texts: list[str]) -> No
 
 
 _SHOWN = {
+    "alternatives": _show_alternatives,
     "nbest": _show_nbest,
     "align": _show_alignments,
     "score": _show_scores,

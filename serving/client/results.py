@@ -8,12 +8,37 @@ class Translation:
     """A text's best translation.
 
     `score` is the model's: log-probability over the length penalty. `truncated` says that the text
-    was longer than the model reads, and that its end is not translated.
+    was longer than the model reads, and that its end is not translated. `words` are those of the
+    translation, each with the space in front of it, and `word_probabilities` how sure the model is
+    of each; models that were exported before have none.
     """
 
     text: str
     score: float
     truncated: bool = False
+    words: tuple[str, ...] = ()
+    word_probabilities: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Completion(Translation):
+    """The best translation that begins with a given prefix.
+
+    `token_scores` has the log-probability of each of `tokens`, of which the last is the end.
+    """
+
+    tokens: tuple[str, ...] = ()
+    token_scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A word that may come next, its probability, and the best translation that begins so."""
+
+    word: str
+    probability: float
+    translation: str
+    score: float
 
 
 @dataclass(frozen=True)
@@ -29,12 +54,15 @@ class Alignment:
     """A translation with its attention weights.
 
     `attention_weights[t][s]` is the weight of `source_tokens[s]` as `target_tokens[t]` was written.
+    `words` and `word_probabilities` are those of a `Translation`.
     """
 
     translation: str
     source_tokens: tuple[str, ...]
     target_tokens: tuple[str, ...]
     attention_weights: tuple[tuple[float, ...], ...]
+    words: tuple[str, ...] = ()
+    word_probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,14 @@ from serving.client.answers import (
 )
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
-from serving.client.results import Alignment, Hypothesis, Score, Translation
+from serving.client.results import (
+    Alignment,
+    Alternative,
+    Completion,
+    Hypothesis,
+    Score,
+    Translation,
+)
 from serving.client.sentences import join_sentences, split_sentences
 from serving.client.transport import AsyncClient, Client
 
@@ -29,8 +36,17 @@ def write_texts(texts: Sequence[str]) -> dict[str, Message]:
 
 def write_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
     """The inputs `text` and `translation` of a request."""
-    texts, translations = zip(*pairs, strict=True)
-    return {"text": text_tensor(texts), "translation": text_tensor(translations)}
+    return _write_pairs(pairs, "translation")
+
+
+def write_begun(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
+    """The inputs `text` and `prefix` of a request."""
+    return _write_pairs(pairs, "prefix")
+
+
+def _write_pairs(pairs: Sequence[tuple[str, str]], second: str) -> dict[str, Message]:
+    texts, others = zip(*pairs, strict=True)
+    return {"text": text_tensor(texts), second: text_tensor(others)}
 
 
 def text_tensor(texts: Sequence[str]) -> Message:
@@ -41,7 +57,51 @@ def text_tensor(texts: Sequence[str]) -> Message:
 def read_translations(response: Message, count: int) -> list[Translation]:
     """Answers of the signature `translate`, one for each text."""
     outputs = read_outputs(response, count, translation=TEXT, score=NUMBER, truncated=FLAG)
-    return [Translation(text(best), *rest) for best, *rest in zip(*outputs, strict=True)]
+    words = _read_words(response, count)
+    return [
+        Translation(text(best), *rest, *of_words)
+        for best, *rest, of_words in zip(*outputs, words, strict=True)
+    ]
+
+
+def read_completions(response: Message, count: int) -> list[Completion]:
+    """Answers of the signature `complete`, without their padding."""
+    outputs = read_outputs(response, count, tokens=TEXTS, token_scores=NUMBERS)
+    found = []
+    for plain, tokens, scores in zip(read_translations(response, count), *outputs, strict=True):
+        check_alike(("tokens", len(tokens)), ("token_scores", len(scores)))
+        said = unpadded(tokens)
+        found.append(Completion(**vars(plain), tokens=said, token_scores=(*scores[: len(said)],)))
+    return found
+
+
+def read_alternatives(response: Message, count: int) -> list[list[Alternative]]:
+    """Answers of the signature `alternatives`: the most probable next words of each text."""
+    expected = {"words": TEXTS, "probabilities": NUMBERS, "translations": TEXTS, "scores": NUMBERS}
+    found = []
+    for row in zip(*read_outputs(response, count, **expected), strict=True):
+        check_alike(*zip(expected, map(len, row), strict=True))
+        found.append(
+            [
+                Alternative(text(word), probability, text(translation), score)
+                for word, probability, translation, score in zip(*row, strict=True)
+                if word  # there may be fewer
+            ]
+        )
+    return found
+
+
+def _read_words(response: Message, count: int) -> list[tuple[tuple[str, ...], tuple[float, ...]]]:
+    """The words of each translation and their probabilities; none from models of before."""
+    if "words" not in response.outputs:
+        return [((), ())] * count
+    found = []
+    outputs = read_outputs(response, count, words=TEXTS, word_probabilities=NUMBERS)
+    for words, probabilities in zip(*outputs, strict=True):
+        check_alike(("words", len(words)), ("word_probabilities", len(probabilities)))
+        said = unpadded(words)
+        found.append((said, tuple(probabilities[: len(said)])))
+    return found
 
 
 def read_nbest(response: Message, count: int) -> list[list[Hypothesis]]:
@@ -67,13 +127,14 @@ def read_alignments(response: Message, count: int) -> list[Alignment]:
         attention_weights=MATRIX,
     )
     alignments = []
-    for best, source, target, weights in zip(*outputs, strict=True):
+    words = _read_words(response, count)
+    for best, source, target, weights, of_words in zip(*outputs, words, strict=True):
         check_alike(("target_tokens", len(target)), ("rows of attention_weights", len(weights)))
         for row in weights[:1]:
             check_alike(("source_tokens", len(source)), ("attention_weights a row", len(row)))
         source, target = unpadded(source), unpadded(target)
         rows = tuple(tuple(row[: len(source)]) for row in weights[: len(target)])
-        alignments.append(Alignment(text(best), source, target, rows))
+        alignments.append(Alignment(text(best), source, target, rows, *of_words))
     return alignments
 
 
@@ -115,6 +176,18 @@ class _Translators(Endpoint):
         write, read = write_pairs, read_scores
         return self.predict("score", pairs, write, read, lambda pair: sum(map(len, pair)))
 
+    def _complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> Steps[list[Completion]]:
+        pairs = list(zip(_checked(texts), _checked(prefixes), strict=True))
+        write, read = write_begun, read_completions
+        return self.predict("complete", pairs, write, read, lambda pair: sum(map(len, pair)))
+
+    def _alternatives(
+        self, texts: Sequence[str], prefixes: Sequence[str]
+    ) -> Steps[list[list[Alternative]]]:
+        pairs = list(zip(_checked(texts), _checked(prefixes), strict=True))
+        write, read = write_begun, read_alternatives
+        return self.predict("alternatives", pairs, write, read, lambda pair: sum(map(len, pair)))
+
 
 def _checked(texts: Sequence[str]) -> Sequence[str]:
     if isinstance(texts, str):
@@ -144,6 +217,22 @@ class Translator(_Translators, Client):
         """How probable the model finds a given translation of each text, token by token."""
         return self._run(self._score(texts, translations))
 
+    def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
+        """The best translation of each text that begins with its prefix, as it was typed.
+
+        A prefix may end within a word; a space at its end says that the word is complete.
+        """
+        return self._run(self._complete(texts, prefixes))
+
+    def alternatives(
+        self, texts: Sequence[str], prefixes: Sequence[str]
+    ) -> list[list[Alternative]]:
+        """The words that may follow each prefix of a translation, the most probable first.
+
+        A prefix that ends in a word is followed by the words that begin so.
+        """
+        return self._run(self._alternatives(texts, prefixes))
+
 
 class AsyncTranslator(_Translators, AsyncClient):
     """`Translator` for asyncio: the same arguments, its methods are coroutines."""
@@ -163,3 +252,13 @@ class AsyncTranslator(_Translators, AsyncClient):
     async def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
         """See `Translator.score`."""
         return await self._run(self._score(texts, translations))
+
+    async def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
+        """See `Translator.complete`."""
+        return await self._run(self._complete(texts, prefixes))
+
+    async def alternatives(
+        self, texts: Sequence[str], prefixes: Sequence[str]
+    ) -> list[list[Alternative]]:
+        """See `Translator.alternatives`."""
+        return await self._run(self._alternatives(texts, prefixes))

@@ -103,7 +103,9 @@ class Exported(tf.Module):
         names += ["align"] * self.attends
         names += ["score", "complete", "alternatives"] * self.scores
         return [
-            (name, dict.fromkeys(INPUTS[name], texts)) for name in names for texts in WARMUP_TEXTS
+            (name, {x: [""] * len(texts) if x == "prefix" else texts for x in INPUTS[name]})
+            for name in names
+            for texts in WARMUP_TEXTS
         ]
 
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -1,12 +1,20 @@
 """The signatures `complete` and `alternatives` of a SavedModel, beside `translate` and `score`."""
 
+import asyncio
+import json
+import urllib.request
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from serving.client import AsyncTranslator, InvalidRequestError, Translator
+from serving.client import __main__ as client
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
+from tests.serving.conftest import serving
+from tests.serving.test_rest import free_port
 from tests.training.conftest import (  # noqa: F401 - fixtures
     no_pictures,
     terse_run,
@@ -137,3 +145,71 @@ def test_rows_do_not_depend_on_one_another(call):
                 assert together[name][row].tolist() == array[0].tolist()
             else:
                 np.testing.assert_allclose(together[name][row], array[0], atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def server(version):
+    with serving(
+        "--model_name=m", f"--model_base_path={version.parent}", f"--rest_api_port={free_port()}"
+    ) as server:
+        yield server
+
+
+def test_the_client_gives_what_the_model_answers(server, call):
+    prefixes = ["Il d", "", "Elle", "Le "]
+    complete = call("complete", text=TEXTS, prefix=prefixes)
+    alternatives = call("alternatives", text=TEXTS, prefix=prefixes)
+    with Translator(f"localhost:{server.port}", "m") as translator:
+        found = translator.complete(TEXTS, prefixes)
+        words = translator.alternatives(TEXTS, prefixes)
+        with pytest.raises(InvalidRequestError, match="no tokens for: ☃"):
+            translator.complete(TEXTS[:1], ["☃"])
+        plain = translator.translate(TEXTS)
+        assert [one.words for one in plain] == [one.words for one in translator.align(TEXTS)]
+    for row, one in enumerate(found):
+        assert one.text == complete["translation"][row].decode()
+        assert "".join(one.words) == (one.text.strip() if TEXTS[row] else "")
+        assert len(one.tokens) == len(one.token_scores)
+        assert sum(one.token_scores) == pytest.approx(complete["token_scores"][row].sum(), rel=1e-4)
+        assert [each.word for each in words[row]] == [
+            word.decode() for word in alternatives["words"][row] if word
+        ]
+    assert found[0].words
+    assert len(found[0].words) == len(found[0].word_probabilities)
+
+    async def ask():
+        async with AsyncTranslator(f"localhost:{server.port}", "m") as translator:
+            return (
+                await translator.complete(TEXTS, prefixes),
+                await translator.alternatives(TEXTS, prefixes),
+            )
+
+    same, again = asyncio.run(ask())
+    assert [one.text for one in same] == [one.text for one in found]
+    assert [[each.word for each in row] for row in again] == [
+        [each.word for each in row] for row in words
+    ]
+
+
+def test_the_command_completes_a_prefix(server, capsys):
+    common = ["--target", f"localhost:{server.port}", "--model", "m", TEXTS[0]]
+    assert client.main([*common, "--prefix", "Il d"]) == 0
+    assert capsys.readouterr().out.startswith("Il d")
+    assert client.main([*common, "--prefix", "Elle ", "--alternatives", "--json"]) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert all(one["translation"].startswith("Elle ") for one in json.loads(line)["alternatives"])
+    assert client.main([*common, "--prefix", "☃"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    with pytest.raises(SystemExit):
+        client.main([*common, "--prefix", "Il", "--align"])
+    assert "--prefix expected" in capsys.readouterr().err
+
+
+def test_rest_completes_a_prefix(server):
+    body = {"signature_name": "complete", "inputs": {"text": TEXTS[:1], "prefix": ["Il d"]}}
+    request = urllib.request.Request(
+        f"http://localhost:{server.rest_port}/v1/models/m:predict", json.dumps(body).encode()
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        found = json.load(answer)["outputs"]
+    assert found["translation"][0].startswith("Il d")
