@@ -60,7 +60,7 @@ LIBRARY_PACKAGES = find_packages(include=["keras_attention*"])
 FOLDER_PACKAGES = find_packages(include=[f"{name}*" for name in FOLDERS])
 DATA = {
     "training": ["presets/*.toml", "presets/own/*.toml", "phrasebook/words/*.tsv", "deploy/**/*"],
-    "serving": ["check/*.json", "deploy/**/*", "page/**/*"],
+    "serving": ["check/*.json", "client/*.proto", "deploy/**/*", "page/**/*"],
 }
 
 LIBRARY = ["keras>=3.13,<4", "numpy>=1.26"]

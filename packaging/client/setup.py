@@ -57,6 +57,7 @@ setup(
     python_requires=">=3.11",
     packages=[PACKAGE, f"{PACKAGE}.local"],
     package_dir={PACKAGE: FOLDER, f"{PACKAGE}.local": f"{FOLDER}/local"},
+    package_data={PACKAGE: ["*.proto"]},
     install_requires=["grpcio>=1.70,<2", "protobuf>=5.29"],
     extras_require={
         "plot": ["matplotlib>=3.8,<4"],

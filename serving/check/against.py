@@ -27,7 +27,6 @@ from serving.check.questions import IMAGES, PREDICT, images, values
 from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
-from serving.savedmodel.tensors import to_array
 from training.command.progress import Tell
 
 _SECONDS = 60.0  # of a request
@@ -176,7 +175,7 @@ class _Asking:
             self._server.model,
         ):
             return f"the answer of {answer.model_spec.name}, {answer.model_spec.version.value}"
-        return {alias: to_array(proto) for alias, proto in answer.outputs.items()}
+        return {alias: tf.make_ndarray(proto) for alias, proto in answer.outputs.items()}
 
     def _bad_requests(
         self, name: str, signature: meta_graph_pb2.SignatureDef

@@ -23,9 +23,10 @@ from serving.check.process import answer
 from serving.check.releases import OLDEST
 from serving.check.stored_weights import check_weights
 from serving.client.printing import printable
+from serving.savedmodel.model import SavedModel
 from serving.savedmodel.status import StatusError
 from serving.server.monitoring import Metrics
-from serving.server.servable import Servable, Slots
+from serving.server.servable import Servable
 from serving.server.storage import list_versions, missing_part
 from serving.server.warmup import read_records, replay
 from training.command.progress import Tell
@@ -61,16 +62,17 @@ def check_version(
         return findings
     tell("loading it as TensorFlow Serving does", _LOADING)
     try:
-        servable = Servable(version_dir.parent.name, 1, version_dir, Metrics(), Slots(1))
+        model = SavedModel(version_dir)
     except StatusError as error:
         return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
+    servable = Servable(version_dir.parent.name, 1, model, Metrics())
     try:
         tell("reading the weights", _WEIGHTS)
         if findings := check_weights(version_dir, meta_graph):
             return findings  # NaN answers would follow from NaN weights
         findings = check_answers(
             version_dir,
-            servable.session,
+            model.session,
             lambda stage, done: tell(stage, _ANSWERS + (_WARMUP - _ANSWERS) * done),
         )
         return [*map(printable, findings), *check_warmup(servable, version_dir, tell)]

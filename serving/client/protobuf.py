@@ -1,13 +1,15 @@
 """TensorFlow Serving's messages from protobuf alone, without TensorFlow.
 
-The official stubs import all of TensorFlow. Here are the fields of them that a client needs, in
-a descriptor pool of its own: the default pool refuses a second `tensorflow.TensorProto`, and both
-may live in one process.
+The official stubs import all of TensorFlow. Here `serving.proto` is read into a descriptor pool of
+its own: the default pool refuses a second `tensorflow.TensorProto`, and both may live in one
+process.
 """
 
 import math
+import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from google.protobuf import (
@@ -23,144 +25,112 @@ FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
 # Elements that an answer may have beyond those that are sent one by one.
 MOST_VALUES = 2**24
 
-# Message: fields as (name, number, type); "*" marks a repeated field, "map " one with string keys,
-# a capital letter or a dot a message.
-_TENSORFLOW = {
-    "TensorShapeProto.Dim": [("size", 1, "int64"), ("name", 2, "string")],
-    "TensorShapeProto": [
-        ("dim", 2, "*tensorflow.TensorShapeProto.Dim"),
-        ("unknown_rank", 3, "bool"),
-    ],
-    "TensorProto": [
-        ("dtype", 1, "int32"),
-        ("tensor_shape", 2, "tensorflow.TensorShapeProto"),
-        ("tensor_content", 4, "bytes"),
-        ("float_val", 5, "*float"),
-        ("double_val", 6, "*double"),
-        ("int_val", 7, "*int32"),
-        ("string_val", 8, "*bytes"),
-        ("int64_val", 10, "*int64"),
-        ("bool_val", 11, "*bool"),
-    ],
-    "TensorInfo": [
-        ("name", 1, "string"),
-        ("dtype", 2, "int32"),
-        ("tensor_shape", 3, "tensorflow.TensorShapeProto"),
-    ],
-    "SignatureDef": [
-        ("inputs", 1, "map tensorflow.TensorInfo"),
-        ("outputs", 2, "map tensorflow.TensorInfo"),
-        ("method_name", 3, "string"),
-    ],
-}
-_SERVING = {
-    "ModelSpec": [
-        ("name", 1, "string"),
-        ("version", 2, "google.protobuf.Int64Value"),
-        ("signature_name", 3, "string"),
-        ("version_label", 4, "string"),
-    ],
-    "PredictRequest": [
-        ("model_spec", 1, "tensorflow.serving.ModelSpec"),
-        ("inputs", 2, "map tensorflow.TensorProto"),
-        ("output_filter", 3, "*string"),
-    ],
-    "PredictResponse": [
-        ("outputs", 1, "map tensorflow.TensorProto"),
-        ("model_spec", 2, "tensorflow.serving.ModelSpec"),
-    ],
-    "GetModelMetadataRequest": [
-        ("model_spec", 1, "tensorflow.serving.ModelSpec"),
-        ("metadata_field", 2, "*string"),
-    ],
-    "GetModelMetadataResponse": [
-        ("model_spec", 1, "tensorflow.serving.ModelSpec"),
-        ("metadata", 2, "map google.protobuf.Any"),
-    ],
-    "SignatureDefMap": [("signature_def", 1, "map tensorflow.SignatureDef")],
-    "StatusProto": [("error_code", 1, "int32"), ("error_message", 2, "string")],
-    "ModelVersionStatus": [
-        ("version", 1, "int64"),
-        ("state", 2, "int32"),
-        ("status", 3, "tensorflow.serving.StatusProto"),
-    ],
-    "GetModelStatusRequest": [("model_spec", 1, "tensorflow.serving.ModelSpec")],
-    "GetModelStatusResponse": [
-        ("model_version_status", 1, "*tensorflow.serving.ModelVersionStatus")
-    ],
-}
+_PROTO = Path(__file__).with_name("serving.proto")
+_WELL_KNOWN = (any_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR)
+_FIELD = re.compile(
+    r"(?P<repeated>repeated )?(map<string, (?P<value>[\w.]+)>|(?P<type>[\w.]+)) (?P<name>\w+) = "
+    r"(?P<number>\d+)"
+)
 _Field = descriptor_pb2.FieldDescriptorProto
 
 
-def _add_field(message: descriptor_pb2.DescriptorProto, name: str, number: int, kind: str) -> None:
-    field = message.field.add(name=name, number=number)
-    repeated = kind.startswith(("*", "map "))
-    field.label = _Field.LABEL_REPEATED if repeated else _Field.LABEL_OPTIONAL
-    kind = kind.removeprefix("*")
-    if kind.startswith("map "):
-        entry = message.nested_type.add(
-            name="".join(part.title() for part in name.split("_")) + "Entry"
-        )
+def _statements(text: str) -> Iterator[tuple[str, str]]:
+    """The statements of a .proto file, each with the character that ends it."""
+    text = re.sub(r"//.*", "", text)
+    for words, end in re.findall(r"([^;{}]*)([;{}])", text):
+        yield " ".join(words.split()), end
+
+
+def _read_message(proto: Any, statements: Iterator[tuple[str, str]]) -> None:
+    """Fill a DescriptorProto with what stands between its braces."""
+    oneof = None
+    for words, end in statements:
+        kind, _, name = words.partition(" ")
+        if end == "}":
+            if oneof is None:
+                return
+            oneof = None
+        elif kind == "message":
+            _read_message(proto.nested_type.add(name=name), statements)
+        elif kind == "enum":
+            _read_enum(proto.enum_type.add(name=name), statements)
+        elif kind == "oneof":
+            oneof = len(proto.oneof_decl)
+            proto.oneof_decl.add(name=name)
+        elif found := _FIELD.fullmatch(words):
+            field = _add_field(proto, found)
+            if oneof is not None:
+                field.oneof_index = oneof
+
+
+def _read_enum(proto: Any, statements: Iterator[tuple[str, str]]) -> None:
+    for words, end in statements:
+        if end == "}":
+            return
+        name, _, number = words.partition(" = ")
+        proto.value.add(name=name, number=int(number))
+
+
+def _add_field(proto: Any, found: re.Match[str]) -> Any:
+    field = proto.field.add(name=found["name"], number=int(found["number"]))
+    is_map = found["value"] is not None
+    field.label = _Field.LABEL_REPEATED if found["repeated"] or is_map else _Field.LABEL_OPTIONAL
+    if is_map:
+        entry = proto.nested_type.add(name=found["name"].title().replace("_", "") + "Entry")
         entry.options.map_entry = True
-        _add_field(entry, "key", 1, "string")
-        _add_field(entry, "value", 2, kind[4:])
-        field.type = _Field.TYPE_MESSAGE
+        for text in ("string key = 1", f"{found['value']} value = 2"):
+            _add_field(entry, _FIELD.fullmatch(text))  # type: ignore[arg-type]
         field.type_name = entry.name
-    elif "." in kind:
-        field.type = _Field.TYPE_MESSAGE
-        field.type_name = f".{kind}"
+    elif found["type"].islower() and "." not in found["type"]:
+        field.type = getattr(_Field, f"TYPE_{found['type'].upper()}")
     else:
-        field.type = getattr(_Field, f"TYPE_{kind.upper()}")
-
-
-def _file(
-    name: str, package: str, messages: dict[str, list], imports: Sequence[str]
-) -> descriptor_pb2.FileDescriptorProto:
-    proto = descriptor_pb2.FileDescriptorProto(
-        name=name, package=package, syntax="proto3", dependency=imports
-    )
-    made: dict[str, descriptor_pb2.DescriptorProto] = {}
-    for full_name in sorted(messages, key=lambda full: full.count(".")):
-        outer, _, inner = full_name.rpartition(".")
-        message = made[outer].nested_type.add() if outer else proto.message_type.add()
-        message.name = inner
-        made[full_name] = message
-        for field in messages[full_name]:
-            _add_field(message, *field)
-    return proto
+        field.type_name = found["type"]
+    return field
 
 
 def _build() -> descriptor_pool.DescriptorPool:
+    """A pool of the file's messages; a file of its own for each package."""
     pool = descriptor_pool.DescriptorPool()
-    well_known = [any_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR]
-    for known in well_known:
+    for known in _WELL_KNOWN:
         pool.AddSerializedFile(known.serialized_pb)
-    imports = [known.name for known in well_known]
-    tensorflow = _file("client/tensorflow.proto", "tensorflow", _TENSORFLOW, imports)
-    serving = _file(
-        "client/serving.proto", "tensorflow.serving", _SERVING, [*imports, tensorflow.name]
-    )
-    pool.Add(tensorflow)
-    pool.Add(serving)
+    names = [known.name for known in _WELL_KNOWN]
+    statements = _statements(_PROTO.read_text(encoding="utf-8"))
+    files: list[Any] = []
+    for words, _ in statements:
+        kind, _, name = words.partition(" ")
+        if kind == "package":
+            dependency = [*names, *(file.name for file in files)]
+            files.append(
+                descriptor_pb2.FileDescriptorProto(
+                    name=f"{name}.proto", package=name, syntax="proto3", dependency=dependency
+                )
+            )
+        elif kind == "message":
+            _read_message(files[-1].message_type.add(name=name), statements)
+        elif kind == "enum":
+            _read_enum(files[-1].enum_type.add(name=name), statements)
+    for file in files:
+        pool.Add(file)
     return pool
 
 
 _pool = _build()
 
 
-def _message(full_name: str) -> Any:
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(full_name))
+def message(name: str, package: str = "tensorflow.serving") -> Any:
+    """The class of a message of `serving.proto`."""
+    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{package}.{name}"))
 
 
-TensorProto = _message("tensorflow.TensorProto")
-ModelSpec = _message("tensorflow.serving.ModelSpec")
-PredictRequest = _message("tensorflow.serving.PredictRequest")
-PredictResponse = _message("tensorflow.serving.PredictResponse")
-GetModelMetadataRequest = _message("tensorflow.serving.GetModelMetadataRequest")
-GetModelMetadataResponse = _message("tensorflow.serving.GetModelMetadataResponse")
-SignatureDefMap = _message("tensorflow.serving.SignatureDefMap")
-GetModelStatusRequest = _message("tensorflow.serving.GetModelStatusRequest")
-GetModelStatusResponse = _message("tensorflow.serving.GetModelStatusResponse")
+TensorProto = message("TensorProto", "tensorflow")
+ModelSpec = message("ModelSpec")
+PredictRequest = message("PredictRequest")
+PredictResponse = message("PredictResponse")
+GetModelMetadataRequest = message("GetModelMetadataRequest")
+GetModelMetadataResponse = message("GetModelMetadataResponse")
+SignatureDefMap = message("SignatureDefMap")
+GetModelStatusRequest = message("GetModelStatusRequest")
+GetModelStatusResponse = message("GetModelStatusResponse")
 
 _VALUES = {
     FLOAT: ("float_val", "f"),

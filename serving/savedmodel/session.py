@@ -150,15 +150,6 @@ def _numpy_dtype(number: int) -> type[np.generic]:
     return tf.dtypes.as_dtype(number).as_numpy_dtype
 
 
-def read_tensor(proto: tensor_pb2.TensorProto) -> np.ndarray:
-    """The array in a TensorProto, as TensorFlow reads it. Raises StatusError where it cannot."""
-    tensor = _tensor_from_proto(proto)
-    try:
-        return _array_from_tensor(tensor)
-    finally:
-        _tf.TF_DeleteTensor(tensor)
-
-
 class ModelSession:
     """A loaded SavedModel.
 

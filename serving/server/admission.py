@@ -8,25 +8,19 @@ as it came.
 import math
 from collections.abc import Mapping
 
-import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2, types_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
+from google.protobuf.message import Message
 
 from serving.savedmodel.status import Code, StatusError
-from serving.savedmodel.tensors import FIELDS
+from serving.server.tensors import DTYPES, STRING, name_of
 
 # Rows of a request, where no flag says otherwise: what a batch of the stock server holds.
 MOST_ROWS = 1000
 _MOST_DIMENSIONS = 254  # TensorFlow's own limit
-_CPP_NAMES = {"float32": "float", "float64": "double"}
-_FIELD = {dtype.as_datatype_enum: field for dtype, field in FIELDS.items()}
-_BYTES = {dtype.as_datatype_enum: dtype.size for dtype in FIELDS if dtype != tf.string}
-_VALUES_EACH = {types_pb2.DT_COMPLEX64: 2, types_pb2.DT_COMPLEX128: 2}
 
 
 def check_inputs(
-    inputs: Mapping[str, tensor_pb2.TensorProto],
-    infos: Mapping[str, meta_graph_pb2.TensorInfo],
+    inputs: Mapping[str, Message],
+    infos: Mapping[str, Message],
     ranks: Mapping[str, int],
     most_rows: int = MOST_ROWS,
 ) -> int:
@@ -53,14 +47,14 @@ def check_inputs(
 def _check(
     alias: str,
     number: int,
-    proto: tensor_pb2.TensorProto,
+    proto: Message,
     dtype: int,
     rank: int | None,
     most_rows: int,
 ) -> int:
-    if proto.dtype != dtype or dtype not in _FIELD:
+    if proto.dtype != dtype or dtype not in DTYPES:
         raise _invalid(
-            f"Expects arg[{number}] to be {_name(dtype)} but {_name(proto.dtype)} is provided"
+            f"Expects arg[{number}] to be {name_of(dtype)} but {name_of(proto.dtype)} is provided"
         )
     dims = proto.tensor_shape.dim
     if proto.tensor_shape.unknown_rank or len(dims) > _MOST_DIMENSIONS:
@@ -76,10 +70,10 @@ def _check(
         )
     declared, rows = math.prod(shape), shape[0] if shape else 1
     if proto.tensor_content:
-        if dtype not in _BYTES or len(proto.tensor_content) != declared * _BYTES[dtype]:
+        if dtype == STRING or len(proto.tensor_content) != declared * DTYPES[dtype].bytes:
             raise _unreadable(alias)
     else:
-        sent, rest = divmod(len(getattr(proto, _FIELD[dtype])), _VALUES_EACH.get(dtype, 1))
+        sent, rest = divmod(len(getattr(proto, DTYPES[dtype].field)), DTYPES[dtype].each)
         if rest or sent > declared or (declared and not sent):
             raise _unreadable(alias)
         if sent < declared:
@@ -89,14 +83,6 @@ def _check(
         # The stock server's words where a batch is too large, which clients know.
         raise _invalid(f"Task size {rows} is larger than maximum input batch size {most_rows}")
     return rows
-
-
-def _name(dtype: int) -> str:
-    try:
-        name = tf.dtypes.as_dtype(dtype).name
-    except TypeError:
-        return f"an unknown type ({dtype})"
-    return _CPP_NAMES.get(name, name)
 
 
 def _invalid(message: str) -> StatusError:

@@ -4,17 +4,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tensorflow_serving.apis import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    inference_pb2,
-    model_management_pb2,
-    model_pb2,
-    predict_pb2,
-    regression_pb2,
-)
+from google.protobuf.message import Message
 
+from serving.client import protobuf
 from serving.savedmodel.status import Code, StatusError
 from serving.server import examples
 from serving.server.call import Call
@@ -23,8 +15,17 @@ from serving.server.monitoring import Metrics
 from serving.server.predict import metadata, predict
 from serving.server.request_log import RequestLog
 from serving.server.servable import Servable
+from serving.server.workers import HeavyError
 
 T = TypeVar("T")
+
+# Of each method that runs a model: its request, and the function that answers it.
+INFERENCE = {
+    "Predict": (protobuf.PredictRequest, predict),
+    "Classify": (protobuf.message("ClassificationRequest"), examples.classify),
+    "Regress": (protobuf.message("RegressionRequest"), examples.regress),
+    "MultiInference": (protobuf.message("MultiInferenceRequest"), examples.multi_inference),
+}
 
 
 class Api:
@@ -34,72 +35,36 @@ class Api:
         manager: of the models.
         metrics: where requests are counted.
         request_log: where they are written.
-        check_method_names: refuse signatures whose method name is not what is asked for.
+        strict: refuse signatures whose method name is not what is asked for.
     """
 
     def __init__(
         self,
         manager: ModelManager[Servable],
         metrics: Metrics,
-        request_log: RequestLog | None = None,
-        check_method_names: bool = False,
+        request_log: RequestLog,
+        strict: bool,
     ):
-        self.manager = manager
+        self._manager = manager
         self.metrics = metrics
-        self._request_log = request_log or RequestLog()
-        self._check_method_names = check_method_names
+        self._request_log = request_log
+        self._strict = strict
 
-    def predict(
-        self, request: predict_pb2.PredictRequest, call: Call
-    ) -> predict_pb2.PredictResponse:
-        """Run any signature."""
-        spec = request.model_spec
-        strict = self._check_method_names
-        return self.infer(
-            lambda servable: predict(servable, request, call, strict), spec, call, "Predict"
-        )
-
-    def classify(
-        self, request: classification_pb2.ClassificationRequest, call: Call
-    ) -> classification_pb2.ClassificationResponse:
-        """Run a classification signature."""
-        strict = self._check_method_names
-        return self.infer(
-            lambda servable: examples.classify(servable, request, call, strict),
-            request.model_spec,
+    def infer(self, method: str, request: Message, call: Call) -> Message:
+        """Answer a request of one of `INFERENCE`."""
+        asked = request
+        if method == "MultiInference":
+            if not request.tasks:
+                raise StatusError(Code.INVALID_ARGUMENT, "Inference request contains no tasks.")
+            asked = request.tasks[0]
+        return self.run(
+            lambda servable: self.answer(method, servable, request, call),
+            asked.model_spec,
             call,
-            "Classify",
+            method,
         )
 
-    def regress(
-        self, request: regression_pb2.RegressionRequest, call: Call
-    ) -> regression_pb2.RegressionResponse:
-        """Run a regression signature."""
-        strict = self._check_method_names
-        return self.infer(
-            lambda servable: examples.regress(servable, request, call, strict),
-            request.model_spec,
-            call,
-            "Regress",
-        )
-
-    def multi_inference(
-        self, request: inference_pb2.MultiInferenceRequest, call: Call
-    ) -> inference_pb2.MultiInferenceResponse:
-        """Run several classification and regression signatures on the same examples."""
-        if not request.tasks:
-            raise StatusError(Code.INVALID_ARGUMENT, "Inference request contains no tasks.")
-        strict = self._check_method_names
-        return self.infer(
-            lambda servable: examples.multi_inference(servable, request, call, strict),
-            request.tasks[0].model_spec,
-            call,
-            "MultiInference",
-        )
-
-    def get_model_metadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest
-    ) -> get_model_metadata_pb2.GetModelMetadataResponse:
+    def get_model_metadata(self, request: Message) -> Message:
         """The signatures of a model version."""
         if not request.HasField("model_spec"):
             raise StatusError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
@@ -111,20 +76,18 @@ class Api:
         for field in request.metadata_field:
             if field != "signature_def":
                 raise StatusError(Code.INVALID_ARGUMENT, f"Metadata field {field} is not supported")
-        with self.manager.acquire(request.model_spec) as servable:
+        with self._manager.acquire(request.model_spec) as servable:
             return metadata(servable)
 
-    def get_model_status(
-        self, request: get_model_status_pb2.GetModelStatusRequest
-    ) -> get_model_status_pb2.GetModelStatusResponse:
+    def get_model_status(self, request: Message) -> Message:
         """State of one version of a model, or of all."""
         if not request.HasField("model_spec"):
             raise StatusError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
-        return get_model_status_pb2.GetModelStatusResponse(
-            model_version_status=self.manager.status(request.model_spec)
+        return protobuf.GetModelStatusResponse(
+            model_version_status=self._manager.status(request.model_spec)
         )
 
-    def reload_config(self, request: model_management_pb2.ReloadConfigRequest) -> None:
+    def reload_config(self, request: Message) -> None:
         """Serve the models of another configuration."""
         if request.config.WhichOneof("config") != "model_config_list":
             raise StatusError(
@@ -132,44 +95,42 @@ class Api:
                 "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
                 "ModelConfigList is currently supported",
             )
-        self.manager.configure(request.config.model_config_list)
+        self._manager.configure(request.config.model_config_list)
 
     def count_rejection(self, error: StatusError, call: Call) -> None:
         """Count a request that failed because there are too many."""
         if error.code == Code.RESOURCE_EXHAUSTED:
             self.metrics.count("requests_rejected", entrypoint=call.entrypoint)
 
-    def infer(
-        self,
-        answer: Callable[[Servable], T],
-        spec: model_pb2.ModelSpec,
-        call: Call,
-        method: str,
-    ) -> T:
+    def answer(self, method: str, servable: Servable, request: Message, call: Call) -> Message:
+        """What a version answers to a request of one of `INFERENCE`."""
+        _, function = INFERENCE[method]
+        return function(servable, request, call, self._strict)
+
+    def run(self, answer: Callable[[Servable], T], spec: Message, call: Call, method: str) -> T:
         """`answer(servable)` of the version that `spec` names; counted, timed and logged."""
         started = time.perf_counter()
-        status = Code.OK
+        status: Code | None = Code.INTERNAL
         try:
             call.check()
-            with self.manager.acquire(spec) as servable:
-                return answer(servable)
+            with self._manager.acquire(spec) as servable:
+                found = answer(servable)
+            status = Code.OK
+            return found
         except StatusError as error:
             status = error.code
             raise
-        except Exception:
-            status = Code.INTERNAL
+        except HeavyError:
+            status = None  # it is begun again, and counted then
             raise
         finally:
-            took = time.perf_counter() - started
-            # Strangers may ask for any name: only those of the configuration become labels.
-            name = spec.name if self.manager.knows(spec.name) else ""
-            self.metrics.count("request_count", model_name=name, status=status.name)
-            self.metrics.observe(
-                "request_latency",
-                took,
-                model_name=name,
-                API=method,
-                entrypoint=call.entrypoint,
-                status=status.name,
-            )
-            self._request_log.write(call, method, spec.name, status.name, took)
+            if status is not None:
+                self._count(spec.name, call, method, status, time.perf_counter() - started)
+
+    def _count(self, model: str, call: Call, method: str, status: Code, took: float) -> None:
+        # Strangers may ask for any name: only those of the configuration become labels.
+        name = model if self._manager.knows(model) else ""
+        self.metrics.count("request_count", model_name=name, status=status.name)
+        labels = {"model_name": name, "API": method, "entrypoint": call.entrypoint}
+        self.metrics.observe("request_latency", took, **labels, status=status.name)
+        self._request_log.write(call, method, model, status.name, took)

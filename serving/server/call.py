@@ -19,6 +19,7 @@ class Call:
     Attributes:
         rows: the rows of its inputs, once they are known to be acceptable.
         version: the version that answers it, once known.
+        apart: whether it is where heavy requests are, and need not be sent there.
     """
 
     def __init__(
@@ -30,6 +31,7 @@ class Call:
         self.entrypoint = entrypoint
         self.request_id = request_id or secrets.token_hex(16)
         self.rows = 0
+        self.apart = False
         self.version: int | None = None
         self._deadline = None if seconds is None else time.monotonic() + seconds
         self._cancelled = False

@@ -1,103 +1,27 @@
-"""The server's text-format configuration files.
-
-The stubs on PyPI have ModelServerConfig; the messages for batching, monitoring and TLS are
-declared here.
-"""
+"""The server's text-format configuration files."""
 
 import dataclasses
 import os
 from pathlib import Path
-from typing import TypeVar
 
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    text_format,
-    wrappers_pb2,
-)
+from google.protobuf import text_format
 from google.protobuf.message import Message
-from tensorflow_serving.config import model_server_config_pb2
 
+from serving.client.protobuf import message
 from serving.savedmodel.status import Code, StatusError
 
 DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
-_FILE = """
-name: "model_server/config.proto" package: "tensorflow.serving" syntax: "proto3"
-dependency: "google/protobuf/wrappers.proto"
-message_type {
-  name: "SSLConfig"
-  field { name: "server_key" number: 1 type: TYPE_STRING label: LABEL_OPTIONAL }
-  field { name: "server_cert" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL }
-  field { name: "custom_ca" number: 3 type: TYPE_STRING label: LABEL_OPTIONAL }
-  field { name: "client_verify" number: 4 type: TYPE_BOOL label: LABEL_OPTIONAL }
-}
-message_type {
-  name: "PrometheusConfig"
-  field { name: "enable" number: 1 type: TYPE_BOOL label: LABEL_OPTIONAL }
-  field { name: "path" number: 2 type: TYPE_STRING label: LABEL_OPTIONAL }
-}
-message_type {
-  name: "MonitoringConfig"
-  field {
-    name: "prometheus_config" number: 1 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-    type_name: "PrometheusConfig"
-  }
-}
-message_type {
-  name: "BatchingParameters"
-  field {
-    name: "max_batch_size" number: 1 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-    type_name: ".google.protobuf.Int64Value"
-  }
-  field {
-    name: "batch_timeout_micros" number: 2 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-    type_name: ".google.protobuf.Int64Value"
-  }
-  field {
-    name: "max_enqueued_batches" number: 3 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-    type_name: ".google.protobuf.Int64Value"
-  }
-  field {
-    name: "num_batch_threads" number: 4 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-    type_name: ".google.protobuf.Int64Value"
-  }
-  field {
-    name: "thread_pool_name" number: 5 type: TYPE_MESSAGE label: LABEL_OPTIONAL
-    type_name: ".google.protobuf.StringValue"
-  }
-  field { name: "allowed_batch_sizes" number: 6 type: TYPE_INT64 label: LABEL_REPEATED }
-  field { name: "pad_variable_length_inputs" number: 7 type: TYPE_BOOL label: LABEL_OPTIONAL }
-}
-"""
-
-M = TypeVar("M", bound=Message)
 
 
-def _build() -> descriptor_pool.DescriptorPool:
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
-    pool.Add(text_format.Parse(_FILE, descriptor_pb2.FileDescriptorProto()))
-    return pool
-
-
-_pool = _build()
-
-
-def _message(name: str) -> type[Message]:
-    return message_factory.GetMessageClass(
-        _pool.FindMessageTypeByName(f"tensorflow.serving.{name}")
-    )
-
-
-def _read(path: Path, message: M) -> M:
+def _read(path: Path, name: str) -> Message:
+    """The message of that name in a file."""
     try:
-        return text_format.Parse(path.read_text(encoding="utf-8"), message)
+        return text_format.Parse(path.read_text(encoding="utf-8"), message(name)())
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        name = message.DESCRIPTOR.full_name
         raise StatusError(
             Code.INVALID_ARGUMENT,
-            f"Invalid protobuf file: '{path}' (Error parsing text-format {name}: {error})",
+            f"Invalid protobuf file: '{path}' (Error parsing text-format tensorflow.serving.{name}:"
+            f" {error})",
         ) from error
 
 
@@ -142,16 +66,16 @@ def read_batching(path: Path | None) -> Batching:
     """Batching parameters of a file, the defaults where there is none. Raises StatusError."""
     if path is None:
         return Batching()
-    message = _read(path, _message("BatchingParameters")())
+    found = _read(path, "BatchingParameters")
     given = {
-        field.name: getattr(message, field.name).value
-        for field, _ in message.ListFields()
+        field.name: getattr(found, field.name).value
+        for field, _ in found.ListFields()
         if field.message_type and field.name != "thread_pool_name"
     }
     return Batching(
         **given,
-        allowed_batch_sizes=tuple(message.allowed_batch_sizes),
-        pad_variable_length_inputs=message.pad_variable_length_inputs,
+        allowed_batch_sizes=tuple(found.allowed_batch_sizes),
+        pad_variable_length_inputs=found.pad_variable_length_inputs,
     )
 
 
@@ -159,15 +83,15 @@ def read_metrics_path(path: Path | None) -> str | None:
     """Where metrics are served, or None where the monitoring file does not enable them."""
     if path is None:
         return None
-    config = _read(path, _message("MonitoringConfig")()).prometheus_config
+    config = _read(path, "MonitoringConfig").prometheus_config
     return (config.path or DEFAULT_METRICS_PATH) if config.enable else None
 
 
 def read_ssl(path: Path) -> Message:
     """SSLConfig with `server_key`, `server_cert`, `custom_ca` (PEM texts) and `client_verify`."""
-    return _read(path, _message("SSLConfig")())
+    return _read(path, "SSLConfig")
 
 
-def read_models(path: Path) -> model_server_config_pb2.ModelServerConfig:
+def read_models(path: Path) -> Message:
     """ModelServerConfig of a file. Raises StatusError or OSError."""
-    return _read(path, model_server_config_pb2.ModelServerConfig())
+    return _read(path, "ModelServerConfig")

@@ -8,23 +8,16 @@ the same to a client.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 import grpc
 from google.protobuf.message import DecodeError, Message
-from tensorflow_serving.apis import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    inference_pb2,
-    model_management_pb2,
-    predict_pb2,
-    regression_pb2,
-)
 
+from serving.client import protobuf
 from serving.client.printing import printable
 from serving.savedmodel.status import Code, StatusError
-from serving.server.api import Api
+from serving.server.api import INFERENCE, Api
 from serving.server.call import Call
 from serving.server.tracing import identify
 from serving.server.workers import Pools
@@ -34,10 +27,13 @@ _MAX_MESSAGE = 1024
 _FOREVER_SECONDS = 2**31 / 1000
 _ARRIVAL_SECONDS = 30
 _MOST_ARRIVING = 4096
-_MOST_STATUS_BYTES = 2**16
+_MOST_SMALL_BYTES = 2**16  # of a request that the event loop answers by itself
+_ReloadConfigRequest = protobuf.message("ReloadConfigRequest")
+_ReloadConfigResponse = protobuf.message("ReloadConfigResponse")
 
 log = logging.getLogger(__name__)
 Context: TypeAlias = grpc.aio.ServicerContext
+Answer = Callable[[bytes, Call, Context], Awaitable[bytes]]
 Handler = Callable[[object, Context], Awaitable[bytes | None]]
 
 
@@ -58,20 +54,14 @@ class Services:
 
     def handlers(self) -> list[grpc.GenericRpcHandler]:
         """For `grpc.aio.Server.add_generic_rpc_handlers`."""
-        api = self._api
-        prediction = {
-            "Predict": self._inference(predict_pb2.PredictRequest, api.predict),
-            "Classify": self._inference(classification_pb2.ClassificationRequest, api.classify),
-            "Regress": self._inference(regression_pb2.RegressionRequest, api.regress),
-            "MultiInference": self._inference(
-                inference_pb2.MultiInferenceRequest, api.multi_inference
-            ),
-            "GetModelMetadata": self._inference(
-                get_model_metadata_pb2.GetModelMetadataRequest,
-                lambda request, call: api.get_model_metadata(request),
-            ),
+        metadata = (protobuf.GetModelMetadataRequest, self._api.get_model_metadata)
+        status = (protobuf.GetModelStatusRequest, self._api.get_model_status)
+        prediction: dict[str, Answer] = {name: partial(self._infer, name) for name in INFERENCE}
+        prediction["GetModelMetadata"] = partial(self._tell, *metadata)
+        model: dict[str, Answer] = {
+            "GetModelStatus": partial(self._tell, *status),
+            "HandleReloadConfigRequest": self._reload,
         }
-        model = {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
         return [
             grpc.method_handlers_generic_handler(
                 f"tensorflow.serving.{service}",
@@ -83,7 +73,7 @@ class Services:
             for service, methods in (("PredictionService", prediction), ("ModelService", model))
         ]
 
-    def _guarded(self, answer: Callable[[bytes, Call, Context], Awaitable[bytes]]) -> Handler:
+    def _guarded(self, answer: Answer) -> Handler:
         async def handle(_: object, context: Context) -> bytes | None:
             headers = {k: v for k, v in context.invocation_metadata() or () if isinstance(v, str)}
             request_id, back = identify(headers)
@@ -128,33 +118,37 @@ class Services:
             raise StatusError(Code.INTERNAL, "The call ended without a request")
         return data
 
-    def _inference(
-        self, kind: type[Message], answer: Callable[..., Message]
-    ) -> Callable[[bytes, Call, Context], Awaitable[bytes]]:
-        async def run(data: bytes, call: Call, context: Context) -> bytes:
-            def work() -> bytes:
-                call.check()
-                return answer(kind.FromString(data), call).SerializeToString()
+    async def _infer(self, method: str, data: bytes, call: Call, context: Context) -> bytes:
+        kind, _ = INFERENCE[method]
 
-            return await self._pools.inference(len(data)).run(work, call)
+        def work() -> bytes:
+            call.check()
+            return self._api.infer(method, kind.FromString(data), call).SerializeToString()
 
-        return run
+        return await self._pools.run(len(data), work, call)
 
-    async def _status(self, data: bytes, call: Call, context: Context) -> bytes:
-        if len(data) > _MOST_STATUS_BYTES:
+    async def _tell(
+        self,
+        kind: type[Message],
+        answer: Callable[[Message], Message],
+        data: bytes,
+        call: Call,
+        context: Context,
+    ) -> bytes:
+        """Answer from what is known, in the event loop: that never waits for predictions."""
+        if len(data) > _MOST_SMALL_BYTES:
             raise StatusError(
-                Code.INVALID_ARGUMENT, f"A request of more than {_MOST_STATUS_BYTES} bytes"
+                Code.INVALID_ARGUMENT, f"A request of more than {_MOST_SMALL_BYTES} bytes"
             )
-        request = get_model_status_pb2.GetModelStatusRequest.FromString(data)
-        return self._api.get_model_status(request).SerializeToString()
+        return answer(kind.FromString(data)).SerializeToString()
 
     async def _reload(self, data: bytes, call: Call, context: Context) -> bytes:
         def work() -> bytes:
-            request = model_management_pb2.ReloadConfigRequest.FromString(data)
+            request = _ReloadConfigRequest.FromString(data)
             names = ", ".join(model.name for model in request.config.model_config_list.config)
             log.info("ReloadConfig from %s: models %s", context.peer(), printable(names[:1000]))
             self._api.reload_config(request)
-            response = model_management_pb2.ReloadConfigResponse()
+            response = _ReloadConfigResponse()
             response.status.error_code = Code.OK
             return response.SerializeToString()
 

@@ -5,17 +5,12 @@ import json
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import tensorflow as tf
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from tensorflow.core.framework import tensor_pb2
-from tensorflow_serving.apis import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    regression_pb2,
-)
 
+from serving.client.protobuf import SignatureDefMap
 from serving.savedmodel.status import Code, StatusError
+from serving.server.tensors import to_array
 
 _MOST_ERROR = 1024  # characters, as over gRPC
 
@@ -24,9 +19,9 @@ def _invalid(message: str) -> StatusError:
     return StatusError(Code.INVALID_ARGUMENT, message)
 
 
-def write_tensors(outputs: Mapping[str, tensor_pb2.TensorProto], row_format: bool) -> str:
+def write_tensors(outputs: Mapping[str, Message], row_format: bool) -> str:
     """Answer of a Predict request, in the format of the request."""
-    arrays = {name: tf.make_ndarray(outputs[name]) for name in sorted(outputs)}
+    arrays = {name: to_array(outputs[name]) for name in sorted(outputs)}
     one = len(arrays) == 1
     if not row_format:
         texts = {name: _array_text(array, name) for name, array in arrays.items()}
@@ -56,8 +51,7 @@ def _object(texts: Mapping[str, str]) -> str:
 
 
 def _array_text(array: np.ndarray, name: str) -> str:
-    kind = tf.string if array.dtype == object else tf.dtypes.as_dtype(array.dtype)
-    leaves = iter(_leaf_texts(array, kind, as_bytes=name.endswith("_bytes")))
+    leaves = iter(_leaf_texts(array, as_bytes=name.endswith("_bytes")))
 
     def nested(shape: tuple[int, ...]) -> str:
         if not shape:
@@ -67,19 +61,20 @@ def _array_text(array: np.ndarray, name: str) -> str:
     return nested(array.shape)
 
 
-def _leaf_texts(array: np.ndarray, kind: tf.DType, as_bytes: bool) -> Iterator[str]:
-    if kind == tf.string:
+def _leaf_texts(array: np.ndarray, as_bytes: bool) -> Iterator[str]:
+    kind = array.dtype.kind
+    if kind == "O":
         for value in array.flat:
             if as_bytes:
                 yield _object({"b64": json.dumps(base64.b64encode(value).decode("ascii"))})
             else:
                 yield json.dumps(value.decode("utf-8", "surrogateescape"), ensure_ascii=False)
-    elif kind in (tf.float32, tf.float64):
+    elif array.dtype in (np.float32, np.float64):
         yield from (_decimal(value) for value in array.flat)
-    elif kind.is_integer or kind == tf.bool:
+    elif kind in "iub":
         yield from (json.dumps(value) for value in array.ravel().tolist())
     else:
-        raise _invalid(f"Failed to write JSON value for tensor type: {kind.name}")
+        raise _invalid(f"Failed to write JSON value for tensor type: {array.dtype}")
 
 
 def _decimal(value: np.floating) -> str:
@@ -92,22 +87,20 @@ def _decimal(value: np.floating) -> str:
     return text if "." in text or "e" in text else text + ".0"
 
 
-def write_classifications(result: classification_pb2.ClassificationResult) -> str:
-    """Answer of a Classify request: for each example its (label, score) pairs."""
-    rows = []
-    for found in result.classifications:
-        pairs = (
-            f"[{json.dumps(one.label, ensure_ascii=False)}, {_decimal(np.float32(one.score))}]"
-            for one in found.classes
-        )
-        rows.append("[" + ", ".join(pairs) + "]")
+def write_result(result: Message) -> str:
+    """Answer of a Classify request, with the (label, score) pairs of each example, or a Regress."""
+    if hasattr(result, "regressions"):
+        rows = [_decimal(np.float32(one.value)) for one in result.regressions]
+    else:
+        rows = [
+            "[" + ", ".join(map(_pair, found.classes)) + "]" for found in result.classifications
+        ]
     return '{\n    "results": [' + ", ".join(rows) + "]\n}"
 
 
-def write_regressions(result: regression_pb2.RegressionResult) -> str:
-    """Answer of a Regress request: a number for each example."""
-    values = (_decimal(np.float32(one.value)) for one in result.regressions)
-    return '{\n    "results": [' + ", ".join(values) + "]\n}"
+def _pair(found: Message) -> str:
+    label = json.dumps(found.label, ensure_ascii=False)
+    return f"[{label}, {_decimal(np.float32(found.score))}]"
 
 
 def write_message(message: Message) -> str:
@@ -117,9 +110,9 @@ def write_message(message: Message) -> str:
     )
 
 
-def write_metadata(response: get_model_metadata_pb2.GetModelMetadataResponse) -> str:
+def write_metadata(response: Message) -> str:
     """Answer of a metadata request."""
-    signatures = get_model_metadata_pb2.SignatureDefMap()
+    signatures = SignatureDefMap()
     response.metadata["signature_def"].Unpack(signatures)
     return (
         f'{{\n"model_spec":{write_message(response.model_spec)},\n'

@@ -8,28 +8,23 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.example import example_pb2
-from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow_serving.apis import input_pb2
+from google.protobuf.message import Message
 
+from serving.client.protobuf import TensorProto, message
 from serving.savedmodel.status import Code, StatusError
+from serving.server.tensors import DTYPES, STRING, name_of
 
+_FLOAT, _BOOL = 1, 10
+# The smallest and the largest number of integers: as the field has them, not the data type.
 _INTEGERS = {
-    tf.int8: (-(2**31), 2**31 - 1, "int_val"),
-    tf.int16: (-(2**31), 2**31 - 1, "int_val"),
-    tf.uint8: (-(2**31), 2**31 - 1, "int_val"),
-    tf.int32: (-(2**31), 2**31 - 1, "int_val"),
-    tf.int64: (-(2**63), 2**63 - 1, "int64_val"),
-    tf.uint32: (0, 2**32 - 1, "uint32_val"),
-    tf.uint64: (0, 2**64 - 1, "uint64_val"),
+    **dict.fromkeys((3, 4, 5, 6), (-(2**31), 2**31 - 1)),
+    9: (-(2**63), 2**63 - 1),
+    22: (0, 2**32 - 1),
+    23: (0, 2**64 - 1),
 }
-# Field, largest whole number that is exact, largest number.
-_FLOATS = {
-    tf.float32: ("float_val", 2**24 - 1, float(np.finfo(np.float32).max)),
-    tf.float64: ("double_val", 2**53 - 1, math.inf),
-}
+# Of floats: the largest whole number that is exact, and the largest number.
+_FLOATS = {_FLOAT: (2**24 - 1, float(np.finfo(np.float32).max)), 2: (2**53 - 1, math.inf)}
+_Input = message("Input")
 # A value takes up to thirty times its text once it is read.
 _MOST_VALUES = 10_000_000
 _MOST_SHOWN = 256  # bytes of a request that an error repeats
@@ -42,8 +37,8 @@ _JSON_TYPES = {
     type(None): "Null",
 }
 
-Infos = Mapping[str, meta_graph_pb2.TensorInfo]
-Tensors = dict[str, tensor_pb2.TensorProto]
+Infos = Mapping[str, Message]
+Tensors = dict[str, Message]
 
 
 def _invalid(message: str) -> StatusError:
@@ -199,22 +194,17 @@ def _text(shape: list[int]) -> str:
     return "[" + ",".join(map(str, shape)) + "]"
 
 
-def _tensor(dtype: int, shape: list[int], values: list) -> tensor_pb2.TensorProto:
-    proto = tensor_pb2.TensorProto(dtype=dtype)
+def _tensor(dtype: int, shape: list[int], values: list) -> Message:
+    proto = TensorProto(dtype=dtype)
     for size in shape:
         proto.tensor_shape.dim.add(size=size)
-    kind = tf.dtypes.as_dtype(dtype)
-    field = {tf.string: "string_val", tf.bool: "bool_val"}.get(kind)
-    if field is None and values:
-        field = (_FLOATS.get(kind) or _INTEGERS[kind][::-1])[0]
-    if values and field:
-        getattr(proto, field).extend(values)
+    if values:
+        getattr(proto, DTYPES[dtype].field).extend(values)
     return proto
 
 
 def _values(value: Any, shape: list[int], dtype: int) -> list:
     """The leaves of a nested list, which must have the shape."""
-    kind = tf.dtypes.as_dtype(dtype)
     values: list = []
 
     def walk(item: Any, level: int) -> None:
@@ -224,7 +214,7 @@ def _values(value: Any, shape: list[int], dtype: int) -> list:
                     f"JSON Value: {_show(item)} found at incorrect level: {level + 1} in the JSON "
                     f"DOM. Expected at level: {len(shape)}"
                 )
-            values.append(_leaf(item, kind))
+            values.append(_leaf(item, dtype))
             return
         if level >= len(shape):
             raise _invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
@@ -240,39 +230,37 @@ def _values(value: Any, shape: list[int], dtype: int) -> list:
     return values
 
 
-def _leaf(value: Any, kind: tf.DType) -> Any:
-    if kind == tf.string and isinstance(value, dict):
+def _leaf(value: Any, dtype: int) -> Any:
+    if dtype == STRING and isinstance(value, dict):
         return _decode_base64(value)
-    if kind == tf.string and isinstance(value, str):
+    if dtype == STRING and isinstance(value, str):
         return value.encode("utf-8")
-    if kind == tf.bool and isinstance(value, bool):
+    if dtype == _BOOL and isinstance(value, bool):
         return value
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind in _FLOATS and is_number:
-        return _check_lossless(value, kind)
-    if kind in _INTEGERS and is_number and isinstance(value, int):
-        low, high, _ = _INTEGERS[kind]
+    if dtype in _FLOATS and is_number:
+        return _check_lossless(value, dtype)
+    if dtype in _INTEGERS and is_number and isinstance(value, int):
+        low, high = _INTEGERS[dtype]
         if low <= value <= high:
             return value
-    elif kind not in _FLOATS and kind not in _INTEGERS and kind not in (tf.bool, tf.string):
+    elif dtype not in (*_FLOATS, *_INTEGERS, _BOOL, STRING):
         raise StatusError(
-            Code.UNIMPLEMENTED, f"Conversion of JSON Value: {_show(value)} to type: {kind.name}"
+            Code.UNIMPLEMENTED,
+            f"Conversion of JSON Value: {_show(value)} to type: {name_of(dtype)}",
         )
     raise _invalid(
-        f"JSON Value: {_show(value)} Type: {_type(value)} is not of expected type: {_name(kind)}"
+        f"JSON Value: {_show(value)} Type: {_type(value)} is not of expected type: {name_of(dtype)}"
     )
 
 
-def _name(kind: tf.DType) -> str:
-    return {tf.float32: "float", tf.float64: "double"}.get(kind, kind.name)
-
-
-def _check_lossless(value: float, kind: tf.DType) -> float:
-    _, whole, largest = _FLOATS[kind]
+def _check_lossless(value: float, dtype: int) -> float:
+    whole, largest = _FLOATS[dtype]
     limit = whole if isinstance(value, int) else largest
     if (isinstance(value, int) or math.isfinite(value)) and abs(value) > limit:
         raise _invalid(
-            f"Cannot convert JSON value: {_show(value)} to {_name(kind)} without loss of precision."
+            f"Cannot convert JSON value: {_show(value)} to {name_of(dtype)} without loss of "
+            "precision."
         )
     return value
 
@@ -287,9 +275,9 @@ def _decode_base64(value: dict) -> bytes:
         raise _invalid("Unable to base64 decode") from error
 
 
-def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
+def read_examples(document: Mapping[str, Any]) -> Message:
     """Input of a Classify or Regress request."""
-    found = input_pb2.Input()
+    found = _Input()
     examples = document.get("examples")
     if "examples" not in document:
         raise _invalid(
@@ -311,7 +299,7 @@ def read_examples(document: Mapping[str, Any]) -> input_pb2.Input:
     return found
 
 
-def _fill_example(value: Any, example: example_pb2.Example) -> None:
+def _fill_example(value: Any, example: Message) -> None:
     if not isinstance(value, dict):
         raise _invalid(f"Example must be JSON object but got JSON {_type(value)}")
     for name, content in value.items():
@@ -327,7 +315,7 @@ def _add_to_feature(item: Any, name: str, feature: Any) -> None:
         if not -(2**63) <= value < 2**63:
             raise _invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
     elif isinstance(item, float):
-        kind, value = "float", _check_lossless(item, tf.float32)
+        kind, value = "float", _check_lossless(item, _FLOAT)
     elif isinstance(item, str):
         kind, value = "bytes", item.encode("utf-8")
     elif _is_base64(item):

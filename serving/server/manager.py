@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic
 
-from tensorflow_serving.apis import get_model_status_pb2, model_pb2
-from tensorflow_serving.config import model_server_config_pb2
+from google.protobuf.message import Message
 
 from serving.savedmodel.status import Code, StatusError
 from serving.server.base_path import Found
@@ -55,7 +54,7 @@ class ModelManager(Generic[S]):
 
     def configure(
         self,
-        config: model_server_config_pb2.ModelConfigList,
+        config: Message,
         wait: Callable[[], bool] | None = None,
     ) -> None:
         """Serve exactly the models of `config`; returns when the new ones are available.
@@ -93,7 +92,7 @@ class ModelManager(Generic[S]):
     def _load_new(
         self,
         new: Collection[str],
-        wanted: Mapping[str, model_server_config_pb2.ModelConfig],
+        wanted: Mapping[str, Message],
         wait: Callable[[], bool] | None,
     ) -> None:
         """Load the new models of a configuration, beside those that are there."""
@@ -126,7 +125,7 @@ class ModelManager(Generic[S]):
             for number in model.available():
                 self._unload_version(name, model, number)
 
-    def _check_labels(self, config: model_server_config_pb2.ModelConfigList) -> None:
+    def _check_labels(self, config: Message) -> None:
         for model in config.config:
             if self._is_served(model.name):
                 self._check_available(self._models[model.name], model.name, model.version_labels)
@@ -245,7 +244,7 @@ class ModelManager(Generic[S]):
         return name in self._models
 
     @contextmanager
-    def acquire(self, spec: model_pb2.ModelSpec) -> Iterator[S]:
+    def acquire(self, spec: Message) -> Iterator[S]:
         """The servable for a request, kept loaded until the block is left.
 
         Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND
@@ -263,7 +262,7 @@ class ModelManager(Generic[S]):
                 version.in_use -= 1
             self._close_if_idle(version)
 
-    def status(self, spec: model_pb2.ModelSpec) -> list[get_model_status_pb2.ModelVersionStatus]:
+    def status(self, spec: Message) -> list[Message]:
         """See `read_status`."""
         with self._lock:
             return read_status(self._models, spec)

@@ -3,17 +3,14 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
-from tensorflow_serving.config import file_system_storage_path_source_pb2 as source_pb2
-from tensorflow_serving.config import model_server_config_pb2
+from google.protobuf.message import Message
 
 from serving.savedmodel.status import Code, StatusError
 
 _PLATFORM = "tensorflow"
 
 
-def check_model_list(
-    config: model_server_config_pb2.ModelConfigList, served: Collection[str]
-) -> None:
+def check_model_list(config: Message, served: Collection[str]) -> None:
     """Raises StatusError INVALID_ARGUMENT where the list cannot be served.
 
     Args:
@@ -26,9 +23,7 @@ def check_model_list(
         seen.add(model.name)
 
 
-def _check_model(
-    model: model_server_config_pb2.ModelConfig, seen: set[str], served: Collection[str]
-) -> None:
+def _check_model(model: Message, seen: set[str], served: Collection[str]) -> None:
     platform = model.model_platform or (_PLATFORM if model.model_type else "")
     problem = None
     if model.name in seen:
@@ -54,10 +49,7 @@ def _check_model(
         raise StatusError(Code.INVALID_ARGUMENT, problem)
 
 
-def aspired_versions(
-    policy: source_pb2.FileSystemStoragePathSourceConfig.ServableVersionPolicy,
-    present: Iterable[int],
-) -> list[int]:
+def aspired_versions(policy: Message, present: Iterable[int]) -> list[int]:
     """The versions among `present` that the policy wants served, newest first."""
     numbers = sorted(present, reverse=True)
     match policy.WhichOneof("policy_choice"):

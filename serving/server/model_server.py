@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import os
 import socket
 import threading
 import time
@@ -9,29 +10,31 @@ from dataclasses import replace
 from pathlib import Path
 
 import grpc
+from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-from tensorflow_serving.config import model_server_config_pb2
 
+from serving.client.protobuf import message
 from serving.savedmodel.status import Code, StatusError
 from serving.server import addresses, config_files
 from serving.server.api import Api
 from serving.server.batching import BatchScheduler
 from serving.server.event_loop import EventLoop
 from serving.server.grpc_services import Services
+from serving.server.loading import Loader
 from serving.server.manager import ModelManager
 from serving.server.models import State
 from serving.server.monitoring import Metrics
-from serving.server.op_threads import SLOW, USUAL, OpThreads
 from serving.server.request_log import RequestLog
 from serving.server.rest import RestApp
 from serving.server.rest_server import RestServer
-from serving.server.servable import Servable
-from serving.server.slots import Slots
+from serving.server.servable import Batchers, Servable
 from serving.server.tls import server_credentials
 from serving.server.warmup import warm_up
 from serving.server.workers import Pools
 
 # Requests that run at once, and those of long texts or many rows, which would crowd out the others.
+_USUAL = 64
+_HEAVY = max(1, (os.cpu_count() or 1) // 2)
 _HEAVY_WAITING = 16
 _LOOK_AGAIN_SECONDS = 1
 # Of gRPC. Streams that were reset count until they are taken from gRPC's line, which is bounded:
@@ -58,12 +61,12 @@ class ModelServer:
         self._arguments = arguments
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
-        self._pools = Pools(USUAL + arguments.max_waiting_requests)
-        self._runner: BatchScheduler | Slots = Slots(USUAL, arguments.max_waiting_requests)
-        self._heavy: BatchScheduler | Slots = Slots(SLOW, _HEAVY_WAITING)
-        self._threads = OpThreads(
-            arguments.tensorflow_inter_op_parallelism, arguments.tensorflow_intra_op_parallelism
-        )
+        waiting = arguments.max_waiting_requests
+        # With batching, requests wait in their batches: each has a thread that waits for it there.
+        usual = (_USUAL + waiting, 0) if arguments.enable_batching else (_USUAL, waiting)
+        self._pools = Pools(usual, (_HEAVY, _HEAVY_WAITING))
+        self._batchers: Batchers | None = None
+        self._loader = Loader(arguments)
         self._manager = ModelManager[Servable](
             self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
         )
@@ -83,9 +86,10 @@ class ModelServer:
         options = _channel_arguments(arguments.grpc_channel_arguments)
         if arguments.enable_batching:
             parameters = config_files.read_batching(arguments.batching_parameters_file)
-            self._runner = BatchScheduler(parameters, self._metrics)
-            alone = replace(parameters, num_batch_threads=SLOW)
-            self._heavy = BatchScheduler(alone, self._metrics)
+            alone = replace(parameters, num_batch_threads=_HEAVY)
+            self._batchers = Batchers(
+                BatchScheduler(parameters, self._metrics), BatchScheduler(alone, self._metrics)
+            )
         elif arguments.batching_parameters_file:
             raise StatusError(
                 Code.INVALID_ARGUMENT,
@@ -141,9 +145,8 @@ class ModelServer:
             stop.result()
         self._pools.close()
         self._manager.close(max(0.0, deadline - time.monotonic()))
-        for runner in (self._runner, self._heavy):
-            if isinstance(runner, BatchScheduler):
-                runner.close()
+        for batcher in self._batchers or ():
+            batcher.close()
         for loop in (self._grpc_loop, self._rest_loop):
             if loop:
                 loop.close()
@@ -160,16 +163,12 @@ class ModelServer:
         await server.stop(self._arguments.shutdown_grace_seconds)
 
     def _load(self, name: str, version: int, path: Path) -> Servable:
-        tags = self._arguments.saved_model_tags.split(",")
         servable = Servable(
             name,
             version,
-            path,
+            self._loader.load(path),
             self._metrics,
-            self._runner,
-            tags,
-            self._threads,
-            self._heavy,
+            self._batchers,
             self._arguments.max_request_rows,
         )
         if self._arguments.enable_model_warmup:
@@ -180,11 +179,11 @@ class ModelServer:
                 raise
         return servable
 
-    def _models(self) -> model_server_config_pb2.ModelConfigList:
+    def _models(self) -> Message:
         arguments = self._arguments
         if arguments.model_config_file:
             return _model_list(arguments.model_config_file)
-        config = model_server_config_pb2.ModelConfigList()
+        config = message("ModelConfigList")()
         config.config.add(
             name=arguments.model_name,
             base_path=str(arguments.model_base_path.resolve()),
@@ -219,7 +218,8 @@ class ModelServer:
 
     def _read_gauges(self) -> None:
         self._metrics.read("requests_in_flight", lambda: self._pools.busy)
-        self._metrics.read("requests_queued", lambda: self._runner.waiting + self._heavy.waiting)
+        lines = (self._pools, *(self._batchers or ()))
+        self._metrics.read("requests_queued", lambda: sum(line.waiting for line in lines))
 
     async def _open_grpc(
         self,
@@ -277,7 +277,7 @@ class ModelServer:
             raise OSError(f"cannot listen on {address}: is it in use?") from error
 
 
-def _model_list(path: Path) -> model_server_config_pb2.ModelConfigList:
+def _model_list(path: Path) -> Message:
     config = config_files.read_models(path)
     if config.WhichOneof("config") != "model_config_list":
         raise StatusError(

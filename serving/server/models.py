@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
-from tensorflow_serving.apis import get_model_status_pb2, model_pb2
-from tensorflow_serving.config import model_server_config_pb2
+from google.protobuf.message import Message
 
+from serving.client import protobuf
 from serving.savedmodel.status import Code, StatusError
 from serving.server.base_path import BasePath
 from serving.server.storage import Fingerprint
 
-State = get_model_status_pb2.ModelVersionStatus.State
+_Status = protobuf.message("ModelVersionStatus")
+State = _Status.State
 
 
 class Closable(Protocol):
@@ -38,9 +39,9 @@ class Version(Generic[S]):
     servable: S | None = None
     in_use: int = 0
 
-    def status(self) -> get_model_status_pb2.ModelVersionStatus:
+    def status(self) -> Message:
         """As GetModelStatus says it."""
-        proto = get_model_status_pb2.ModelVersionStatus(version=self.number, state=self.state)
+        proto = _Status(version=self.number, state=self.state)
         proto.status.error_code = self.error.code if self.error else Code.OK
         proto.status.error_message = self.error.message if self.error else ""
         return proto
@@ -50,7 +51,7 @@ class Version(Generic[S]):
 class Model(Generic[S]):
     """A model of the configuration, or one that was there and still has versions."""
 
-    config: model_server_config_pb2.ModelConfig
+    config: Message
     versions: dict[int, Version[S]] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     base_path: BasePath = field(default_factory=BasePath)
@@ -76,7 +77,7 @@ class Model(Generic[S]):
         return errors[-1] if errors else f"{{name: {name}}}: no version in {path}"
 
 
-def find_version(models: Mapping[str, Model[S]], spec: model_pb2.ModelSpec) -> Version[S]:
+def find_version(models: Mapping[str, Model[S]], spec: Message) -> Version[S]:
     """The available version that `spec` means.
 
     Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND where no
@@ -105,9 +106,7 @@ def find_version(models: Mapping[str, Model[S]], spec: model_pb2.ModelSpec) -> V
     raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {request}")
 
 
-def read_status(
-    models: Mapping[str, Model[S]], spec: model_pb2.ModelSpec
-) -> list[get_model_status_pb2.ModelVersionStatus]:
+def read_status(models: Mapping[str, Model[S]], spec: Message) -> list[Message]:
     """State of the versions that `spec` names, newest first.
 
     Raises StatusError as `find_version` does; NOT_FOUND where there is no such version.

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 
-from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
+from google.protobuf.message import Message
 
+from serving.client.protobuf import GetModelMetadataResponse, PredictResponse, SignatureDefMap
 from serving.savedmodel.status import Code, StatusError
-from serving.savedmodel.tensors import to_proto
 from serving.server.call import Call
 from serving.server.servable import Servable
+from serving.server.tensors import to_proto
 
 DEFAULT_SIGNATURE = "serving_default"
 _METHODS = {f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress")}
@@ -19,9 +18,7 @@ def _names(names: Iterable[str]) -> str:
     return "{" + ",".join(sorted(names)) + "}"
 
 
-def _inputs(
-    signature: meta_graph_pb2.SignatureDef, request: Mapping[str, tensor_pb2.TensorProto]
-) -> dict[str, tensor_pb2.TensorProto]:
+def _inputs(signature: Message, request: Mapping[str, Message]) -> dict[str, Message]:
     """The request's inputs with the signature's defaults filled in, checked as Serving does."""
     wanted, sent, defaults = set(signature.inputs), set(request), signature.defaults
     if len(sent) > len(wanted) or (len(sent) < len(wanted) and not defaults):
@@ -50,7 +47,7 @@ def _inputs(
     return inputs
 
 
-def _check_outputs(signature: meta_graph_pb2.SignatureDef, outputs: list[str]) -> None:
+def _check_outputs(signature: Message, outputs: list[str]) -> None:
     seen = set()
     for alias in outputs:
         if alias not in signature.outputs:
@@ -64,26 +61,21 @@ def _check_outputs(signature: meta_graph_pb2.SignatureDef, outputs: list[str]) -
         seen.add(alias)
 
 
-def predict(
-    servable: Servable,
-    request: predict_pb2.PredictRequest,
-    call: Call,
-    check_method_name: bool = False,
-) -> predict_pb2.PredictResponse:
-    """Answer a PredictRequest. Raises StatusError.
+def predict(servable: Servable, request: Message, call: Call, strict: bool = False) -> Message:
+    """Answer a PredictRequest with a PredictResponse. Raises StatusError.
 
     Args:
         servable: the model version.
         request: what is asked.
         call: its deadline.
-        check_method_name: refuse a signature whose method is none of TensorFlow Serving's.
+        strict: refuse a signature whose method is none of TensorFlow Serving's.
     """
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     # Membership first: reading a message map by a missing key would add it.
-    if name not in servable.session.signatures:
+    if name not in servable.signatures:
         raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
-    signature = servable.session.signatures[name]
-    if check_method_name and signature.method_name not in _METHODS:
+    signature = servable.signatures[name]
+    if strict and signature.method_name not in _METHODS:
         raise StatusError(
             Code.INTERNAL,
             "Expected prediction signature method_name to be one of {tensorflow/serving/predict, "
@@ -93,7 +85,7 @@ def predict(
     inputs = _inputs(signature, request.inputs)
     outputs = list(request.output_filter)
     _check_outputs(signature, outputs)
-    response = predict_pb2.PredictResponse()
+    response = PredictResponse()
     for alias, array in servable.run(name, inputs, outputs, call).items():
         response.outputs[alias].CopyFrom(to_proto(array))
     response.model_spec.name = request.model_spec.name
@@ -102,12 +94,12 @@ def predict(
     return response
 
 
-def metadata(servable: Servable) -> get_model_metadata_pb2.GetModelMetadataResponse:
+def metadata(servable: Servable) -> Message:
     """The signatures of a model version."""
-    signatures = get_model_metadata_pb2.SignatureDefMap()
-    for name, signature in servable.session.signatures.items():
+    signatures = SignatureDefMap()
+    for name, signature in servable.signatures.items():
         signatures.signature_def[name].CopyFrom(signature)
-    response = get_model_metadata_pb2.GetModelMetadataResponse()
+    response = GetModelMetadataResponse()
     response.model_spec.name = servable.name
     response.model_spec.version.value = servable.version
     response.metadata["signature_def"].Pack(signatures)

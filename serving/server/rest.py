@@ -8,20 +8,14 @@ import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from tensorflow_serving.apis import (
-    classification_pb2,
-    get_model_metadata_pb2,
-    get_model_status_pb2,
-    model_pb2,
-    predict_pb2,
-    regression_pb2,
-)
+from google.protobuf.message import Message
 
+from serving.client import protobuf
 from serving.savedmodel.status import Code, StatusError
 from serving.server import json_answers, json_requests
-from serving.server.api import Api
+from serving.server.api import INFERENCE, Api
 from serving.server.call import Call
-from serving.server.predict import DEFAULT_SIGNATURE, predict
+from serving.server.predict import DEFAULT_SIGNATURE
 from serving.server.servable import Servable
 from serving.server.tracing import identify
 from serving.server.workers import Pools
@@ -153,9 +147,7 @@ class RestApp:
             if not match["name"]:
                 raise StatusError(Code.INVALID_ARGUMENT, "Missing model name in request.")
             spec = _model_spec(match)
-            if not match["metadata"]:
-                return self._status(spec)
-            return await self._pools.small.run(lambda: self._metadata(spec), call)
+            return self._metadata(spec) if match["metadata"] else self._status(spec)
         raise StatusError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path[:256]}")
 
     async def _read(self, body: bytearray, headers: dict[str, str], receive: Receive) -> None:
@@ -189,58 +181,49 @@ class RestApp:
     ) -> str:
         spec = _model_spec(match)
         is_gzip = headers.get("content-encoding", "").lower() == "gzip"
-        method = {"predict": self._predict, "classify": self._classify, "regress": self._regress}[
-            match["method"].lower()
-        ]
+        method = match["method"].capitalize()
 
         def work() -> str:
             call.check()
             document = json_requests.parse(_unpacked(body, self._most_bytes) if is_gzip else body)
             spec.signature_name = document.get("signature_name", "")
-            return method(spec, document, call)
+            if method == "Predict":
+                return self._predict(spec, document, call)
+            kind, _ = INFERENCE[method]
+            request = kind(model_spec=spec, input=json_requests.read_examples(document))
+            return json_answers.write_result(self._api.infer(method, request, call).result)
 
         size = len(body) * (_MOST_GZIP if is_gzip else 1)
-        return await _while_connected(self._pools.inference(size).run(work, call), receive)
+        return await _while_connected(self._pools.run(size, work, call), receive)
 
-    def _predict(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
+    def _predict(self, spec: Message, document: dict, call: Call) -> str:
         name = spec.signature_name or DEFAULT_SIGNATURE
 
         def answer(servable: Servable) -> str:
-            if name not in servable.session.signatures:
+            if name not in servable.signatures:
                 raise StatusError(
                     Code.INVALID_ARGUMENT,
                     f'Serving signature name: "{name[:256]}" not found in signature def',
                 )
-            infos = servable.session.signatures[name].inputs
+            infos = servable.signatures[name].inputs
             if not infos:
                 raise StatusError(
                     Code.INVALID_ARGUMENT,
                     f"Failed to get input map for signature: {spec.signature_name or 'DEFAULT'}",
                 )
             inputs, row_format = json_requests.read_tensors(document, infos)
-            request = predict_pb2.PredictRequest(model_spec=spec, inputs=inputs)
-            return json_answers.write_tensors(predict(servable, request, call).outputs, row_format)
+            request = protobuf.PredictRequest(model_spec=spec, inputs=inputs)
+            response = self._api.answer("Predict", servable, request, call)
+            return json_answers.write_tensors(response.outputs, row_format)
 
-        return self._api.infer(answer, spec, call, "Predict")
+        return self._api.run(answer, spec, call, "Predict")
 
-    def _classify(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
-        request = classification_pb2.ClassificationRequest(
-            model_spec=spec, input=json_requests.read_examples(document)
-        )
-        return json_answers.write_classifications(self._api.classify(request, call).result)
-
-    def _regress(self, spec: model_pb2.ModelSpec, document: dict, call: Call) -> str:
-        request = regression_pb2.RegressionRequest(
-            model_spec=spec, input=json_requests.read_examples(document)
-        )
-        return json_answers.write_regressions(self._api.regress(request, call).result)
-
-    def _status(self, spec: model_pb2.ModelSpec) -> str:
-        request = get_model_status_pb2.GetModelStatusRequest(model_spec=spec)
+    def _status(self, spec: Message) -> str:
+        request = protobuf.GetModelStatusRequest(model_spec=spec)
         return json_answers.write_message(self._api.get_model_status(request))
 
-    def _metadata(self, spec: model_pb2.ModelSpec) -> str:
-        request = get_model_metadata_pb2.GetModelMetadataRequest(
+    def _metadata(self, spec: Message) -> str:
+        request = protobuf.GetModelMetadataRequest(
             model_spec=spec, metadata_field=["signature_def"]
         )
         return json_answers.write_metadata(self._api.get_model_metadata(request))
@@ -280,8 +263,8 @@ async def _while_connected(work: Awaitable[str], receive: Receive) -> str:
         running.cancel()
 
 
-def _model_spec(match: re.Match) -> model_pb2.ModelSpec:
-    spec = model_pb2.ModelSpec(name=urllib.parse.unquote(match["name"]))
+def _model_spec(match: re.Match) -> Message:
+    spec = protobuf.ModelSpec(name=urllib.parse.unquote(match["name"]))
     if version := match["version"]:
         if len(version.lstrip("0")) > _DIGITS_OF_INT64 or int(version) >= 2**63:
             raise StatusError(

@@ -1,41 +1,69 @@
 """One loaded version of a model."""
 
-import os
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
+from typing import NamedTuple, Protocol
 
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
+from google.protobuf.message import Message
 
-from serving.savedmodel.session import ModelSession, read_tensor
 from serving.savedmodel.status import Code, StatusError
 from serving.server.admission import MOST_ROWS, check_inputs
 from serving.server.batching import BatchScheduler
 from serving.server.call import Call
 from serving.server.monitoring import Metrics
-from serving.server.op_threads import OpThreads, give_way
-from serving.server.slots import Slots
+from serving.server.tensors import packed, to_array
+from serving.server.workers import HeavyError
 
 # Requests with longer strings, or of more rows, are heavy: they run apart, and give way to others.
 _LONG_BYTES = 1000
 _MANY_ROWS = 32
-_CORES = os.cpu_count() or 1
+
+
+class Model(Protocol):
+    """What a version is served by, such as `serving.savedmodel.model.SavedModel`."""
+
+    @property
+    def signatures(self) -> Mapping[str, Message]:
+        """The signatures by name."""
+
+    @property
+    def ranks(self) -> Mapping[str, Mapping[str, int]]:
+        """The ranks that inputs must have, by signature and alias."""
+
+    def run(
+        self,
+        name: str,
+        inputs: Mapping[str, Message],
+        outputs: Sequence[str] = (),
+        timeout_ms: int = 0,
+        slow: bool = False,
+    ) -> dict[str, np.ndarray]:
+        """Run a signature. Raises StatusError."""
+
+    def stop(self) -> None:
+        """Have the runs under way fail soon."""
+
+    def close(self) -> None:
+        """Free the resources."""
+
+
+class Batchers(NamedTuple):
+    """What runs requests together, and the same for heavy ones."""
+
+    usual: BatchScheduler
+    heavy: BatchScheduler
 
 
 class Servable:
-    """A model version in its session.
+    """A model version that answers requests.
 
     Args:
-        name, version, path: of the model.
+        name, version: of the model.
+        model: that is loaded.
         metrics: where run times are recorded.
-        runner: runs requests together, or each alone when it has a slot.
-        tags: of the meta graph to load.
-        threads: that run the ops.
-        heavy: the same for requests of long texts or many rows; default is one at a time.
+        batchers: run requests together; without them each runs alone.
         most_rows: that a request may have; 0 for any number.
     """
 
@@ -43,125 +71,77 @@ class Servable:
         self,
         name: str,
         version: int,
-        path: Path,
+        model: Model,
         metrics: Metrics,
-        runner: BatchScheduler | Slots,
-        tags: Sequence[str] = ("serve",),
-        threads: OpThreads | None = None,
-        heavy: BatchScheduler | Slots | None = None,
+        batchers: Batchers | None = None,
         most_rows: int = MOST_ROWS,
     ):
         self.name = name
         self.version = version
-        self._threads = threads or OpThreads()
-        self.session = ModelSession(path, tags, self._threads.config)
-        give_way()
-        self._metrics = metrics
-        self._runner = runner
-        self._heavy = heavy or Slots(1)
+        self.model = model
         self.most_rows = most_rows
-        self._ranks = {
-            name: _ranks(self.session.meta_graph, signature)
-            for name, signature in self.session.signatures.items()
-        }
+        self._metrics = metrics
+        self._batchers = batchers
+
+    @property
+    def signatures(self) -> Mapping[str, Message]:
+        """The signatures by name."""
+        return self.model.signatures
 
     def run(
         self,
-        signature_name: str,
-        inputs: Mapping[str, tensor_pb2.TensorProto],
+        name: str,
+        inputs: Mapping[str, Message],
         outputs: Sequence[str],
         call: Call,
         api: str = "Predict",
     ) -> dict[str, np.ndarray]:
-        """Run a signature; see `ModelSession.run`. Raises StatusError."""
-        signature = self.session.signatures[signature_name]
-        ranks = self._ranks[signature_name]
+        """The outputs of a signature, or all where none are named.
+
+        Raises StatusError, and HeavyError where the request is to be sent to where heavy ones wait.
+        """
         call.version = self.version
+        signature, ranks = self.signatures[name], self.model.ranks[name]
         call.rows = check_inputs(inputs, signature.inputs, ranks, self.most_rows)
+        heavy = call.rows > _MANY_ROWS or _has_long_text(inputs)
         call.check()
         started = time.perf_counter()
-        heavy = call.rows > _MANY_ROWS or _has_long_text(inputs)
-        runner = self._heavy if heavy else self._runner
-        if isinstance(runner, Slots):
-            found = runner.run(
-                lambda: self._run_session(
-                    heavy, signature, inputs, outputs, call.milliseconds_left
-                ),
-                call,
-            )
-        else:
-            batch = runner.run(
-                (id(self), signature_name),
-                partial(self._run_batch, signature, heavy),
-                {alias: _to_array(alias, proto) for alias, proto in inputs.items()},
-                call,
-            )
+        if self._batchers:
+            batcher = self._batchers.heavy if heavy else self._batchers.usual
+            arrays = {alias: _array(alias, proto) for alias, proto in inputs.items()}
+            run = partial(self._run_batch, name, heavy)
+            batch = batcher.run((id(self), name), run, arrays, call)
             found = {alias: batch[alias] for alias in outputs or batch}
+        elif heavy and not call.apart:
+            raise HeavyError
+        else:
+            found = self.model.run(name, inputs, outputs, call.milliseconds_left, heavy)
         took = time.perf_counter() - started
         self._metrics.observe("runtime_latency", took, model_name=self.name, API=api, runtime="TF1")
         return found
 
     def _run_batch(
-        self,
-        signature: meta_graph_pb2.SignatureDef,
-        heavy: bool,
-        inputs: dict[str, np.ndarray],
-        seconds: float | None,
+        self, name: str, heavy: bool, inputs: Mapping[str, np.ndarray], seconds: float | None
     ) -> dict[str, np.ndarray]:
-        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
+        protos = {alias: packed(array) for alias, array in inputs.items()}
         timeout_ms = 0 if seconds is None else max(1, int(seconds * 1000))
-        return self._run_session(heavy, signature, protos, (), timeout_ms)
-
-    def _run_session(
-        self,
-        heavy: bool,
-        signature: meta_graph_pb2.SignatureDef,
-        inputs: Mapping[str, tensor_pb2.TensorProto],
-        outputs: Sequence[str],
-        timeout_ms: int,
-    ) -> dict[str, np.ndarray]:
-        """`ModelSession.run` in the shared threads, if that is not for others to suffer."""
-        run = partial(self.session.run, signature, inputs, outputs, timeout_ms)
-        crowded = isinstance(self._runner, Slots) and self._runner.running >= _CORES
-        if not (heavy or crowded):
-            return run()
-        with self._threads.lend(slow=heavy) as pool:
-            return run(pool)
+        return self.model.run(name, protos, (), timeout_ms, heavy)
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
-        self.session.stop()
+        self.model.stop()
 
     def close(self) -> None:
-        """Free the session."""
-        self.session.close()
+        """Free the model."""
+        self.model.close()
 
 
-def _ranks(
-    meta_graph: meta_graph_pb2.MetaGraphDef, signature: meta_graph_pb2.SignatureDef
-) -> dict[str, int]:
-    """Ranks that inputs must have: those that feed a placeholder of known rank.
-
-    A signature may also feed a computed tensor, whose rank says nothing of what else would do.
-    """
-    placeholders = {
-        node.name for node in meta_graph.graph_def.node if node.op.startswith("Placeholder")
-    }
-    return {
-        alias: len(info.tensor_shape.dim)
-        for alias, info in signature.inputs.items()
-        if info.HasField("tensor_shape")
-        and not info.tensor_shape.unknown_rank
-        and info.name.partition(":")[0] in placeholders
-    }
-
-
-def _has_long_text(inputs: Mapping[str, tensor_pb2.TensorProto]) -> bool:
+def _has_long_text(inputs: Mapping[str, Message]) -> bool:
     return any(len(text) > _LONG_BYTES for proto in inputs.values() for text in proto.string_val)
 
 
-def _to_array(alias: str, proto: tensor_pb2.TensorProto) -> np.ndarray:
+def _array(alias: str, proto: Message) -> np.ndarray:
     try:
-        return read_tensor(proto)
-    except StatusError as error:
+        return to_array(proto)
+    except ValueError as error:
         raise StatusError(Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}") from error

@@ -4,10 +4,12 @@ import os
 import re
 from pathlib import Path
 
-from google.protobuf.message import DecodeError
-from tensorflow.core.protobuf import saved_model_pb2
+from google.protobuf.message import DecodeError, Message
+
+from serving.client.protobuf import message
 
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
+_SavedModel = message("SavedModel", "tensorflow")
 _SHARD = re.compile(r"variables\.data-\d{5}-of-(\d{5})")
 
 _MOST_DIGITS = 100
@@ -59,9 +61,7 @@ def _raise(error: OSError) -> None:
         raise error
 
 
-def missing_part(
-    version_dir: Path, saved_model: saved_model_pb2.SavedModel | None = None
-) -> str | None:
+def missing_part(version_dir: Path, saved_model: Message | None = None) -> str | None:
     """What a version still lacks to be loaded, or None where it is complete.
 
     The loader takes a SavedModel without its variables for one that has none, so a half-copied
@@ -76,7 +76,7 @@ def missing_part(
         if model_file.exists() and not model_file.is_file():
             raise OSError(f"{model_file} is not a file")
         try:
-            saved_model = saved_model_pb2.SavedModel.FromString(model_file.read_bytes())
+            saved_model = _SavedModel.FromString(model_file.read_bytes())
         except FileNotFoundError:
             return "saved_model.pb"
         except DecodeError:

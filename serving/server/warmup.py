@@ -6,29 +6,34 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import tensorflow as tf
-from google.protobuf.message import DecodeError
-from tensorflow.core.framework import tensor_pb2
-from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow_serving.apis import prediction_log_pb2
+import numpy as np
+from google.protobuf.message import DecodeError, Message
 
+from serving.client.protobuf import message
 from serving.savedmodel.status import Code, StatusError
-from serving.savedmodel.tensors import FIELDS
-from serving.server import examples
+from serving.server.api import INFERENCE
 from serving.server.call import Call
 from serving.server.monitoring import Metrics
-from serving.server.predict import DEFAULT_SIGNATURE, predict
+from serving.server.predict import DEFAULT_SIGNATURE
 from serving.server.servable import Servable
+from serving.server.tensors import DTYPES, packed
 
 RECORDS = Path("assets.extra") / "tf_serving_warmup_requests"
 _MOST_RECORDS = 1000
 _MOST_WARM_VALUES = 10_000_000
 _INIT_SIGNATURE = "__saved_model_init_op"
+_LOGS = {
+    "predict_log": "Predict",
+    "classify_log": "Classify",
+    "regress_log": "Regress",
+    "multi_inference_log": "MultiInference",
+}
+_PredictionLog = message("PredictionLog")
 
 log = logging.getLogger(__name__)
 
 
-def read_records(version_dir: Path) -> Iterator[prediction_log_pb2.PredictionLog]:
+def read_records(version_dir: Path) -> Iterator[Message]:
     """The warm-up records of a model version; none where it has none.
 
     Raises StatusError where the file is damaged or has more than a thousand.
@@ -36,6 +41,8 @@ def read_records(version_dir: Path) -> Iterator[prediction_log_pb2.PredictionLog
     path = version_dir / RECORDS
     if not path.is_file():
         return
+    import tensorflow as tf  # takes seconds, and few models have records without it
+
     try:
         for number, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()):
             if number == _MOST_RECORDS:
@@ -43,26 +50,22 @@ def read_records(version_dir: Path) -> Iterator[prediction_log_pb2.PredictionLog
                     Code.INVALID_ARGUMENT,
                     f"Number of warmup records exceeeds the maximum ({_MOST_RECORDS}) at {path}",
                 )
-            yield prediction_log_pb2.PredictionLog.FromString(record)
+            yield _PredictionLog.FromString(record)
     except (tf.errors.DataLossError, DecodeError) as error:
         raise StatusError(
             Code.DATA_LOSS, f"Failed to read warmup record: {path} may be corrupted ({error})"
         ) from error
 
 
-def replay(servable: Servable, record: prediction_log_pb2.PredictionLog) -> None:
+def replay(servable: Servable, record: Message) -> None:
     """Send one record to the model. Raises StatusError where it fails."""
-    match record.WhichOneof("log_type"):
-        case "predict_log":
-            predict(servable, record.predict_log.request, Call())
-        case "classify_log":
-            examples.classify(servable, record.classify_log.request, Call())
-        case "regress_log":
-            examples.regress(servable, record.regress_log.request, Call())
-        case "multi_inference_log":
-            examples.multi_inference(servable, record.multi_inference_log.request, Call())
-        case kind:
-            raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
+    kind = record.WhichOneof("log_type")
+    if kind not in _LOGS:
+        raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
+    _, answer = INFERENCE[_LOGS[kind]]
+    call = Call()
+    call.apart = True
+    answer(servable, getattr(record, kind).request, call)
 
 
 def warm_up(servable: Servable, version_dir: Path, metrics: Metrics) -> None:
@@ -78,37 +81,31 @@ def warm_up(servable: Servable, version_dir: Path, metrics: Metrics) -> None:
     for record in read_records(version_dir):
         replay(servable, record)
         warm |= _signatures(record)
-    for name, signature in servable.session.signatures.items():
+    for name, signature in servable.signatures.items():
         if name not in warm:
             _run_once(servable, name, signature)
     took = time.perf_counter() - started
     metrics.observe("model_warmup_latency", took, model_path=str(version_dir), status="OK")
 
 
-def _signatures(record: prediction_log_pb2.PredictionLog) -> set[str]:
+def _signatures(record: Message) -> set[str]:
     """The signatures that a record runs."""
     request = getattr(record, record.WhichOneof("log_type")).request
     asked = getattr(request, "tasks", None) or [request]
     return {one.model_spec.signature_name or DEFAULT_SIGNATURE for one in asked}
 
 
-def _run_once(servable: Servable, name: str, signature: meta_graph_pb2.SignatureDef) -> None:
+def _run_once(servable: Servable, name: str, signature: Message) -> None:
     """Run a signature on one row of zeros, or of an empty text."""
     inputs = {}
     for alias, info in signature.inputs.items():
         sizes = [dim.size if dim.size > 0 else 1 for dim in info.tensor_shape.dim]
-        proto = inputs[alias] = tensor_pb2.TensorProto(dtype=info.dtype)
-        if (field := FIELDS.get(tf.dtypes.as_dtype(info.dtype))) is None:
+        if info.dtype not in DTYPES or math.prod(sizes) > _MOST_WARM_VALUES:
             return
-        if math.prod(sizes) > _MOST_WARM_VALUES:
-            return
-        for size in sizes:
-            proto.tensor_shape.dim.add(size=size)
-        zero = b"" if field == "string_val" else False if field == "bool_val" else 0
-        per_value = 2 if field in ("scomplex_val", "dcomplex_val") else 1
-        getattr(proto, field).extend([zero] * math.prod(sizes) * per_value)
+        zeros = np.zeros(sizes, DTYPES[info.dtype].numpy)
+        inputs[alias] = packed(zeros if zeros.dtype != object else np.full(sizes, b"", object))
     try:
-        servable.session.run(signature, inputs)
+        servable.model.run(name, inputs)
     except StatusError as error:
         # Zeros need not make sense to a model; its graph is prepared all the same.
         log.info("Warming up the signature %s: %s", name, error.message[:200])

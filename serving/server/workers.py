@@ -13,8 +13,8 @@ from serving.server.call import Call
 
 T = TypeVar("T")
 
-# A request of more bytes is read, and run, beside only one other like it: a message of protobuf or
-# JSON takes many times its size once it is parsed.
+# A request of more bytes is heavy before it is read: a message of protobuf or JSON takes many times
+# its size once it is parsed.
 LARGE_BYTES = 2**20
 
 
@@ -41,6 +41,11 @@ class Workers:
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # None ends a thread
         self._closed = False
         self.busy = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many of them no thread has taken."""
+        return max(0, self.busy - self._most_threads)
 
     async def run(self, work: Callable[[], T], call: Call) -> T:
         """`work()` in one of the threads. Raises StatusError RESOURCE_EXHAUSTED.
@@ -142,32 +147,50 @@ def _settle(answered: "asyncio.Future[Any]", result: Any, error: BaseException |
         answered.set_result(result)
 
 
+class HeavyError(Exception):
+    """A request that was begun has turned out to be heavy: it is to be begun again, apart."""
+
+
 class Pools:
-    """The server's threads, so divided that nothing waits for what is slower than itself.
+    """The server's threads, and before them the line of requests, so that nothing waits for what
+    is slower than itself.
 
     Args:
-        requests: that may be here at once.
+        usual, heavy: runs at once, and how many more may wait.
 
     Attributes:
-        small, large: for inference, by the size of the request.
+        usual: for requests.
+        heavy: for those of many bytes, long texts or many rows.
         reload: for changes of the configuration, which load models.
     """
 
-    def __init__(self, requests: int):
-        self.small = Workers("request", requests, requests)
-        self.large = Workers("large-request", 2, 16)
+    def __init__(self, usual: tuple[int, int], heavy: tuple[int, int]):
+        self.usual = Workers("request", usual[0], sum(usual))
+        self.heavy = Workers("heavy-request", heavy[0], sum(heavy))
         self.reload = Workers("reload", 1, 4)
 
-    def inference(self, size: int) -> Workers:
-        """The threads for a request of `size` bytes."""
-        return self.large if size > LARGE_BYTES else self.small
+    async def run(self, size: int, work: Callable[[], T], call: Call) -> T:
+        """`work()` for a request of `size` bytes, which begins again where it is found heavy.
+
+        Raises as `Workers.run` does.
+        """
+        if size <= LARGE_BYTES:
+            with contextlib.suppress(HeavyError):
+                return await self.usual.run(work, call)
+        call.apart = True
+        return await self.heavy.run(work, call)
 
     @property
     def busy(self) -> int:
         """Requests that are here."""
-        return self.small.busy + self.large.busy + self.reload.busy
+        return self.usual.busy + self.heavy.busy + self.reload.busy
+
+    @property
+    def waiting(self) -> int:
+        """Requests that no thread has taken."""
+        return self.usual.waiting + self.heavy.waiting
 
     def close(self) -> None:
         """Start nothing more."""
-        for workers in (self.small, self.large, self.reload):
+        for workers in (self.usual, self.heavy, self.reload):
             workers.close()

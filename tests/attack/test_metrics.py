@@ -27,7 +27,7 @@ def test_names_that_were_only_asked_for_are_no_labels(victim, stubs):
 
 def test_every_output_filter_runs_the_same_graph(victim, stubs, monkeypatch):
     servable = victim._manager._models["upper"].versions[1].servable
-    session = servable.session
+    session = servable.model.session
     seen = set()
     run = session.run
 

@@ -11,7 +11,6 @@ from serving.server.batching import BatchScheduler
 from serving.server.call import Call
 from serving.server.config_files import Batching
 from serving.server.monitoring import Metrics
-from serving.server.slots import Slots
 from tests.attack.conftest import add_version, ask, serving, tensor_request, within
 from tests.serving.conftest import error_of
 from tests.serving.test_versions import eventually, request, states
@@ -28,7 +27,7 @@ class Held:
         for model in server._manager._models.values():
             for version in model.versions.values():
                 if version.servable:
-                    session = version.servable.session
+                    session = version.servable.model.session
                     monkeypatch.setattr(session, "run", self._holding(session.run))
 
     @property
@@ -85,12 +84,12 @@ def test_abandoned_requests_are_not_run(server, stubs, hold):
     running = [gone.prediction.Predict.future(request()) for _ in range(64)]
     eventually(lambda: held.began == 64)
     waiting = [gone.prediction.Predict.future(request()) for _ in range(10)]
-    eventually(lambda: server._runner.waiting == 10)
+    eventually(lambda: server._pools.usual.waiting == 10)
     for call in waiting:
         call.cancel()
-    eventually(lambda: server._runner.waiting == 0)
+    eventually(lambda: server._pools.usual.waiting == 0)
     good = stays.prediction.Predict.future(request(), timeout=120)
-    eventually(lambda: server._runner.waiting == 1)
+    eventually(lambda: server._pools.usual.waiting == 1)
     gone.channel.close()
     held.gate.set()
     assert good.result().model_spec.version.value == 1
@@ -102,7 +101,7 @@ def test_a_full_queue_answers_at_once(server, stubs, hold):
     held = hold(server)
     client = stubs(f"localhost:{server.port}")
     calls = [client.prediction.Predict.future(request(), timeout=120) for _ in range(74)]
-    eventually(lambda: held.began == 64 and server._runner.waiting == 10)
+    eventually(lambda: held.began == 64 and server._pools.usual.waiting == 10)
     with within(20):  # those before it are held for longer
         code, message = error_of(client.prediction.Predict, request(), timeout=60)
     assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
@@ -133,7 +132,7 @@ def test_status_health_and_metrics_answer_while_all_threads_are_busy(victim, stu
         for number in range(1100)
     ]
     eventually(lambda: sum(call.done() for call in calls) == 76)
-    eventually(lambda: (held.began, victim._runner.waiting) == (64, 960))
+    eventually(lambda: (held.began, victim._pools.usual.waiting) == (64, 960))
     other = stubs(f"localhost:{victim.port}")
     health = health_pb2_grpc.HealthStub(other.channel)
     with within(20):
@@ -188,63 +187,6 @@ def test_a_deadline_stops_a_run_in_the_session(rows, endless, tmp_path, stubs):
         eventually(lambda: server.busy == 0)
         made = tensor_request("endless", dims=[rows], string_val=[b"no"] * rows)
         assert client.prediction.Predict(made, timeout=60)
-
-
-# The lines themselves
-
-
-def taken(slots, gate):
-    """A thread that keeps a slot until the gate opens."""
-    inside = threading.Event()
-
-    def work():
-        inside.set()
-        gate.wait(60)
-
-    thread = threading.Thread(target=lambda: slots.run(work, Call()))
-    thread.start()
-    inside.wait(60)
-    return thread
-
-
-def test_a_cancelled_call_leaves_the_line_at_once():
-    slots, gate, seen = Slots(1, 1), threading.Event(), []
-    holder = taken(slots, gate)
-    call = Call(120)
-
-    def wait():
-        try:
-            slots.run(lambda: seen.append("ran"), call)
-        except StatusError as error:
-            seen.append(error.code)
-
-    waiter = threading.Thread(target=wait)
-    waiter.start()
-    eventually(lambda: slots.waiting == 1)
-    with pytest.raises(StatusError) as caught:
-        slots.run(lambda: None, Call())
-    assert caught.value.code == Code.RESOURCE_EXHAUSTED
-    call.cancel()
-    waiter.join(60)
-    assert (seen, slots.waiting) == ([Code.CANCELLED], 0)
-    gate.set()
-    holder.join()
-    assert (slots.run(lambda: 7, Call()), slots.running) == (7, 0)
-
-
-def test_slots_go_to_those_who_came_first():
-    slots, gate, order = Slots(1), threading.Event(), []
-    threads = [taken(slots, gate)]
-    for number in range(7):
-        threads.append(
-            threading.Thread(target=lambda n=number: slots.run(lambda: order.append(n), Call()))
-        )
-        threads[-1].start()
-        eventually(lambda n=number: slots.waiting == n + 1)
-    gate.set()
-    for thread in threads:
-        thread.join(60)
-    assert (order, slots.running) == (list(range(7)), 0)
 
 
 def test_a_cancelled_request_leaves_its_batch():

@@ -7,10 +7,9 @@ import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 from tensorflow_serving.apis import classification_pb2
 
-from serving.savedmodel.session import read_tensor
 from serving.savedmodel.status import StatusError
-from serving.savedmodel.tensors import to_proto
 from serving.server.admission import check_inputs
+from serving.server.tensors import to_array, to_proto
 from tests.attack.conftest import FLOAT, STRING, serving, tensor_request, within
 from tests.serving.conftest import error_of
 from tests.serving.test_versions import request
@@ -98,6 +97,6 @@ def test_good_tensors_of_any_dtype_are_counted_and_read(dtype, as_content):
         proto = to_proto(array)
     info = meta_graph_pb2.TensorInfo(dtype=proto.dtype)
     assert check_inputs({"x": proto}, {"x": info}, {"x": 2}, 5) == 5
-    np.testing.assert_array_equal(read_tensor(proto), array)
+    np.testing.assert_array_equal(to_array(proto), array)
     with pytest.raises(StatusError, match="Task size 5 is larger"):
         check_inputs({"x": proto}, {"x": info}, {"x": 2}, 4)

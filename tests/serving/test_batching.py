@@ -14,7 +14,6 @@ from serving.server.batching import BatchScheduler
 from serving.server.call import Call
 from serving.server.config_files import Batching, read_batching
 from serving.server.monitoring import Metrics
-from serving.server.slots import Slots
 from tests.serving.conftest import serving
 from tests.serving.test_versions import eventually, request
 
@@ -271,24 +270,6 @@ def test_a_full_queue_is_unavailable_over_the_wire_and_the_server_goes_on(base, 
         codes = [call.code() for call in calls]
         assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE}
         assert client.prediction.Predict(request(), timeout=120).model_spec.version.value == 1
-
-
-def test_runs_beyond_the_slots_wait_until_their_deadline():
-    slots, gate, started = Slots(1), threading.Event(), threading.Event()
-
-    def hold():
-        started.set()
-        gate.wait(60)
-
-    holder = threading.Thread(target=slots.run, args=(hold, Call()))
-    holder.start()
-    started.wait(60)
-    with pytest.raises(StatusError, match="Timed out waiting for notification"):
-        slots.run(lambda: None, Call(0.1))
-    later = Call(60)
-    threading.Timer(0.2, gate.set).start()
-    assert 0 < slots.run(lambda: later.milliseconds_left, later) <= 59_800
-    holder.join()
 
 
 def test_batching_parameters_without_batching_are_refused(base, tmp_path):

@@ -218,7 +218,7 @@ def test_signatures_whose_names_are_checked_must_feed_the_same_tensor():
         made.outputs[output].name = "y:0"
         return made
 
-    session = SimpleNamespace(
+    servable = SimpleNamespace(
         signatures={
             "a": signature("a:0", CLASSIFY, "scores"),
             "b": signature("b:0", REGRESS, "outputs"),
@@ -226,4 +226,4 @@ def test_signatures_whose_names_are_checked_must_feed_the_same_tensor():
     )
     made = multi((CLASSIFY, "a", "m"), (REGRESS, "b", "m"))
     with pytest.raises(StatusError, match="Input tensor must be the same for all Signatures"):
-        multi_inference(SimpleNamespace(session=session), made, Call(), check_method_name=True)
+        multi_inference(servable, made, Call(), strict=True)

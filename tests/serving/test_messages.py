@@ -84,7 +84,7 @@ def test_tensors_are_read_as_tensorflow_reads_them(rng, dtype, shape, form):
         array = (rng.normal(size=shape) * 3).astype(dtype)
     proto = tf.make_tensor_proto(array, tf.as_dtype(dtype))
     if form == "field":
-        from serving.savedmodel.tensors import to_proto
+        from serving.server.tensors import to_proto
 
         proto = to_proto(np.asarray(array))
     elif dtype == "string" and array.size:

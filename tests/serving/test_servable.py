@@ -3,20 +3,21 @@
 import contextlib
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from serving.server import op_threads
-from serving.server import servable as servable_module
+from serving.savedmodel import op_threads
+from serving.savedmodel.model import SavedModel
+from serving.savedmodel.op_threads import SLOW, USUAL, OpThreads
 from serving.server.batching import BatchScheduler
 from serving.server.call import Call
 from serving.server.config_files import Batching
 from serving.server.monitoring import Metrics
-from serving.server.op_threads import USUAL, OpThreads
-from serving.server.servable import Servable
-from serving.server.slots import Slots
+from serving.server.servable import Batchers, Servable
+from serving.server.workers import HeavyError
 from tests.serving.conftest import tensor
 from tests.serving.test_versions import eventually
 
@@ -43,22 +44,24 @@ def make(base, monkeypatch):
     """Makes a servable with a recorder as its session's `run`."""
     made = []
 
-    def make(runner):
-        servable = Servable("upper", 1, base / "1", Metrics(), runner)
-        made.append((servable, runner))
+    def make(batchers=None):
+        servable = Servable("upper", 1, SavedModel(base / "1"), Metrics(), batchers)
+        made.append(servable)
         recorder = Recorder()
-        monkeypatch.setattr(servable.session, "run", recorder)
+        monkeypatch.setattr(servable.model.session, "run", recorder)
         return servable, recorder
 
     yield make
-    for servable, runner in made:
-        if isinstance(runner, BatchScheduler):
-            runner.close()
+    for servable in made:
+        for batcher in servable._batchers or ():
+            batcher.close()
         servable.close()
 
 
 def ask(servable, *texts):
-    found = servable.run("translate", {"text": tensor(list(texts))}, (), Call(120))
+    call = Call(120)
+    call.apart = True
+    found = servable.run("translate", {"text": tensor(list(texts))}, (), call)
     return list(found["translation"])
 
 
@@ -81,10 +84,12 @@ def task_of(pool):
 
 @pytest.mark.parametrize("batching", [False, True])
 def test_long_texts_run_apart_in_a_thread_that_gives_way(make, monkeypatch, batching):
-    monkeypatch.setattr(servable_module, "_CORES", 100)
+    monkeypatch.setattr(op_threads, "_CORES", 100)
     # A run that another test has left may have the thread a little longer.
     eventually(lambda: not op_threads._free[True].empty())
-    servable, recorder = make(BatchScheduler(TOGETHER, Metrics()) if batching else Slots(7))
+    one_at_a_time = replace(TOGETHER, batch_timeout_micros=0)
+    batchers = Batchers(*(BatchScheduler(each, Metrics()) for each in (TOGETHER, one_at_a_time)))
+    servable, recorder = make(batchers if batching else None)
     long = b"x" * 1001
     answers = []
     for thread in in_threads(
@@ -97,22 +102,22 @@ def test_long_texts_run_apart_in_a_thread_that_gives_way(make, monkeypatch, batc
 
 
 def test_slow_threads_have_a_low_priority_and_run_the_ops(base):
-    servable = Servable("upper", 1, base / "1", Metrics(), Slots(1))
+    model = SavedModel(base / "1")
     usual = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    signature = servable.session.signatures["translate"]
+    signature = model.session.signatures["translate"]
     for pool, niceness in ((1, usual), (USUAL, usual), (USUAL + 1, 10)):
         task = task_of(pool)
         assert os.getpriority(os.PRIO_PROCESS, int(task.name)) == niceness
         turns = [int((task / "schedstat").read_text().split()[2])]
-        servable.session.run(signature, {"text": tensor(["one"])}, pool=pool)
+        model.session.run(signature, {"text": tensor(["one"])}, pool=pool)
         turns.append(int((task / "schedstat").read_text().split()[2]))
         assert turns[0] < turns[1]
-    servable.close()
+    model.close()
 
 
 def test_an_error_of_a_long_text_reaches_the_caller(make, monkeypatch):
-    servable, _ = make(Slots(1))
-    monkeypatch.setattr(servable.session, "run", lambda *_, **__: 1 / 0)
+    servable, _ = make()
+    monkeypatch.setattr(servable.model.session, "run", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         ask(servable, b"x" * 1001)
     with pytest.raises(ZeroDivisionError):
@@ -120,8 +125,8 @@ def test_an_error_of_a_long_text_reaches_the_caller(make, monkeypatch):
 
 
 def test_runs_beside_many_others_keep_to_their_own_thread(make, monkeypatch):
-    monkeypatch.setattr(servable_module, "_CORES", 3)
-    servable, recorder = make(Slots(7))
+    monkeypatch.setattr(op_threads, "_CORES", 3)
+    servable, recorder = make()
     threads = []
     for number in range(1, 5):
         threads += in_threads(lambda: ask(servable, b"wait"))
@@ -138,26 +143,35 @@ def test_runs_beside_many_others_keep_to_their_own_thread(make, monkeypatch):
     assert recorder.seen[-1][1] == 0
 
 
-def test_runs_beyond_the_threads_share_a_pool(base):
+def test_runs_beyond_the_threads_share_a_pool(monkeypatch):
+    monkeypatch.setattr(op_threads, "_CORES", 0)
     threads = OpThreads()
     with contextlib.ExitStack() as stack:
-        lent = [stack.enter_context(threads.lend()) for _ in range(USUAL + 2)]
+        lent = [stack.enter_context(threads.pool()) for _ in range(USUAL + 2)]
         assert sorted(lent) == [0, 0, *range(1, USUAL + 1)]
-        with threads.lend(slow=True) as slow:
-            assert slow > USUAL
-    with threads.lend() as again:
+        with threads.pool(slow=True) as slow:
+            assert USUAL < slow <= USUAL + SLOW
+    with threads.pool() as again:
         assert again in lent  # they are given back
         assert again > 0
 
 
+@pytest.mark.parametrize("texts", [[b"x" * 1001], [b"x"] * 33])
+def test_a_heavy_request_is_not_run_where_light_ones_are(make, texts):
+    servable, recorder = make()
+    with pytest.raises(HeavyError):
+        servable.run("translate", {"text": tensor(texts)}, (), Call(120))
+    assert recorder.seen == []
+
+
 def test_all_pools_give_the_same(base):
-    servable = Servable("upper", 1, base / "1", Metrics(), Slots(1))
-    signature = servable.session.signatures["align"]
+    model = SavedModel(base / "1")
+    signature = model.session.signatures["align"]
     inputs = {"text": tensor(["one two three", "four"])}
     shared, *others = (
-        servable.session.run(signature, inputs, pool=pool) for pool in (0, 1, USUAL + 1)
+        model.session.run(signature, inputs, pool=pool) for pool in (0, 1, USUAL + 1)
     )
     for found in others:
         for name, expected in shared.items():
             np.testing.assert_array_equal(found[name], expected)
-    servable.close()
+    model.close()

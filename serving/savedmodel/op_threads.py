@@ -2,7 +2,7 @@
 
 In the pool that all requests share, ops that do not need each other run at once: the fastest way
 for a request that is alone. Beside others its ops would wait for theirs, and be handed from thread
-to thread; it can be lent a thread for itself. TensorFlow knows these as pools of one thread, which
+to thread, so it is lent a thread for itself. TensorFlow knows these as pools of one thread, which
 all sessions of the process share by their names. Unlike the ops of a run in the calling thread,
 theirs are stopped at a deadline.
 """
@@ -10,6 +10,7 @@ theirs are stopped at a deadline.
 import contextlib
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, LifoQueue
@@ -19,6 +20,7 @@ from tensorflow.core.protobuf import config_pb2
 USUAL = 64  # threads that are lent, each to one run at a time
 SLOW = max(1, (os.cpu_count() or 1) // 2)  # the same, of low priority
 
+_CORES = os.cpu_count() or 1
 _SHARED = 0
 _NICENESS = 10
 _SLOW_POOLS = range(1 + USUAL, 1 + USUAL + SLOW)
@@ -41,6 +43,7 @@ class OpThreads:
     """
 
     def __init__(self, shared: int = 0, intra_op: int = 0):
+        self._lock, self._running = threading.Lock(), 0
         self.config = config_pb2.ConfigProto(intra_op_parallelism_threads=intra_op)
         # Threads that have nothing to run would keep the cores from those that hand answers over.
         self.config.experimental.disable_thread_spinning = True
@@ -50,22 +53,26 @@ class OpThreads:
             pools.add(num_threads=1, global_name=f"lent-{number}")
 
     @contextlib.contextmanager
-    def lend(self, *, slow: bool = False) -> Iterator[int]:
-        """Lend a thread: the number of its pool, or of the shared one where none is free.
+    def pool(self, *, slow: bool = False) -> Iterator[int]:
+        """The number of the pool for a run: that of a thread of its own beside others.
 
         Args:
-            slow: one of low priority.
+            slow: of a thread of low priority, whatever else runs.
         """
-        free = _free[slow]
-        try:
-            number = free.get_nowait()
-        except Empty:
-            number = _SHARED
+        with self._lock:
+            self._running += not slow
+            crowded = self._running >= _CORES
+        number, free = _SHARED, _free[slow]
+        if slow or crowded:
+            with contextlib.suppress(Empty):
+                number = free.get_nowait()
         try:
             yield number
         finally:
             if number != _SHARED:
                 free.put(number)
+            with self._lock:
+                self._running -= not slow
 
 
 def give_way() -> None:

@@ -1,0 +1,34 @@
+"""A version's model, by what lies in its directory."""
+
+import argparse
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from serving.server.servable import Model
+
+
+class Loader:
+    """Loads models. TensorFlow, which takes seconds, is imported with the first SavedModel.
+
+    Args:
+        arguments: the server's, for tags and threads.
+    """
+
+    def __init__(self, arguments: argparse.Namespace):
+        self._arguments = arguments
+
+    def load(self, path: Path) -> Model:
+        """Load a version. Raises StatusError."""
+        from serving.savedmodel.model import SavedModel
+
+        return SavedModel(path, self._arguments.saved_model_tags.split(","), self._threads)
+
+    @cached_property
+    def _threads(self) -> Any:
+        from serving.savedmodel.op_threads import OpThreads
+
+        return OpThreads(
+            self._arguments.tensorflow_inter_op_parallelism,
+            self._arguments.tensorflow_intra_op_parallelism,
+        )
