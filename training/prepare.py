@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.corpus:
         if options.output:
-            raise UsageError("--corpus makes no run: no --output fits")
+            raise UsageError("--corpus expected no --output, for it makes no run")
         print(json.dumps(_prepare_corpus(options)))
         return
     import training.command.startup  # noqa: F401

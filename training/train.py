@@ -87,9 +87,9 @@ def _to_resume(options: argparse.Namespace) -> Path:
     """Return the run that is to go on."""
     for name in ("init", "data", "dev", "test"):
         if getattr(options, name):
-            raise UsageError(f"--resume goes on with what the run began with: no --{name} fits")
+            raise UsageError(f"--resume expected no --{name}: a run goes on with its own")
     if not options.output and not options.preset:
-        raise UsageError("say what to resume with --output")
+        raise UsageError("--resume expected --output. Received: none")
     return options.output or default_output(options)
 
 

@@ -88,7 +88,7 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
     elif options.data:
         config = _own_texts(options.data, pairs)
     else:
-        raise UsageError("say what to train with --preset, or on what with --data")
+        raise UsageError("the command expected --preset or --data. Received: neither")
     given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     if is_prepared(options.data or config.data):
         settled = Prepared(corpus.absolute(options.data or config.data)).settings

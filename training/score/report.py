@@ -72,7 +72,7 @@ def _load_others(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, 
     """Read images or histories."""
     spec = options.data or run.config.data
     if corpus.is_file(spec) and not options.data:
-        raise UserError(f"{spec} has no splits: say what to score with --data")
+        raise UserError(f"{spec} has no splits: name the data with --data")
     _check_split(options)
     found = run.source.load_split(
         run.config, spec, options.split, limit=options.limit, seed=options.seed
