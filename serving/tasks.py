@@ -21,6 +21,7 @@ from training.command.options import main_guard
 from training.command.parser import Parser, count
 
 if TYPE_CHECKING:
+    from serving.client import Alignment
     from training.sources.events.histories import Histories
 
 
@@ -128,6 +129,43 @@ def pronounce_words(target: str, output: Path, seed: int) -> None:
         first.attention_weights,
         path=str(output / "picture.png"),
     )
+    pronounce_without_server(output)
+
+
+HARD = ["colonel", "wednesday", "quinoa", "houston", "choir", "worcester"]
+
+
+def pronounce_without_server(output: Path) -> None:
+    """Export the pronouncer as ONNX, and use it in this process: its size, speed and letters."""
+    from serving.client.local import LocalTranslator
+    from training.data import corpus
+
+    print("\n      The same without a server or TensorFlow:")
+    folder, run = output / "onnx", output / "run"
+    command(
+        *("serving.export", "--run", run, "--output", folder),
+        *("--format", "onnx", "--weights", "int8"),
+    )
+    pronouncer = LocalTranslator(folder)
+    size = sum(file.stat().st_size for file in (folder / "1").rglob("*") if file.is_file())
+    words = corpus.load("cmudict", "dev").sources[:1000]
+    pronouncer.translate(words[:32])
+    started = time.perf_counter()
+    pronouncer.translate(words)
+    speed = len(words) / (time.perf_counter() - started)
+    print(f"\n      {size / 1e6:.1f} MB, {speed:,.0f} words a second on one core")
+    for aligned in pronouncer.align(HARD):
+        print("\n" + letters_under_phones(aligned))
+
+
+def letters_under_phones(aligned: Alignment) -> str:
+    """Return the phones, and under each the letter that was looked at most."""
+    letters = [
+        aligned.source_tokens[max(range(len(weights)), key=weights.__getitem__)]
+        for weights in aligned.attention_weights
+    ]
+    rows = aligned.target_tokens, letters
+    return "\n".join("      " + "".join(f"{cell:<4}" for cell in row).rstrip() for row in rows)
 
 
 TASKS = {
@@ -176,7 +214,7 @@ TASKS = {
 def made(task: str) -> list[str]:
     """Return the paths, relative to the output, that the demo of a task makes."""
     files = ["run", f"models/{task}/1", "evaluation.json", "evaluation.png", "server.log"]
-    return [*files, "picture.png", "images"]
+    return [*files, "picture.png", "images", "onnx"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

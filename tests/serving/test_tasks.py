@@ -3,6 +3,7 @@ import contextlib
 import pytest
 
 from serving import tasks
+from serving.client import Alignment
 from training.command.errors import UserError
 from training.config.load import load_preset, override
 
@@ -36,6 +37,14 @@ def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
     assert asked == [("localhost:1", tmp_path, 5)]
     assert "[5/5]" in capsys.readouterr().out
     override(load_preset(task.preset), task.settings)
+
+
+def test_each_phone_has_the_letter_that_was_looked_at_most_under_it():
+    weights = ((0.7, 0.2, 0.1), (0.1, 0.3, 0.6))
+    shown = tasks.letters_under_phones(Alignment("CH AY1", ("a", "b", "c"), ("CH", "AY1"), weights))
+    assert [row.split() for row in shown.splitlines()] == [["CH", "AY1"], ["a", "c"]]
+    assert [len(row) for row in shown.splitlines()] == [13, 11]
+    assert shown.splitlines()[1].index("c") == shown.splitlines()[0].index("AY1")
 
 
 def test_a_demo_leaves_what_it_did_not_make(tmp_path):

@@ -225,6 +225,11 @@ def _multi30k(language: str) -> _Corpus:
     return _Corpus("multi30k", files, read_parallel)
 
 
+def _cmudict(folder: str, stem: str) -> _Corpus:
+    files = {split: (f"{stem}.{split}.tsv.gz",) for split in ("train", "dev", "test")}
+    return _Corpus(folder, files, _read_pronunciations)
+
+
 def _sigmorphon(prefix: str) -> _Corpus:
     files = {split: (f"{prefix}_{split}.tsv",) for split in ("train", "dev", "test")}
     return _Corpus("g2p-sigmorphon2021", files, read_tsv)
@@ -246,11 +251,8 @@ _CORPORA = {
         "tiny-en-fr", {"train": ("train.tsv",), "dev": ("dev_multiref.tsv",)}, _read_tiny
     ),
     **{f"multi30k-en-{language}": _multi30k(language) for language in ("de", "fr")},
-    "cmudict": _Corpus(
-        "g2p-cmudict",
-        {split: (f"cmudict_nostress.{split}.tsv.gz",) for split in ("train", "dev", "test")},
-        _read_pronunciations,
-    ),
+    "cmudict": _cmudict("g2p-cmudict", "cmudict_nostress"),
+    "cmudict-stress": _cmudict("g2p-cmudict-stress", "cmudict_stress"),
     **{
         sigmorphon.corpus_name(language): _sigmorphon(language)
         for languages in sigmorphon.LANGUAGES.values()

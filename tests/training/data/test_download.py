@@ -138,6 +138,10 @@ def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folder
     assert set(read) == {*words, "o'clock"}
     assert read["amx"] == ["AE K S", "AH M"]
     assert read["any"] == ["AE K S"]
+    splits = ("train", "dev", "test")
+    split = next(each for each in splits if "amx" in load("cmudict", each).sources)
+    stressed = load("cmudict-stress", split)
+    assert stressed.references[stressed.sources.index("amx")] == ["AE1 K S", "AH0 M", "AH1 M"]
 
 
 @pytest.mark.usefixtures("accept_changed")
