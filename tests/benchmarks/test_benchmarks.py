@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,17 @@ def test_the_exponent_is_that_of_the_upper_half(monkeypatch):
     curve = [19.0, 19.0, 3 * 5**1.5, 3 * 7**1.5, 3 * 11**1.5, None]
     assert exponent(sizes, curve) == 1.5
     assert exponent(sizes, [None] * 5 + [17.0]) is None
+
+
+@pytest.mark.tensorflow
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_page_speed(tmp_path):
+    from serving.export.version import export
+    from training.runs.run import load_run
+
+    settings = {"beam_width": 2, "num_results": 1, "max_source_length": 9, "length_penalty": 1.0}
+    old = load_run(ROOT / "tests" / "fixtures" / "old_run" / "run")
+    model = export([old], tmp_path / "old", form="onnx", **settings)
+    rows, _ = run(tmp_path, "page_speed.py", "--models", str(model), "--sentences", "5", sizes=())
+    assert len(rows) == 4
+    assert all(row["same"] == 1 and row["processor_ms"] > 0 for row in rows.values())

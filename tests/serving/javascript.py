@@ -6,9 +6,8 @@ import subprocess
 
 import pytest
 
-from serving.page.app import STATIC
+from serving.page.site.pages import ENGINE
 
-ENGINE = STATIC.parent / "engine"
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="Node is not installed")
 

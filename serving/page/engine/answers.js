@@ -17,7 +17,9 @@ export function answers(translator) {
     return kept.get(text);
   };
   const each = async (texts, goOn, answer) => {
-    if (texts.length > MOST_SENTENCES) throw new Error(`expected at most ${MOST_SENTENCES} sentences. Received: ${texts.length}`);
+    if (texts.length > MOST_SENTENCES) {
+      throw new Error(`expected at most ${MOST_SENTENCES} sentences. Received: ${texts.length}`);
+    }
     const sentences = [];
     for (const text of texts) {
       await goOn();
@@ -29,8 +31,12 @@ export function answers(translator) {
     "api/model": async () => page,
     "api/translate": async ({ text }, goOn) => {
       const pieces = splitSentences(text);
-      const found = await each(pieces.map(([source]) => source), goOn, ({ hypotheses: [best], truncated }) => ({ text: best.text, score: best.score, truncated }));
-      return { sentences: found.map((one, i) => ({ source: pieces[i][0], gap: pieces[i][1], ...one })) };
+      const found = await each(pieces.map(([source]) => source), goOn, (one) => one);
+      const sentences = found.map(({ hypotheses: [{ text, score }], truncated }, i) => {
+        const [source, gap] = pieces[i];
+        return { source, gap, text, score, truncated };
+      });
+      return { sentences };
     },
     "api/look": async ({ texts }, goOn) => ({
       sentences: await each(texts, goOn, ({ tokens, hypotheses }) => ({

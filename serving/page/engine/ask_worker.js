@@ -32,7 +32,8 @@ export async function ask(path, body, signal) {
 function start() {
   const inside = (id) => document.getElementById(id)?.textContent;
   const code = inside("worker");
-  const bar = Object.assign(document.createElement("progress"), { max: 1, ariaLabel: "The model is loading" });
+  const bar = Object.assign(document.createElement("progress"), { max: 1 });
+  bar.setAttribute("aria-label", "The model is loading");
   document.querySelector("header").append(bar);
   worker?.terminate();
   worker = new Worker(code ? URL.createObjectURL(new Blob([code], { type: "text/javascript" })) : "worker.js");

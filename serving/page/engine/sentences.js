@@ -1,6 +1,7 @@
 // Texts cut into sentences: `serving.client.sentences`.
 
-const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000"; // as Python's \s
+// As Python's \s.
+const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 // A full stop ends a sentence before white space, a Chinese or Japanese one anywhere.
 const BOUNDARY = new RegExp(
   `((?<=[.!?…])[${SPACE}]+|(?<=[.!?…]["'”’»)\\]])[${SPACE}]+`

@@ -10,7 +10,8 @@ export class Translator {
   // `model` as `readModel` gives it.
   constructor(model) {
     this.model = model;
-    [this.source, this.target] = [model.source, model.target].map((about) => new (about.kind === "sentencepiece" ? SentencePiece : Vocabulary)(about));
+    [this.source, this.target] = [model.source, model.target].map((about) => (
+      about.kind === "sentencepiece" ? new SentencePiece(about) : new Vocabulary(about)));
   }
 
   // Translate a text; `settings` are those of the model unless they are given. Returns {tokens,
@@ -22,10 +23,11 @@ export class Translator {
     const ids = read.slice(0, max_source_length);
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     const results = Math.min(num_results, beam_width);
+    const asked = { width: beam_width, results, penalty: length_penalty };
     const hypotheses = ids.length
-      ? search(this.model, ids, { width: beam_width, results, penalty: length_penalty }).map((found) => this.written(found))
+      ? search(this.model, ids, asked).map((found) => this.written(found))
       : new Array(results).fill(nothing);
-    return { tokens: ids.map((id) => this.source.token(id)), truncated: ids.length > 0 && read.length > ids.length, hypotheses };
+    return { tokens: ids.map((id) => this.source.token(id)), truncated: read.length > ids.length, hypotheses };
   }
 
   written({ ids, score, weights }) {

@@ -11,7 +11,7 @@ from pathlib import Path
 from serving.page.site.scripts import join
 
 _PAGE = Path(__file__).parents[1]
-_STATIC, _ENGINE = _PAGE / "static", _PAGE / "engine"
+STATIC, ENGINE = _PAGE / "static", _PAGE / "engine"
 _STYLE = '<link rel="stylesheet" href="static/page.css">'
 _ICON = '<link rel="icon" href="static/icon.svg">'
 _SCRIPT = '<script type="module" src="static/page.js"></script>'
@@ -37,7 +37,7 @@ def write_folder(site: Path, model: bytes) -> None:
     )
     site.mkdir(parents=True, exist_ok=True)
     for name in ("page.css", "icon.svg"):
-        (site / name).write_bytes((_STATIC / name).read_bytes())
+        (site / name).write_bytes((STATIC / name).read_bytes())
     for name, text in {"index.html": html, "page.js": page(), "worker.js": worker()}.items():
         (site / name).write_text(text, encoding="utf-8")
     (site / "model.bin").write_bytes(_packed(model))
@@ -45,8 +45,8 @@ def write_folder(site: Path, model: bytes) -> None:
 
 def write_file(path: Path, model: bytes) -> None:
     """Write one HTML file, with the arguments of `write_folder`."""
-    style = (_STATIC / "page.css").read_text(encoding="utf-8")
-    icon = _base64((_STATIC / "icon.svg").read_bytes())
+    style = (STATIC / "page.css").read_text(encoding="utf-8")
+    icon = _base64((STATIC / "icon.svg").read_bytes())
     script = page()
     own = (
         f"script-src {_hash(script)} 'wasm-unsafe-eval'; style-src {_hash(style)}; worker-src blob:"
@@ -67,13 +67,13 @@ def write_file(path: Path, model: bytes) -> None:
 
 def page() -> str:
     """Return the page's script, which asks a worker where the served page asks its server."""
-    modules = _named(_STATIC.glob("*.js"))
-    return _inline(join("page", {**modules, "server": _ENGINE / "ask_worker.js"}))
+    modules = _named(STATIC.glob("*.js"))
+    return _inline(join("page", {**modules, "server": ENGINE / "ask_worker.js"}))
 
 
 def worker() -> str:
     """Return the worker's script."""
-    return _inline(join("worker", _named(_ENGINE.glob("*.js"))))
+    return _inline(join("worker", _named(ENGINE.glob("*.js"))))
 
 
 def _named(paths: Iterable[Path]) -> dict[str, Path]:
@@ -86,7 +86,7 @@ def _inline(script: str) -> str:
 
 
 def _replaced(parts: Mapping[str, str]) -> str:
-    html = (_STATIC / "index.html").read_text(encoding="utf-8")
+    html = (STATIC / "index.html").read_text(encoding="utf-8")
     for old, new in parts.items():
         before, found, after = html.partition(old)
         assert found, f"index.html has no {old}"
