@@ -3,10 +3,11 @@
 Sentences a second, greedily and with 5 beams, one at a time and in batches of 32: 500 sentences of
 12 tokens, outputs of exactly 20 tokens, by an encoder-decoder of untrained weights: bidirectional
 LSTM 256 x 2, decoder LSTM 512, embeddings 256, additive attention of 512 units, vocabulary 8,000.
-This project's is an exported SavedModel, loaded in a fresh process and called with strings. Beside
-it a hand-written greedy loop over stock Keras layers, from token ids to token ids, and peers, each
-in its own environment `$KERAS_ATTENTION_PEERS/NAME`. All are processes that take turns; medians,
-and medians of the ratios of each turn. Prints a table; the last line is JSON.
+This project's are an exported SavedModel, loaded in a fresh process and called with strings, and an
+ONNX export, asked in a process without TensorFlow with a thread for each core. Beside them a
+hand-written greedy loop over stock Keras layers, from token ids to token ids, and peers, each in
+its own environment `$KERAS_ATTENTION_PEERS/NAME`. All are processes that take turns; medians, and
+medians of the ratios of each turn. Prints a table; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 from parts.batches import SPECIAL
+from parts.onnx_translation import export_forced
 from parts.translation import forced_translation, untrained_run, words
 from parts.turns import median, median_ratio, serve, take_turns
 from peers.environments import PEERS, TRANSLATION_FORMS, start_workers
@@ -38,13 +40,14 @@ MODES = {
 OURS, BFLOAT16 = "keras-attention SavedModel", "keras-attention SavedModel, bfloat16"
 STOCK = "stock Keras layers, own loop"
 PRECISIONS = {OURS: "float32", BFLOAT16: "bfloat16"}
+ONNX = {"keras-attention ONNX": "float32", "keras-attention ONNX, int8": "int8"}
 REFERENCES = [
     f"{name}{form}"
     for name in (STOCK, *PEERS)
     if name != "keras-jax"
     for form in ("", *TRANSLATION_FORMS.get(name, ()))
 ]
-CASES = [*PRECISIONS, *REFERENCES]
+CASES = [*PRECISIONS, *ONNX, *REFERENCES]
 START = 2  # the id of this project's tokenizers
 
 
@@ -60,6 +63,8 @@ def export_ours(folder: Path, options: argparse.Namespace) -> None:
         module, translate = forced_translation(run, options.output_length, **settings)
         path = str(folder / f"{precision}-{width}")
         tf.saved_model.save(module, path, signatures={"translate": translate})
+    for case in ONNX.keys() & set(options.cases):
+        export_forced(run, options.output_length, folder / f"onnx-{ONNX[case]}", ONNX[case])
 
 
 def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:
@@ -81,6 +86,27 @@ def our_rounds(data: Path, precision: str) -> dict[str, Callable[[], None]]:
     for mode, (width, batch) in settings["modes"].items():
         rounds[mode] = functools.partial(run, models[width], batch)
     return rounds
+
+
+def onnx_rounds(data: Path, weights: str) -> dict[str, Callable[[], None]]:
+    """Functions that translate all sentences by the ONNX export, by mode."""
+    from serving.client.local import LocalTranslator
+
+    settings, threads = json.loads(data.read_text()), len(os.sched_getaffinity(0))
+    texts, length = settings["texts"], settings["length"]
+
+    def run(translator: LocalTranslator, batch: int) -> None:
+        for start in range(0, len(texts), batch):
+            for found in translator.translate(texts[start : start + batch]):
+                assert len(found.text.split()) == length
+
+    folder = data.parent / f"onnx-{weights}"
+    widths = {width for width, _ in settings["modes"].values()}
+    models = {w: LocalTranslator(folder, beam_width=w, threads=threads) for w in widths}
+    return {
+        mode: functools.partial(run, models[width], batch)
+        for mode, (width, batch) in settings["modes"].items()
+    }
 
 
 def stock_rounds(case: str, options: argparse.Namespace) -> dict[str, Callable[[], None]]:
@@ -148,7 +174,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "settings.json"
         data.write_text(json.dumps(settings))
-        if PRECISIONS.keys() & set(options.cases):
+        if {*PRECISIONS, *ONNX} & set(options.cases):
             export_ours(data.parent, options)
         sizes = [options.vocabulary, options.units]
         workers = start_workers(options.cases, "translate", str(data), sizes)
@@ -204,6 +230,8 @@ def main(arguments: list[str] | None = None) -> None:
     if options.worker:
         if options.worker.startswith(STOCK):
             rounds = stock_rounds(options.worker, options)
+        elif options.worker in ONNX:
+            rounds = onnx_rounds(options.data, ONNX[options.worker])
         else:
             rounds = our_rounds(options.data, PRECISIONS[options.worker])
         serve(rounds, 1)

@@ -56,8 +56,8 @@ def test_decoding_speed(tmp_path):
     modes = ["--modes", "greedy, batch 32", "beam 5, 1 at a time"]
     rows, first_line = run(tmp_path, "decoding_speed.py", "--sentences", "3", *modes)
     assert first_line.startswith("opennmt-tf skipped, to install it: ")
-    ours, rounded, *stock = rows.values()
-    assert list(ours) == list(rounded) == modes[1:]
+    ours, rounded, onnx, small, *stock = rows.values()
+    assert list(ours) == list(rounded) == list(onnx) == list(small) == modes[1:]
     assert [list(row) for row in stock] == [modes[1:2]] * 2  # loops for greedy search alone
     assert ours[modes[1]]["sentences_per_s"] > 0
 

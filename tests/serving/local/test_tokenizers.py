@@ -4,10 +4,14 @@ import random
 
 import pytest
 import tensorflow as tf
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from serving.client.local.tokenizers import load_tokenizer, said
 from serving.export.onnx.folder import _write_tokenizer
+from training.data.pieces import model_of
 from training.data.tokenizers import train_tokenizer
+
+UNIGRAM, BPE = 1, 2  # of SentencePiece's model types
 
 LINES = [
     "She is eating a green apple, isn't she?",
@@ -31,10 +35,17 @@ def texts():
     return LINES + ODD + made
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "words", "characters", "letters", "symbols"])
+@pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "words", "characters", "symbols"])
 def test_ids_tokens_and_texts_are_those_of_training(kind, tmp_path):
-    lines = LINES * 4 + texts()[len(LINES) : 40]
-    tokenizer = train_tokenizer(kind, [line for line in lines if line.strip()], 300)
+    lines = LINES * 4
+    if kind == "bpe":  # which SentencePiece learns of few words
+        kind = "sentencepiece"
+    else:
+        lines += [line for line in texts()[len(LINES) : 40] if line.strip()]
+    tokenizer = train_tokenizer(kind, lines, 300)
+    if kind == "sentencepiece":
+        model = ModelProto.FromString(model_of(tokenizer.state()))
+        assert model.trainer_spec.model_type == (BPE if lines == LINES * 4 else UNIGRAM)
     local = load_tokenizer(tmp_path, _write_tokenizer(tokenizer, tmp_path, "source"))
     wanted = tokenizer.tokenize(tf.constant(texts()))
     found = local.encode(texts())
