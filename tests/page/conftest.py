@@ -8,7 +8,7 @@ from playwright.sync_api import sync_playwright
 from serving.page.app import Settings
 from tests.page.tabs import CHROMIUM, FLAGS, start, tab_on
 from tests.serving.conftest import add_version, save_upper
-from tests.serving.page.models import save_predictor, save_reader
+from tests.serving.page.models import save_begun, save_predictor, save_reader
 
 
 @pytest.fixture(scope="session")
@@ -44,6 +44,12 @@ def view(browser, served):
 @pytest.fixture(scope="session")
 def bright(tmp_path_factory):
     with _serving(tmp_path_factory.mktemp("bright"), "bright", save_reader) as target:
+        yield target
+
+
+@pytest.fixture(scope="session")
+def begun(tmp_path_factory):
+    with _serving(tmp_path_factory.mktemp("begun"), "begun", save_begun) as target:
         yield target
 
 

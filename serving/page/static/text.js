@@ -1,5 +1,6 @@
 // Text models: translate as one types, then show where the model looks.
 
+import { forgetChanges, showWords } from "./choose.js";
 import { startHistory } from "./history.js";
 import { element, sentenceView } from "./look.js";
 import { ask } from "./server.js";
@@ -57,7 +58,8 @@ async function update() {
     const started = performance.now();
     const { sentences } = text.trim() ? await ask("api/translate", { text }, signal) : { sentences: [] };
     shown = { text, sentences };
-    $("translation").textContent = said();
+    forgetChanges();
+    showSaid();
     $("translation").classList.remove("stale");
     const cut = sentences.some(({ truncated }) => truncated);
     $("note").textContent = cut ? "The text is longer than the model reads: its end is not translated." : "";
@@ -72,6 +74,15 @@ async function update() {
   } catch (error) {
     fail(error);
   }
+}
+
+// Where the model can go on with what was begun, its words can be changed.
+function showSaid() {
+  if (!model.signatures.alternatives) $("translation").textContent = said();
+  else showWords(shown.sentences, (place, sentence) => {
+    shown.sentences[place] = sentence;
+    showSaid();
+  });
 }
 
 function showSentences() {

@@ -5,6 +5,7 @@ from pathlib import Path
 import tensorflow as tf
 
 ROWS, COLUMNS, TOKENS = 2, 3, 5
+PAIR = ("text", "prefix")
 
 
 class Bright(tf.Module):
@@ -32,6 +33,48 @@ class Bright(tf.Module):
             "score": -tf.ones([batch]),
             "tokens": tf.tile(tf.constant([[*"abcde"]]), [batch, 1]),
             "attention_weights": tf.stack([tf.roll(weights, t, 2) for t in range(TOKENS)], 1),
+        }
+
+
+class Begun(tf.Module):
+    """Says each word in capitals and is unsure of the second; a prefix doubles what follows it."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
+    def translate(self, text):
+        return self._complete(text, tf.zeros_like(text), tf.identity)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=x) for x in PAIR])
+    def complete(self, text, prefix):
+        found = self._complete(text, prefix, lambda words: words + words)
+        tokens = {"tokens": found["words"], "token_scores": found["word_probabilities"]}
+        return {**found, **tokens}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=x) for x in PAIR])
+    def alternatives(self, text, prefix):
+        words = tf.repeat([["RED", "BLUE"]], tf.shape(text)[0], axis=0)
+        probabilities = tf.repeat([[0.61, 0.25]], tf.shape(text)[0], axis=0)
+        return {
+            "words": words,
+            "probabilities": probabilities,
+            "translations": prefix[:, None] + words,
+            "scores": -probabilities,
+        }
+
+    def _complete(self, text, prefix, change):
+        said = tf.strings.split(prefix)
+        rest = tf.strings.split(tf.strings.upper(text))
+        # One text is asked for at a time where there is a prefix.
+        rest = tf.ragged.map_flat_values(change, rest[:, tf.reduce_max(said.row_lengths()) :])
+        words = tf.concat([said, rest], 1).to_tensor()
+        inside = tf.range(tf.shape(words)[1]) > 0
+        words = tf.where(inside & (words != ""), " " + words, words)
+        sure = tf.where(tf.range(tf.shape(words)[1]) == 1, 0.34, 0.9)
+        return {
+            "translation": tf.strings.reduce_join(words, 1),
+            "score": -tf.ones(tf.shape(text)),
+            "truncated": tf.zeros_like(text, tf.bool),
+            "words": words,
+            "word_probabilities": tf.where(words != "", sure, 0.0),
         }
 
 
@@ -70,3 +113,12 @@ a,10,,
 b,3,0.25,other
 a,30,0.125,last
 """
+
+
+def save_begun(path: Path) -> Path:
+    module = Begun()
+    names = ("translate", "complete", "alternatives")
+    signatures = {name: getattr(module, name) for name in names}
+    signatures["serving_default"] = module.translate
+    tf.saved_model.save(module, str(path), signatures=signatures)
+    return path

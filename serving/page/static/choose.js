@@ -1,0 +1,129 @@
+// Words of a translation that people change: the rest follows, and what is before stays.
+
+import { element, move, percent } from "./look.js";
+import { ask } from "./server.js";
+import { fail } from "./status.js";
+
+const UNSURE = 0.5; // a word that is less probable is told apart
+const $ = (id) => document.getElementById(id);
+const undone = []; // what stood before each change
+let panel = null;
+let asking = new AbortController();
+
+// Show sentences in the translation's place. `changed(place, sentence)` is told what people choose.
+export function showWords(sentences, changed) {
+  closeChoices();
+  const spans = [];
+  const nodes = sentences.flatMap((sentence, place) => {
+    if (!sentence.words?.length) return [sentence.text + sentence.gap];
+    return [...sentence.words.flatMap((text, position) => {
+      const space = text.match(/^\s*/)[0];
+      const made = chosen(sentence, position, text.slice(space.length), spans.length);
+      made.dataset.place = place;
+      made.addEventListener("click", () => openChoices(made, sentence, position, place, changed));
+      spans.push(made);
+      return [space, made];
+    }), sentence.gap];
+  });
+  spans.forEach((made, from) => made.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" || event.key === " ") {
+      event.preventDefault();
+      made.click();
+    } else move(event, spans, from);
+  }));
+  $("translation").replaceChildren(...nodes);
+}
+
+// Forget what was changed: the text is another one.
+export function forgetChanges() {
+  undone.length = 0;
+}
+
+function chosen(sentence, position, text, number) {
+  const probability = sentence.word_probabilities[position];
+  const made = element("span", text, { className: "choice", tabIndex: number ? -1 : 0 });
+  const unsure = probability < UNSURE;
+  made.classList.toggle("unsure", unsure);
+  made.classList.toggle("changed", position >= (sentence.changedFrom ?? Infinity));
+  made.setAttribute("role", "button");
+  made.setAttribute("aria-haspopup", "dialog");
+  made.setAttribute("aria-label", [text, `${unsure ? "unsure, " : ""}${percent(probability)}`,
+    ...(made.classList.contains("changed") ? ["changed"] : [])].join(", "));
+  made.title = percent(probability);
+  return made;
+}
+
+async function openChoices(made, sentence, position, place, changed) {
+  closeChoices();
+  asking = new AbortController();
+  const space = sentence.words[position].match(/^\s*/)[0];
+  const before = sentence.words.slice(0, position).join("") + space;
+  panel = element("div", "", { className: "choices-panel" });
+  panel.setAttribute("role", "dialog");
+  panel.setAttribute("aria-label", `Other words for ${made.textContent}`);
+  const list = element("ul", "");
+  const form = element("form");
+  const own = element("input", "", { type: "text", autocomplete: "off" });
+  own.setAttribute("aria-label", "Another word");
+  form.append(own, " ", element("button", "Use it"), " ");
+  const undo = element("button", "Undo", { type: "button", disabled: !undone.length });
+  form.append(undo);
+  panel.append(list, form);
+  $("translation").after(panel);
+  panel.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    closeChoices();
+    made.focus();
+  });
+  const use = (next) => {
+    undone.push({ place, sentence });
+    changed(place, { ...next, source: sentence.source, gap: sentence.gap, changedFrom: different(sentence, next, position) });
+    focusWord(place, position);
+  };
+  const goOn = async (word) => {
+    try {
+      use(await ask("api/complete", { text: sentence.source, prefix: `${before}${word} ` }, asking.signal));
+    } catch (error) {
+      fail(error);
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (own.value.trim()) goOn(own.value.trim());
+  });
+  undo.addEventListener("click", () => {
+    const last = undone.pop();
+    changed(last.place, last.sentence);
+    focusWord(last.place, position);
+  });
+  try {
+    const { alternatives } = await ask("api/alternatives", { text: sentence.source, prefix: before }, asking.signal);
+    list.replaceChildren(...alternatives.map(({ word, probability }) => {
+      const item = element("li"), button = element("button", word, { type: "button" });
+      button.setAttribute("aria-label", `${word}, ${percent(probability)}`);
+      button.addEventListener("click", () => goOn(word));
+      item.append(button, " ", element("span", percent(probability), { className: "score" }));
+      return item;
+    }));
+    (list.querySelector("button") ?? own).focus();
+  } catch (error) {
+    fail(error);
+  }
+}
+
+// The first word that is another one, of those from the one that was chosen on.
+function different(old, next, position) {
+  for (let at = position; at < next.words.length; at++) if (next.words[at] !== old.words[at]) return at;
+  return Infinity;
+}
+
+function focusWord(place, position) {
+  const words = [...$("translation").querySelectorAll(`[data-place="${place}"]`)];
+  words[Math.min(position, words.length - 1)]?.focus();
+}
+
+function closeChoices() {
+  asking.abort();
+  panel?.remove();
+  panel = null;
+}

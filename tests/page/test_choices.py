@@ -1,0 +1,76 @@
+"""Words of a translation that people change, in a real browser."""
+
+import pytest
+from playwright.sync_api import expect
+
+from serving.page.app import Settings
+from tests.page.tabs import tab_on
+
+
+@pytest.fixture
+def tab(browser, begun):
+    with tab_on(browser, Settings(begun, "begun", example="one two three")) as tab:
+        expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
+        yield tab
+
+
+def choice(tab, position):
+    return tab.locator("#translation .choice").nth(position)
+
+
+def test_a_word_is_changed_by_mouse_and_the_rest_follows(tab):
+    choice(tab, 1).click()
+    others = tab.locator(".choices-panel li")
+    expect(others).to_have_text(["RED 61 %", "BLUE 25 %"])
+    others.nth(1).locator("button").click()
+    expect(tab.locator("#translation")).to_have_text("ONE BLUE THREETHREE")
+    expect(tab.locator(".choices-panel")).to_have_count(0)
+    assert [tab.locator(".choice").nth(n).get_attribute("class") for n in range(3)] == [
+        "choice",
+        "choice unsure changed",
+        "choice changed",
+    ]
+
+
+def test_a_word_is_typed_and_the_change_undone_by_keyboard_alone(tab):
+    choice(tab, 0).focus()
+    tab.keyboard.press("ArrowRight")
+    tab.keyboard.press("Enter")
+    expect(tab.locator(".choices-panel li")).to_have_count(2)
+    tab.keyboard.press("Tab")
+    tab.keyboard.press("Tab")
+    tab.keyboard.type("GREEN")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#translation")).to_have_text("ONE GREEN THREETHREE")
+    assert tab.evaluate("document.activeElement.textContent") == "GREEN"
+    tab.keyboard.press("Enter")
+    undo = tab.get_by_role("button", name="Undo")
+    expect(undo).to_be_enabled()
+    expect(tab.locator(".choices-panel li")).to_have_count(2)
+    undo.focus()
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
+    expect(tab.locator(".choice.changed")).to_have_count(0)
+
+
+def test_escape_leaves_all_as_it_was(tab):
+    choice(tab, 2).click()
+    expect(tab.locator(".choices-panel li")).to_have_count(2)
+    tab.keyboard.press("Escape")
+    expect(tab.locator(".choices-panel")).to_have_count(0)
+    assert tab.evaluate("document.activeElement.textContent") == "THREE"
+    expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
+
+
+def test_an_unsure_word_is_told_apart_by_more_than_colour(tab):
+    assert choice(tab, 1).get_attribute("aria-label") == "TWO, unsure, 34 %"
+    assert choice(tab, 0).get_attribute("aria-label") == "ONE, 90 %"
+    line = "getComputedStyle(document.querySelectorAll('.choice')[{}]).textDecorationLine"
+    assert tab.evaluate(line.format(1)) == "underline"
+    assert tab.evaluate(line.format(0)) == "none"
+
+
+def test_a_question_without_a_prefix_is_refused(tab):
+    answer = tab.request.post(f"{tab.url}api/complete", data={"text": "one"})
+    assert answer.status == 400
+    assert "prefix" in answer.json()["error"]
