@@ -104,9 +104,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error("one of --model_base_path and --model_config_file is required")
     log_to(sys.stderr)
     faulthandler.register(signal.SIGUSR1, sys.__stderr__ or sys.stderr)
-    # TensorFlow takes seconds to import: not before the flags are known to be right.
-    import training.command.startup  # noqa: F401
-
+    # Not before the flags are known to be right.
     from serving.server.model_server import ModelServer
 
     stop = threading.Event()

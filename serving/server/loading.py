@@ -5,11 +5,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from serving.server import storage
 from serving.server.servable import Model
 
 
 class Loader:
-    """Loads models. TensorFlow, which takes seconds, is imported with the first SavedModel.
+    """Loads models. Each runtime is imported with its first model: TensorFlow takes seconds.
 
     Args:
         arguments: the server's, for tags and threads.
@@ -19,7 +20,13 @@ class Loader:
         self._arguments = arguments
 
     def load(self, path: Path) -> Model:
-        """Load a version. Raises StatusError."""
+        """Load a version: a SavedModel, or the folder of an ONNX export. Raises StatusError."""
+        if storage.is_onnx(path):
+            from serving.server.onnx_model import OnnxModel
+
+            return OnnxModel(path, self._arguments.tensorflow_intra_op_parallelism or 1)
+        import training.command.startup  # noqa: F401
+
         from serving.savedmodel.model import SavedModel
 
         return SavedModel(path, self._arguments.saved_model_tags.split(","), self._threads)

@@ -1,5 +1,6 @@
-"""Model versions on disk: `<base path>/<number>`, a SavedModel each."""
+"""Model versions on disk: `<base path>/<number>`, a SavedModel or the folder of an ONNX export."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -10,6 +11,7 @@ from serving.client.protobuf import message
 
 _VARIABLE_OPS = {"VarHandleOp", "VariableV2", "Variable"}
 _SavedModel = message("SavedModel", "tensorflow")
+_ONNX_MANIFEST, _ONNX_WEIGHTS = "manifest.json", "weights.bin"
 _SHARD = re.compile(r"variables\.data-\d{5}-of-(\d{5})")
 
 _MOST_DIGITS = 100
@@ -61,6 +63,23 @@ def _raise(error: OSError) -> None:
         raise error
 
 
+def is_onnx(version_dir: Path) -> bool:
+    """Whether a version is the folder of an ONNX export."""
+    return (version_dir / _ONNX_MANIFEST).is_file()
+
+
+def _missing_of_onnx(version_dir: Path) -> str | None:
+    """As `missing_part`: the manifest names all other files."""
+    try:
+        about = json.loads((version_dir / _ONNX_MANIFEST).read_bytes())
+        graphs = [f"{name}.onnx" for name, one in about["graphs"].items() if isinstance(one, dict)]
+        tokenizers = [one["file"] for one in about["tokenizers"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"the rest of {_ONNX_MANIFEST}"
+    files = (*graphs, *tokenizers, _ONNX_WEIGHTS)
+    return next((name for name in files if not (version_dir / name).is_file()), None)
+
+
 def missing_part(version_dir: Path, saved_model: Message | None = None) -> str | None:
     """What a version still lacks to be loaded, or None where it is complete.
 
@@ -72,6 +91,8 @@ def missing_part(version_dir: Path, saved_model: Message | None = None) -> str |
         saved_model: what its `saved_model.pb` holds, where that is known; else it is read.
     """
     if saved_model is None:
+        if is_onnx(version_dir):
+            return _missing_of_onnx(version_dir)
         model_file = version_dir / "saved_model.pb"
         if model_file.exists() and not model_file.is_file():
             raise OSError(f"{model_file} is not a file")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -14,6 +15,8 @@ from serving.client.results import Metadata
 
 MANIFEST = "manifest.json"
 FORMAT = "onnx"
+# Of the runs that a thread begins, by which another can stop them; None where nobody will.
+RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 _ROWS = ("B", "N")  # the manifest's names of the axis of a batch
 
 
@@ -78,7 +81,7 @@ class Folder:
                 reason = (str(error).splitlines() or [type(error).__name__])[0]
                 raise ValueError(f"{self.path / graph}.onnx cannot be loaded: {reason}") from None
         session = self._sessions[graph]
-        found = session.run(None, dict(inputs))
+        found = session.run(None, dict(inputs), RUN_OPTIONS.get())
         return dict(zip((x.name for x in session.get_outputs()), found, strict=True))
 
 

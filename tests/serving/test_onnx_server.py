@@ -1,0 +1,236 @@
+"""The local server with ONNX exports: the answers of the SavedModel, without TensorFlow."""
+
+import json
+import shutil
+import subprocess
+import sys
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.client import Translator
+from serving.client.local import LocalTranslator
+from serving.export.events import ExportedPredictor
+from serving.export.images import ExportedReader
+from serving.export.texts import Exported
+from serving.export.version import export
+from serving.savedmodel.status import Code, StatusError
+from serving.server.onnx_model import OnnxModel
+from serving.server.storage import missing_part
+from serving.server.tensors import packed
+from tests.attack.conftest import tensor_request
+from tests.serving.conftest import add_version, arrays, error_of, serving, tensor
+from tests.serving.test_rest import free_port
+from training.runs.run import load_run
+from training.sources.image import digits
+
+RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
+SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
+TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★", "a\x00b", "the " * 40]
+
+
+@pytest.fixture(scope="module")
+def run():
+    return load_run(RUN)
+
+
+@pytest.fixture(scope="module")
+def models(run, saved, tmp_path_factory):
+    """A folder of base paths: `onnx`, and a SavedModel beside it."""
+    root = tmp_path_factory.mktemp("formats")
+    export([run], root / "onnx", form="onnx", **SETTINGS)
+    add_version(saved / "upper", root / "savedmodel", 1)
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(models):
+    config = models / "models.config"
+    config.write_text(
+        "model_config_list {"
+        + "".join(
+            f'config {{ name: "{form}" base_path: "{models / form}" model_platform: "tensorflow" }}'
+            for form in ("onnx", "savedmodel")
+        )
+        + "}"
+    )
+    with serving(f"--model_config_file={config}", f"--rest_api_port={free_port()}") as server:
+        yield server
+
+
+def test_clients_get_the_answers_of_the_local_translator(server, models):
+    local = LocalTranslator(models / "onnx")
+    with Translator(f"localhost:{server.port}", "onnx") as translator:
+        for name in ("translate", "nbest", "align"):
+            assert getattr(translator, name)(TEXTS) == getattr(local, name)(TEXTS)
+        found, wanted = translator.score(TEXTS, TEXTS[::-1]), local.score(TEXTS, TEXTS[::-1])
+        assert [one.tokens for one in found] == [one.tokens for one in wanted]
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+
+
+def test_requests_run_together(models):
+    flags = ["--model_name=onnx", f"--model_base_path={models / 'onnx'}", "--enable_batching"]
+    wanted = LocalTranslator(models / "onnx").translate(TEXTS)
+    with (
+        serving(*flags) as server,
+        Translator(f"localhost:{server.port}", "onnx") as translator,
+        ThreadPoolExecutor(len(TEXTS)) as pool,
+    ):
+        found = list(pool.map(lambda text: translator.translate([text])[0], TEXTS))
+    assert [one.text for one in found] == [one.text for one in wanted]
+
+
+@pytest.mark.parametrize("signature", ["translate", "nbest", "align", "score"])
+def test_every_output_is_that_of_the_saved_model(server, stubs, run, signature):
+    inputs = {"text": [text.encode() for text in TEXTS]}
+    if signature == "score":
+        inputs["translation"] = inputs["text"][::-1]
+    made = tensor_request("onnx", signature=signature)
+    for alias, texts in inputs.items():
+        made.inputs[alias].CopyFrom(tensor(texts))
+    found = arrays(stubs(f"localhost:{server.port}").prediction.Predict(made, timeout=60))
+    function = getattr(Exported([run], **SETTINGS), signature)
+    expected = function(**{alias: tf.constant(texts) for alias, texts in inputs.items()})
+    assert {"translate": "score", "nbest": "scores", "align": "source_tokens"}.get(
+        signature, "log_probs"
+    ) in found
+    for alias, array in found.items():
+        wanted = expected[alias].numpy()
+        if wanted.dtype.kind == "f":
+            np.testing.assert_allclose(array, wanted, atol=1e-4)
+        else:
+            assert array.tolist() == wanted.tolist()
+
+
+def test_errors_are_those_of_the_saved_model(server, stubs):
+    client = stubs(f"localhost:{server.port}")
+    bad = [
+        {"dtype": 1, "dims": [1], "float_val": [1.0]},
+        {"dims": [1, 1], "string_val": [b"a"]},
+        {"dims": [2], "string_val": []},
+        {"dims": [1], "string_val": [b"a"], "signature": "none"},
+    ]
+    for one in bad:
+        ours, theirs = (
+            error_of(client.prediction.Predict, tensor_request(model, **one))
+            for model in ("onnx", "savedmodel")
+        )
+        assert ours == theirs
+
+
+def test_rest_answers_and_tells_the_signatures(server):
+    url = f"http://127.0.0.1:{server.rest_port}/v1/models/onnx"
+    body = json.dumps({"signature_name": "translate", "instances": TEXTS[:1]}).encode()
+    with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
+        (found,) = json.load(answer)["predictions"]
+    assert set(found) == {"translation", "score", "truncated"}
+    with urllib.request.urlopen(f"{url}/metadata", timeout=60) as answer:
+        signatures = json.load(answer)["metadata"]["signature_def"]["signature_def"]
+    assert set(signatures) >= {"serving_default", "translate", "nbest", "align", "score"}
+    assert signatures["translate"]["inputs"]["text"]["dtype"] == "DT_STRING"
+
+
+def test_a_batch_may_be_empty(models):
+    model = OnnxModel(models / "onnx" / "1")
+    empty = {"text": packed(np.zeros(0, object))}
+    shapes = {alias: x.shape for alias, x in model.run("nbest", empty).items()}
+    assert shapes == {"translations": (0, 2), "scores": (0, 2)}
+    model.close()
+
+
+def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
+    model = OnnxModel(models / "onnx" / "1")
+    many = {"text": packed(np.array([b"she is eating " * 3] * 3000, object))}
+    with pytest.raises(StatusError) as caught:
+        model.run("translate", many, timeout_ms=1)
+    assert caught.value.code == Code.DEADLINE_EXCEEDED
+    model.stop()
+    with pytest.raises(StatusError) as caught:
+        model.run("translate", many)
+    assert caught.value.code == Code.CANCELLED
+
+
+def test_a_half_copied_version_is_not_complete(models, tmp_path):
+    version = tmp_path / "1"
+    shutil.copytree(models / "onnx" / "1", version)
+    assert missing_part(version) is None
+    for name in ("weights.bin", "source.json", "step.onnx"):
+        path = next(version.glob(name.replace("source.json", "source.*")))
+        path.unlink()
+        assert missing_part(version) == path.name
+    text = (version / "manifest.json").read_text()
+    (version / "manifest.json").write_text(text[: len(text) // 2])
+    assert missing_part(version) == "the rest of manifest.json"
+
+
+ALONE = """
+import psutil, sys, time
+started = time.monotonic()
+from serving.client import Translator
+from serving.server.flags import build_parser
+from serving.server.model_server import ModelServer
+server = ModelServer(build_parser().parse_args(
+    ["--port=0", "--model_name=m", "--model_base_path=" + sys.argv[1]]))
+server.start()
+took = time.monotonic() - started
+with Translator(f"localhost:{server.port}", "m") as translator:
+    assert translator.translate(["He sleeps."])[0].text
+    assert translator.metadata().version == 1
+server.close()
+assert not {"tensorflow", "keras"} & set(sys.modules)
+print(took, psutil.Process().memory_info().rss // 2**20)
+"""
+
+
+def test_a_server_of_onnx_alone_imports_no_tensorflow(models):
+    command = [sys.executable, "-c", ALONE, str(models / "onnx")]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert said.returncode == 0, said.stderr
+    took, megabytes = map(float, said.stdout.split())
+    assert took < 20  # seconds on a busy machine; two on an idle one
+    assert megabytes < 250
+
+
+def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
+    model = OnnxModel(export([image_run], tmp_path / "digits", form="onnx", beam_width=3))
+    images = [example.image for example in digits.make(5, seed=9)]
+    wanted = ExportedReader([image_run], beam_width=3).regions(image_bytes=tf.constant(images))
+    found = model.run("regions", {"image_bytes": tensor(images)})
+    assert set(found) == set(wanted)
+    for alias, array in found.items():
+        expected = wanted[alias].numpy()
+        if array.dtype.kind == "f":
+            np.testing.assert_allclose(array, expected, atol=1e-4)
+        else:
+            assert array.tolist() == expected.tolist()
+    with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
+        model.run("serving_default", {"image_bytes": tensor([images[0], b"no image"])})
+    assert caught.value.code == Code.INVALID_ARGUMENT
+    model.close()
+
+
+def test_outcomes_are_those_of_the_saved_model(event_run, tmp_path, rng):
+    model = OnnxModel(export([event_run], tmp_path / "visits", form="onnx"))
+    columns = {
+        name: rng.normal(2, 3, (7, 11)).astype("float32") for name in event_run.source.inputs()
+    }
+    columns["time"].sort(axis=1)
+    for name in columns:
+        columns[name][3, 5:] = columns[name][4] = np.nan  # the ends of histories
+        if name != "time":
+            columns[name][rng.random((7, 11)) < 0.3] = np.nan
+    tensors = {name: tf.constant(column) for name, column in columns.items()}
+    wanted = ExportedPredictor([event_run]).predict(**tensors)
+    found = model.run("predict", {name: packed(column) for name, column in columns.items()})
+    assert set(found) == set(wanted)
+    for alias, array in found.items():
+        np.testing.assert_allclose(array, wanted[alias].numpy(), atol=1e-5)
+    columns["time"][0] = columns["time"][0, ::-1]
+    with pytest.raises(StatusError, match="times of a history go back"):
+        model.run("predict", {name: packed(column) for name, column in columns.items()})
+    model.close()
