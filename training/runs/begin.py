@@ -114,7 +114,7 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
 
 
 def _decided(config: Config, dev: Split) -> Config:
-    """Return the configuration with the metric that fits the dev set, and what decides by it.
+    """Return the configuration with what the dev set decides: metric, and which epoch is kept.
 
     BLEU of a few sentences is more chance than figure: with 47 of them an epoch with a perplexity
     of 36 was kept, and one with 25 was not.
