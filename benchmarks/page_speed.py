@@ -17,8 +17,8 @@ from pathlib import Path
 
 from serving.client.local import LocalTranslator
 from serving.client.local.model import Folder
-from serving.page.site.model import pack
-from serving.page.site.pages import ENGINE
+from serving.page.files.model import pack
+from serving.page.files.pages import ENGINE
 from training import phrasebook
 
 WIDTHS = {"greedy": 1, "beam 5": 5}

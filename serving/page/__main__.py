@@ -28,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--static",
         type=Path,
         metavar="DIR",
-        help="write a page that asks no server: of the translator DIR, an export --format onnx",
+        help="write a page that asks no server, of a translator or a reader: DIR was exported with "
+        "--format onnx",
     )
     parser.add_argument(
         "--output", type=Path, metavar="SITE", help="of --static: a folder for any static host"
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _write(options: argparse.Namespace) -> int:
     """Write a page without a server."""
     try:
-        from serving.page.site.write import write
+        from serving.page.files.write import write
 
         write(options.static, options.output, options.single_file, options.example)
     except ModuleNotFoundError as error:

@@ -7,14 +7,18 @@ import os
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 
-from serving.client.local import LocalTranslator
-from serving.page.site.write import write
+from serving.client.local import LocalReader, LocalTranslator
+from serving.export.version import export
+from serving.page.files.write import write
 from tests.page.tabs import WIDTHS
-from tests.serving.site.conftest import versions  # noqa: F401
+from tests.serving.conftest import image_run  # noqa: F401
+from tests.serving.page_files.conftest import versions  # noqa: F401
 from training import phrasebook
+from training.sources.image import digits
 
 EXAMPLE = "She is eating a green apple. He sleeps."
 ASK = """async (texts) => {
@@ -159,6 +163,29 @@ def test_a_text_that_is_too_long_is_refused_in_a_line(browser, one_file):
         )
         tab.locator("#text").fill("She sleeps.")
         expect(tab.locator(".sentence")).to_have_count(1)
+
+
+def test_an_image_is_read_and_the_region_lights_up(browser, image_run, tmp_path):  # noqa: F811
+    version = export([image_run], tmp_path / "digits", form="onnx", beam_width=3)
+    write(version, tmp_path / "page.html", single=True)
+    (example,) = digits.make(1, seed=9)
+    (wanted,) = LocalReader(version).regions([example.image])
+    with tab_at(browser, (tmp_path / "page.html").as_uri()) as (tab, asked):
+        expect(tab.locator("#pad")).to_be_visible()
+        tab.locator("#file").set_input_files(
+            {"name": "digits.png", "mimeType": "image/png", "buffer": example.image}
+        )
+        expect(tab.locator("#said")).to_have_text(f"{wanted.text} ({wanted.score:.2f})")
+        tab.locator("#reading-text .word").first.hover()
+        place = np.unravel_index(
+            np.argmax(wanted.attention_weights[0]), np.shape(wanted.attention_weights[0])
+        )
+        expect(tab.locator("#regions")).to_have_attribute("data-region", f"{place[0]},{place[1]}")
+        tab.locator("#file").set_input_files(
+            {"name": "x.png", "mimeType": "image/png", "buffer": b"no image"}
+        )
+        expect(tab.locator("#status.error")).to_contain_text("image 1 cannot be decoded")
+        assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -1,6 +1,9 @@
-// What the page asks of a translator, answered as `serving.page.texts` does.
+// What the page asks of a model, answered as `serving.page.texts` and `serving.page.images` do.
 
+import { readImage } from "./pixels.js";
+import { Reader } from "./reader.js";
 import { splitSentences } from "./sentences.js";
+import { Translator } from "./translator.js";
 import { join } from "./words.js";
 
 const MOST_SENTENCES = 64;
@@ -8,8 +11,22 @@ const MOST_KEPT = 500; // sentences, of which the page asks twice: for the text,
 
 // Return {path: async function of a question and of `go_on`, which waits and throws where nobody
 // waits for the answer any more}.
-export function answers(translator) {
-  const { page, attends } = translator.model;
+export function answers(model) {
+  return { "api/model": async () => model.page, ...(model.image ? ofImages(model) : ofTexts(model)) };
+}
+
+function ofImages(model) {
+  const reader = new Reader(model);
+  return {
+    "api/read": async (image) => {
+      const { text, score, tokens, weights } = reader.read(await readImage(image, model.image));
+      return model.attends ? { text, score, tokens, weights } : { text, score, tokens: [], weights: [] };
+    },
+  };
+}
+
+function ofTexts(model) {
+  const translator = new Translator(model);
   const kept = new Map();
   const search = (text) => {
     if (kept.size > MOST_KEPT) kept.clear();
@@ -28,7 +45,6 @@ export function answers(translator) {
     return sentences;
   };
   return {
-    "api/model": async () => page,
     "api/translate": async ({ text }, goOn) => {
       const pieces = splitSentences(text);
       const found = await each(pieces.map(([source]) => source), goOn, (one) => one);
@@ -40,7 +56,7 @@ export function answers(translator) {
     },
     "api/look": async ({ texts }, goOn) => ({
       sentences: await each(texts, goOn, ({ tokens, hypotheses }) => ({
-        alignment: attends ? join(tokens, hypotheses[0].tokens, hypotheses[0].weights) : null,
+        alignment: model.attends ? join(tokens, hypotheses[0].tokens, hypotheses[0].weights) : null,
         hypotheses: hypotheses.filter(({ score }) => score > -Infinity).map(({ text, score }) => ({ text, score })),
       })),
     }),

@@ -5,7 +5,7 @@ import { makeProducts } from "./products.js";
 
 const LENGTH = 4; // bytes that say how long the header is
 
-// Read a file (an ArrayBuffer) as `serving.page.site.model` writes it.
+// Read a file (an ArrayBuffer) as `serving.page.files.model` writes it.
 export function readModel(buffer, products = makeProducts()) {
   const size = new DataView(buffer).getUint32(0, true);
   const header = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, LENGTH, size)));
@@ -13,7 +13,7 @@ export function readModel(buffer, products = makeProducts()) {
   const laid = new Map();
   const [encoder, step] = ["encoder", "step"].map((name) => new Graph(header.graphs[name], numbers, products, laid));
   const [source, target] = [header.source, header.target].map((about) => (
-    about.kind === "sentencepiece" ? withNumbers(about, numbers) : about));
+    about?.kind === "sentencepiece" ? withNumbers(about, numbers) : about));
   return { ...header, encoder, step, source, target };
 }
 

@@ -236,18 +236,45 @@ function pad([x, pads]) {
   return concat([ends[0], x, ends[1]], { axis: -1 });
 }
 
-// Filters (F, 1, size) over one channel (N, 1, S).
-function conv([x, filters], { pads: [before] }) {
-  const [[n, , length], [f, , size]] = [x.dims, filters.dims];
-  const data = new Float32Array(n * f * length);
-  for (let to = 0; to < data.length; to++) {
-    const [row, filter, at] = [Math.floor(to / (f * length)), Math.floor(to / length) % f, to % length];
-    for (let i = 0; i < size; i++) {
-      const from = at + i - before;
-      if (from >= 0 && from < length) data[to] += x.data[row * length + from] * filters.data[filter * size + i];
+// Filters (F, C, [h,] w) over (N, C, [H,] W): a kernel's product with what each place sees.
+function conv([x, filters, bias], { pads }, products) {
+  const [n, channels, height, width] = flat(x.dims);
+  const [f, , h, w] = flat(filters.dims);
+  const [top, left] = pads.length > 2 ? pads : [0, pads[0]];
+  filters.kernel ??= products.place(filters.data, channels * h * w, f);
+  const places = height * width;
+  const data = new Float32Array(n * f * places);
+  for (let row = 0; row < n; row++) {
+    const seen = new Float32Array(places * channels * h * w);
+    let to = 0;
+    for (let y = 0; y < height; y++) for (let z = 0; z < width; z++) for (let c = 0; c < channels; c++) {
+      for (let i = y - top; i < y - top + h; i++) for (let j = z - left; j < z - left + w; j++, to++) {
+        if (i >= 0 && i < height && j >= 0 && j < width) seen[to] = x.data[((row * channels + c) * height + i) * width + j];
+      }
+    }
+    const made = products.times(seen, places, filters.kernel);
+    for (let place = 0; place < places; place++) for (let filter = 0; filter < f; filter++) {
+      data[(row * f + filter) * places + place] = made[place * f + filter] + (bias ? bias.data[filter] : 0);
     }
   }
-  return tensor(data, [n, f, length]);
+  return tensor(data, [n, f, ...x.dims.slice(2)]);
+}
+
+const flat = (dims) => (dims.length > 3 ? dims : [dims[0], dims[1], 1, dims[2]]);
+
+// The greatest of each block; what fills none at the end is left out.
+function maxPool([x], { kernel_shape: [h, w] }) {
+  const [n, channels, height, width] = x.dims;
+  const dims = [n, channels, Math.floor(height / h), Math.floor(width / w)];
+  const data = new Float32Array(count(dims)).fill(-Infinity);
+  for (let to = 0; to < data.length; to++) {
+    const [z, y] = [to % dims[3], Math.floor(to / dims[3]) % dims[2]];
+    const image = Math.floor(to / (dims[2] * dims[3])) * height * width;
+    for (let i = 0; i < h; i++) for (let j = 0; j < w; j++) {
+      data[to] = Math.max(data[to], x.data[image + (y * h + i) * width + z * w + j]);
+    }
+  }
+  return tensor(data, dims);
 }
 
 export const OPERATORS = {
@@ -272,6 +299,7 @@ export const OPERATORS = {
   MatMul: matMul,
   MatMulInteger: matMul,
   Max: all(Math.max),
+  MaxPool: maxPool,
   Mean: mean,
   Mul: both((a, b) => a * b),
   Neg: each((v) => -v),

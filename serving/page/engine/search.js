@@ -5,12 +5,12 @@ import { around, tensor } from "./tensors.js";
 const [START, END] = [2, 3];
 
 // `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
-// (`memory`) and which change (`state`). Returns `results` hypotheses, the best first, of
+// (`memory`) and which change (`state`); `source` is what the encoder reads. `limit` is the most
+// tokens of a hypothesis. Returns `results` hypotheses, the best first, of
 // {ids, score, weights}: ids end with END, weights have a row of S numbers for each.
-export function search(model, ids, { width, results, penalty }) {
+export function search(model, source, limit, { width, results, penalty }) {
   const norm = (length) => Math.pow((length + 5) / 6, penalty);
-  const limit = 2 * ids.length + 10;
-  const made = model.encoder.ask({ ids: tensor(Int32Array.from(ids), [1, ids.length]) });
+  const made = model.encoder.ask(source);
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);
   let beam = [{ last: START, total: 0, length: 0, finished: false, before: null }];

@@ -1,17 +1,14 @@
 // A translator: text to texts, their scores, and where it looked.
 
 import { search } from "./search.js";
-import { SentencePiece } from "./sentencepiece.js";
-import { Vocabulary } from "./vocabulary.js";
-
-const END = 3;
+import { tensor } from "./tensors.js";
+import { makeTokenizer, said } from "./tokenizers.js";
 
 export class Translator {
   // `model` as `readModel` gives it.
   constructor(model) {
     this.model = model;
-    [this.source, this.target] = [model.source, model.target].map((about) => (
-      about.kind === "sentencepiece" ? new SentencePiece(about) : new Vocabulary(about)));
+    [this.source, this.target] = [model.source, model.target].map(makeTokenizer);
   }
 
   // Translate a text; `settings` are those of the model unless they are given. Returns {tokens,
@@ -25,18 +22,9 @@ export class Translator {
     const results = Math.min(num_results, beam_width);
     const asked = { width: beam_width, results, penalty: length_penalty };
     const hypotheses = ids.length
-      ? search(this.model, ids, asked).map((found) => this.written(found))
+      ? search(this.model, { ids: tensor(Int32Array.from(ids), [1, ids.length]) }, 2 * ids.length + 10, asked)
+        .map((found) => said(this.target, found))
       : new Array(results).fill(nothing);
     return { tokens: ids.map((id) => this.source.token(id)), truncated: read.length > ids.length, hypotheses };
-  }
-
-  written({ ids, score, weights }) {
-    const said = ids.filter((id) => id !== END && id !== 0);
-    return {
-      text: this.target.decode(said.filter((id) => id > END)),
-      score,
-      tokens: said.map((id) => this.target.token(id)),
-      weights: weights.slice(0, said.length).map((row) => Array.from(row)),
-    };
   }
 }

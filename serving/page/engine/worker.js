@@ -6,7 +6,6 @@
 
 import { answers } from "./answers.js";
 import { readModel } from "./model.js";
-import { Translator } from "./translator.js";
 
 let known = null;
 const cancelled = new Set();
@@ -20,7 +19,7 @@ self.onmessage = async ({ data: { load, id, path, body, cancel } }) => {
 async function start({ text, url }) {
   try {
     const file = text ? decoded(text) : await fetched(url);
-    known = answers(new Translator(readModel(await unpacked(file))));
+    known = answers(readModel(await unpacked(file)));
     postMessage({ ready: true });
   } catch (error) {
     postMessage({ error: `The model cannot be loaded: ${error.message}` });

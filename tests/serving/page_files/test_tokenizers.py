@@ -9,8 +9,8 @@ import pytest
 import sentencepiece
 
 from serving.client.local.tokenizers import SentencePiece, Vocabulary, said
-from serving.page.site.graphs import Numbers
-from serving.page.site.model import read_tokenizer
+from serving.page.files.graphs import Numbers
+from serving.page.files.model import read_tokenizer
 from tests.serving.javascript import needs_node, run
 from tests.serving.local.test_tokenizers import LINES, ODD
 from training import phrasebook

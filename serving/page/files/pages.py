@@ -8,7 +8,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from serving.page.site.scripts import join
+from serving.page.files.scripts import join
 
 _PAGE = Path(__file__).parents[1]
 STATIC, ENGINE = _PAGE / "static", _PAGE / "engine"
@@ -17,7 +17,7 @@ _ICON = '<link rel="icon" href="static/icon.svg">'
 _SCRIPT = '<script type="module" src="static/page.js"></script>'
 _END = "</body>"
 # Nothing is asked of any host, and text from a model can not become code.
-_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data:; "
+_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'self' data: blob:; "
 
 
 def write_folder(site: Path, model: bytes) -> None:
@@ -25,7 +25,7 @@ def write_folder(site: Path, model: bytes) -> None:
 
     Args:
         site: where to; it is made if it is not there.
-        model: of `serving.page.site.model.pack`.
+        model: of `serving.page.files.model.pack`.
     """
     own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
     html = _replaced(

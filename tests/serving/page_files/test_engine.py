@@ -9,8 +9,8 @@ import numpy as np
 import onnx
 import pytest
 
-from serving.page.site.graphs import OPERATORS, Numbers, read_graph
-from serving.page.site.model import join_parts
+from serving.page.files.graphs import OPERATORS, Numbers, read_graph
+from serving.page.files.model import join_parts
 from tests.serving.export.test_onnx_graphs import MODELS
 from tests.serving.javascript import ENGINE, needs_node, run
 from tests.serving.onnx_models import Graphs, random_ids, random_model
@@ -20,13 +20,15 @@ import { readFileSync } from "node:fs";
 import { readModel } from "engine/model.js";
 import { makeProducts } from "engine/products.js";
 import { search } from "engine/search.js";
+import { tensor } from "engine/tensors.js";
 const { file, rows, asked } = JSON.parse(readFileSync(0, "utf8"));
 const buffer = Uint8Array.from(Buffer.from(file, "base64")).buffer;
 const found = [true, false].map((vectors) => {
   const products = makeProducts(vectors);
   const model = readModel(buffer, products);
   const kind = products.constructor.name;
-  return { kind, rows: rows.map((ids) => search(model, ids, asked)) };
+  const source = (ids) => ({ ids: tensor(Int32Array.from(ids), [1, ids.length]) });
+  return { kind, rows: rows.map((ids) => search(model, source(ids), 2 * ids.length + 10, asked)) };
 });
 const plain = (_, value) => (ArrayBuffer.isView(value) ? Array.from(value) : value);
 process.stdout.write(JSON.stringify(found, plain));

@@ -1,4 +1,4 @@
-"""A translator as one file for the browser: a header in JSON, then numbers."""
+"""A translator or a reader as one file for the browser: a header in JSON, then numbers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from serving.page.site.graphs import Numbers, read_graph
+from serving.page.files.graphs import Numbers, read_graph
 
 _MODELS = {1: "unigram", 2: "bpe"}
 _TYPES = {1, 2, 3}  # pieces that are normal, unknown or control
@@ -28,19 +28,21 @@ def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
         ValueError: for a part of it that the browser's runtime does not have.
         OSError: if a file cannot be read.
     """
-    numbers = Numbers()
+    numbers, settings = Numbers(), manifest["settings"]
     header = {
         "graphs": {
             name: read_graph(folder / f"{name}.onnx", numbers) for name in ("encoder", "step")
         },
         "memory": manifest["graphs"]["memory"],
         "state": manifest["graphs"]["state"],
-        "settings": {name: manifest["settings"][name] for name in _SETTINGS},
+        "settings": {name: settings[name] for name in _SETTINGS if name in settings},
         "attends": manifest["attends"],
         "page": page,
     }
-    for side in ("source", "target"):
-        about = manifest["tokenizers"][side]
+    if manifest["task"] == "read":
+        longest = manifest["runs"][0]["config"]["max_target_length"]
+        header["image"] = {**manifest["source"], "longest": longest}
+    for side, about in manifest["tokenizers"].items():
         header[side] = read_tokenizer(folder / about["file"], about["kind"], numbers)
     return join_parts(header, numbers)
 

@@ -6,15 +6,16 @@ from pathlib import Path
 
 from serving.client.local.model import MANIFEST, Folder
 from serving.page.card import read_card
-from serving.page.site.model import pack
-from serving.page.site.pages import write_file, write_folder
+from serving.page.files.model import pack
+from serving.page.files.pages import write_file, write_folder
 from serving.page.texts import MOST_CHARACTERS
 
-SIGNATURES = ("translate", "nbest", "align")
+# By task; of each the last is there where the model attends.
+SIGNATURES = {"translate": ("translate", "nbest", "align"), "read": ("read", "regions")}
 
 
 def write(export: Path, output: Path, single: bool, example: str = "") -> None:
-    """Write the page of a translator.
+    """Write the page of a translator, or of a reader of images.
 
     Args:
         export: a version that was exported with `--format onnx`, or the model, of whose versions
@@ -28,16 +29,15 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
         OSError: if a file cannot be read or written.
     """
     found = Folder(export)
-    if found.manifest["task"] != "translate":
-        raise ValueError(f"{export} expected a translator. Received: {found.manifest['task']}")
+    task, attends = found.manifest["task"], found.manifest["attends"]
+    if task not in SIGNATURES:
+        raise ValueError(f"{export} expected a model to translate or to read. Received: to {task}")
     path = found.path.resolve()
     numbered = path.name.isdecimal()
     page = {
         "model": path.parent.name if numbered else path.name,
         "version": int(path.name) if numbered else 1,
-        "signatures": {
-            name: {} for name in SIGNATURES if name != "align" or found.manifest["attends"]
-        },
+        "signatures": {name: {} for name in SIGNATURES[task][: None if attends else -1]},
         "card": read_card(path / MANIFEST),
         "example": example,
         "most_characters": MOST_CHARACTERS,

@@ -10,7 +10,7 @@ import pytest
 from serving.client.local import LocalTranslator
 from serving.client.sentences import split_sentences
 from serving.page import words
-from serving.page.site.model import pack
+from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run
 from training import phrasebook
 

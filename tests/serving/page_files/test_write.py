@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from serving.page.__main__ import main
-from serving.page.site.scripts import join
+from serving.page.files.scripts import join
 
 
 @pytest.fixture
@@ -57,11 +57,11 @@ def test_folders_that_are_no_translator_are_refused(versions, tmp_path, capsys):
     broken = tmp_path / "1"
     shutil.copytree(versions["float32"], broken)
     about = json.loads((broken / "manifest.json").read_text())
-    (broken / "manifest.json").write_text(json.dumps({**about, "task": "read"}))
+    (broken / "manifest.json").write_text(json.dumps({**about, "task": "predict"}))
     assert main([*words, str(broken)]) == 1
     found = capsys.readouterr().err.splitlines()
     assert len(found) == 2
-    assert "expected a translator. Received: read" in found[1]
+    assert "expected a model to translate or to read. Received: to predict" in found[1]
     assert not (tmp_path / "site").exists()
 
 

@@ -1,0 +1,58 @@
+"""The browser's reader of images, in Node, against `LocalReader`."""
+
+import base64
+import json
+
+import numpy as np
+import pytest
+
+from serving.client.local import LocalReader
+from serving.client.local.pixels import read_image, resize
+from serving.export.version import export
+from serving.page.files.model import pack
+from tests.serving.javascript import needs_node, run
+from training.sources.image import digits
+
+pytestmark = needs_node
+READ = """
+import { readFileSync } from "node:fs";
+import { readModel } from "engine/model.js";
+import { Reader } from "engine/reader.js";
+const { file, images } = JSON.parse(readFileSync(0, "utf8"));
+const reader = new Reader(readModel(Uint8Array.from(Buffer.from(file, "base64")).buffer));
+const found = images.map((pixels) => reader.read(Uint8Array.from(pixels)));
+process.stdout.write(JSON.stringify(found));
+"""
+RESIZE = """
+import { readFileSync } from "node:fs";
+import { resize } from "engine/pixels.js";
+const { pixels, dims, size } = JSON.parse(readFileSync(0, "utf8"));
+const found = resize(Float32Array.from(pixels), dims, ...size);
+process.stdout.write(JSON.stringify(Array.from(found)));
+"""
+
+
+@pytest.fixture(scope="module")
+def version(image_run, tmp_path_factory):
+    root = tmp_path_factory.mktemp("reader")
+    return export([image_run], root / "digits", form="onnx", beam_width=3)
+
+
+def test_texts_and_regions_are_those_of_the_local_reader(version):
+    images = [example.image for example in digits.make(5, seed=9)]
+    manifest = json.loads((version / "manifest.json").read_text())
+    size = [manifest["source"][name] for name in ("height", "width", "channels")]
+    file = base64.b64encode(pack(version, manifest, {})).decode()
+    pixels = [read_image(image, *size).ravel().tolist() for image in images]
+    found = run(READ, given={"file": file, "images": pixels})
+    for one, wanted in zip(found, LocalReader(version).regions(images), strict=True):
+        assert (one["text"], tuple(one["tokens"])) == (wanted.text, wanted.tokens)
+        np.testing.assert_allclose(one["score"], wanted.score, atol=1e-4)
+        np.testing.assert_allclose(one["weights"], wanted.attention_weights, atol=1e-4)
+
+
+@pytest.mark.parametrize(("dims", "size"), [((31, 17, 3), (13, 29)), ((5, 7, 1), (11, 3))])
+def test_images_are_resized_as_by_the_local_reader(dims, size, rng):
+    pixels = rng.integers(0, 256, dims).astype("uint8")
+    given = {"pixels": pixels.ravel().tolist(), "dims": dims, "size": size}
+    np.testing.assert_array_equal(run(RESIZE, given=given), resize(pixels, *size).ravel())
