@@ -58,6 +58,7 @@ class Translators(Kind):
         "translate": lambda model, texts: model.translate(texts),
         "nbest": lambda model, texts: model.nbest(texts),
         "align": lambda model, texts: model.align(texts),
+        "complete": lambda model, texts: model.complete(texts, [""] * len(texts)),
         "score": lambda model, texts: model.score(texts, texts[::-1]),
     }
     needs_attention = "align"

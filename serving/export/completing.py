@@ -11,7 +11,7 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from training.data.ids import END_ID, PAD_ID
 from training.data.spelling import INSIDE, Spelling, begun_word
-from training.data.tokenizers import Tokenizer, valid_text
+from training.data.tokenizers import Tokenizer, composed, valid_text
 from training.decode.asked import Search
 from training.decode.prefix import Covered, NextWord, Prefix
 
@@ -57,10 +57,10 @@ class Completing:
         prefix, normal = self._typed(text, prefix)
         forced = self._forced(Prefix, normal)
         found = self._search(ids, prefix=forced)
-        said = self._tokenizer.detokenize(found.ids[:, 0])
+        said = self._said(found.ids[:, 0])
         rest = _after(said, forced.spelled.size)
         outputs = {
-            "translation": prefix + tf.where(empty, "", rest),
+            "translation": self._shown(prefix + tf.where(empty, "", rest)),
             "score": tf.where(empty, 0.0, found.scores[:, 0]),
             "truncated": truncated,
         }
@@ -87,15 +87,15 @@ class Completing:
         begun = tf.reshape(tf.where(known, before[:, None] + raw, before[:, None]), [-1])
         forced = self._forced(Prefix, begun, whole=tf.reshape(known, [-1]))
         found = self._search(tf.repeat(ids, count, axis=0), prefix=forced)
-        said = self._tokenizer.detokenize(found.ids[:, 0])
+        said = self._said(found.ids[:, 0])
         rest = _after(said, tf.repeat(start, count))
         left = tf.strings.length(typed) - tf.strings.length(normal) + start
         head = tf.strings.substr(typed, 0 * start, tf.maximum(left, 0))
-        rows = [-1, count]
+        rows, translations = [-1, count], head[:, None] + tf.reshape(rest, [-1, count])
         return {
-            "words": tf.where(known, tf.strings.strip(raw), ""),
+            "words": tf.where(known, self._shown(tf.strings.strip(raw)), ""),
             "probabilities": probabilities,
-            "translations": tf.where(known, head[:, None] + tf.reshape(rest, rows), ""),
+            "translations": tf.where(known, self._shown(translations), ""),
             "scores": tf.where(known, tf.reshape(found.scores[:, 0], rows), 0.0),
         }
 
@@ -115,7 +115,7 @@ class Completing:
             asked, num_results=count, beam_width=max(count, asked.beam_width)
         )
         found = self._search(ids, wide, prefix=forced)
-        said = self._tokenizer.detokenize(tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]]))
+        said = self._said(tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]]))
         raw = tf.reshape(_after(said, tf.repeat(start, count)), [-1, count])
         # Not ended, a word was cut where the search ended.
         ended = tf.reduce_any(found.ids == END_ID, 2)
@@ -127,6 +127,13 @@ class Completing:
         best, places = tf.math.top_k(tf.minimum(each, 1.0), self._asked.num_results)
         return tf.gather(raw, places, batch_dims=1), best
 
+    def _said(self, ids: tf.Tensor) -> tf.Tensor:
+        """Return the texts of ids as prefixes are spelled."""
+        return self._spelling.decompose(self._tokenizer.detokenize(ids))
+
+    def _shown(self, text: tf.Tensor) -> tf.Tensor:
+        return composed(self._spelling.kind, text)
+
     def _typed(self, text: tf.Tensor, prefix: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         """Return prefixes as valid UTF-8, and as tokens spell them."""
         prefix = tf.ensure_shape(prefix, [None])
@@ -135,7 +142,8 @@ class Completing:
         )
         with tf.control_dependencies([same]):
             prefix = valid_text(prefix)
-        return prefix, self._spelling.normalize(prefix)
+        normal = self._spelling.normalize(prefix)
+        return normal if self._spelling.kind == "letters" else prefix, normal
 
     def _forced(
         self,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
+import tensorflow_text as tf_text
 
 from training.data.ids import END_ID
 from training.data.tokenizers import LETTERS, SPACES, Tokenizer
@@ -15,7 +16,7 @@ NONE = -1  # no token
 INSIDE = rf"(?:{LETTERS}|['’-])"
 _SPACES_OF = {"sentencepiece": "[▁ ]+", "words": SPACES, "symbols": r"\s+"}
 # Of a kind, what a text's first token may have in front that is not shown.
-_LEADS = {"sentencepiece": ("", " "), "words": ("", " "), "symbols": (" ",), "characters": ("",)}
+_LEADS = {"sentencepiece": ("", " "), "words": ("", " "), "symbols": (" ",)}
 
 
 class Spelled(NamedTuple):
@@ -41,7 +42,8 @@ class Spelling(tf.Module):
     """The texts of a vocabulary's tokens, in operations of a SavedModel.
 
     A prefix is read as its tokenizer reads texts: runs of spaces are one space, and none is in
-    front (of `characters`, every space counts). A space at the end says that the word is complete.
+    front (of `characters` and `letters`, every space counts). A space at the end says that the word
+    is complete.
 
     Args:
         tokenizer: whose tokens are cut.
@@ -54,7 +56,7 @@ class Spelling(tf.Module):
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(name="spelling")
-        self.kind = tokenizer.kind
+        self.kind, self._leads = tokenizer.kind, _LEADS.get(tokenizer.kind, ("",))
         ids = np.arange(tokenizer.vocab_size, dtype="int32")
         strings = surfaces_of(self.kind, tokenizer.tokens(tf.constant(ids))).numpy()
         strings = np.where(ids > END_ID, strings, b"")
@@ -62,7 +64,7 @@ class Spelling(tf.Module):
         self.continues = tf.strings.regex_full_match(self.surfaces, rf"(?s){INSIDE}.*")
         sizes = np.array([len(x) for x in strings.tolist()], "int32")
         self._longest = int(sizes.max(initial=1))
-        hidden = np.array([x[:1] == b" " for x in strings.tolist()]) & (" " in _LEADS[self.kind])
+        hidden = np.array([x[:1] == b" " for x in strings.tolist()]) & (" " in self._leads)
         # What a token adds to a text, and what the first one does.
         self.sizes, self.first_sizes = tf.constant(sizes), tf.constant(sizes - hidden, tf.int32)
         self._index(strings.tolist())
@@ -96,10 +98,14 @@ class Spelling(tf.Module):
 
     def normalize(self, prefix: tf.Tensor) -> tf.Tensor:
         """Return prefixes `(B,)` as tokens spell them."""
-        if self.kind == "characters":
-            return prefix
+        if self.kind not in _LEADS:
+            return self.decompose(prefix)
         prefix = tf.strings.regex_replace(prefix, _SPACES_OF[self.kind], " ")
         return tf.strings.regex_replace(prefix, "^ ", "")
+
+    def decompose(self, text: tf.Tensor) -> tf.Tensor:
+        """Return texts as tokens spell them: `letters` are those of the decomposition."""
+        return tf_text.normalize_utf8(text, "NFD") if self.kind == "letters" else text
 
     def spell(self, prefix: tf.Tensor, whole: tf.Tensor) -> tuple[Spelled, tf.Tensor]:
         """Return the ways to spell prefixes, and whether there is one.
@@ -122,11 +128,11 @@ class Spelling(tf.Module):
         exact = tf.where(lengths <= left[:, :, None], exact, NONE)
         partial = self._partial(nodes, left)
         first, of_first = self._with_space(prefix, size, places)
-        if " " in _LEADS[self.kind]:
+        if " " in self._leads:
             # Only what is first has a space in front that is not shown.
             rest = [[0, 0], [0, places - 1], [0, 0]]
             pad = tf.pad(first + 1, rest) - 1
-            if "" not in _LEADS[self.kind]:
+            if "" not in self._leads:
                 inside = (starts > 0)[:, None]
                 exact = tf.where(inside, exact, NONE)
                 partial = tf.where(inside, partial, 0)
@@ -179,7 +185,7 @@ def surfaces_of(kind: str, tokens: tf.Tensor) -> tf.Tensor:
     """Return what tokens of a kind of tokenizer add to a text, but for the first one's space."""
     if kind == "symbols":
         return tf.where(tokens == "", "", " " + tokens)
-    return tokens if kind == "characters" else tf.strings.regex_replace(tokens, "▁", " ")
+    return tf.strings.regex_replace(tokens, "▁", " ") if kind in _LEADS else tokens
 
 
 def _leading_on(

@@ -202,7 +202,7 @@ class VocabularyTokenizer(Tokenizer):
         text = tf.strings.reduce_join(strings, axis=1, separator=separator)
         if self.kind == "words":
             text = tf.strings.strip(tf.strings.regex_replace(text, "▁", " "))
-        return tf_text.normalize_utf8(text, "NFC") if self.kind == "letters" else text
+        return composed(self.kind, text)
 
     def _strings(self, ids: tf.Tensor) -> tf.Tensor:
         return tf.gather(self._table, ids)
@@ -337,6 +337,11 @@ def _letters(strings: Iterable[str]) -> tuple[str, list[int]]:
         letters.append(normal)
         index.extend([i] * len(normal))
     return "".join(letters), index
+
+
+def composed(kind: str, text: tf.Tensor) -> tf.Tensor:
+    """Return joined tokens of a kind as a text: `letters` make characters."""
+    return tf_text.normalize_utf8(text, "NFC") if kind == "letters" else text
 
 
 def valid_text(text: tf.Tensor) -> tf.Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tensorflow as tf
 
 from training.data.spelling import INSIDE, surfaces_of
-from training.data.tokenizers import Tokenizer
+from training.data.tokenizers import Tokenizer, composed
 
 
 def words_of(
@@ -35,7 +35,8 @@ def words_of(
     size, shape = batch * (most + 1), [batch, most + 1]
     words = tf.strings.unsorted_segment_join(texts, places, size)
     words = tf.reshape(words, shape)[:, :most]
-    if tokenizer.kind != "characters":  # a text's first space is not shown
+    words = composed(tokenizer.kind, words)
+    if tokenizer.kind not in ("characters", "letters"):  # a text's first space is not shown
         first = tf.range(most) == 0
         words = tf.where(first, tf.strings.regex_replace(words, "^ ", ""), words)
     sums = tf.math.unsorted_segment_sum(tf.where(said, log_probs, 0.0), places, size)

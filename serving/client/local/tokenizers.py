@@ -14,7 +14,9 @@ _SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back."""
+    """Text to token ids and back; `kind` is how texts are cut."""
+
+    kind: str
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without START and END."""
@@ -53,6 +55,8 @@ def said(ids: Iterable[int]) -> list[int]:
 class SentencePiece:
     """Subwords."""
 
+    kind = "sentencepiece"
+
     def __init__(self, path: Path) -> None:
         import sentencepiece  # the other kinds do without
 
@@ -82,10 +86,10 @@ class Vocabulary:
     """
 
     def __init__(self, state: dict[str, Any]) -> None:
-        self._kind, tokens = state["kind"], state["tokens"]
+        self.kind, tokens = state["kind"], state["tokens"]
         self._tokens = [*_SPECIAL, *tokens]
         self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
-        if self._kind == "words":
+        if self.kind == "words":
             classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
             letters = f"[{classes['letters']}]+"
             elision = "(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
@@ -100,11 +104,11 @@ class Vocabulary:
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""
-        if self._kind == "characters":
+        if self.kind == "characters":
             return list(text)
-        if self._kind == "letters":
+        if self.kind == "letters":
             return list(unicodedata.normalize("NFD", text))
-        if self._kind == "symbols":  # what ASCII calls spaces
+        if self.kind == "symbols":  # what ASCII calls spaces
             return re.findall(r"[^ \t\n\v\f\r]+", text)
         text = self._spaces.sub(" ", text).strip(" ")
         return self._words.findall(f" {text}".replace(" ", "▁")) if text else []
@@ -112,12 +116,12 @@ class Vocabulary:
     def decode(self, ids: Sequence[int]) -> str:
         """See `Tokenizer`."""
         tokens = [self._tokens[number] for number in ids]
-        if self._kind == "symbols":
+        if self.kind == "symbols":
             return " ".join(tokens)
         text = "".join(tokens)
-        if self._kind == "letters":
+        if self.kind == "letters":
             return unicodedata.normalize("NFC", text)
-        return text.replace("▁", " ").strip(" ") if self._kind == "words" else text
+        return text.replace("▁", " ").strip(" ") if self.kind == "words" else text
 
     def token(self, number: int) -> str:
         """See `Tokenizer`."""

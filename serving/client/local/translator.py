@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import numpy as np
 
 from serving.client.errors import SignatureNotFoundError
+from serving.client.local.completing import complete
 from serving.client.local.model import LocalModel
 from serving.client.local.scoring import score_targets
 from serving.client.local.search import Search, said_text, said_tokens
-from serving.client.local.tokenizers import END_ID, PAD_ID, load_tokenizer
-from serving.client.results import Alignment, Hypothesis, Score, Translation
+from serving.client.local.spelling import Spelling
+from serving.client.local.tokenizers import END_ID, PAD_ID, UNK_ID, load_tokenizer
+from serving.client.results import Alignment, Completion, Hypothesis, Score, Translation
 from serving.client.sentences import join_sentences, split_sentences
 
 T = TypeVar("T")
@@ -31,6 +33,13 @@ _OUTPUTS = {
         "tokens": "string(?, ?)",
         "log_probs": "float(?, ?)",
         "truncated": "bool(?)",
+    },
+    "complete": {
+        "translation": "string(?)",
+        "score": "float(?)",
+        "truncated": "bool(?)",
+        "tokens": "string(?, ?)",
+        "token_scores": "float(?, ?)",
     },
 }
 
@@ -84,13 +93,15 @@ class LocalTranslator(LocalModel):
             load_tokenizer(self._folder.path, about["tokenizers"][side])
             for side in ("source", "target")
         )
+        self._spelling: Spelling | None = None  # made at its first use
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
         """See the base class."""
         found = {}
         for name, outputs in _OUTPUTS.items():
             if name != "align" or self.manifest["attends"]:
-                inputs = ["text", *(["translation"] if name == "score" else [])]
+                second = {"score": ["translation"], "complete": ["prefix"]}
+                inputs = ["text", *second.get(name, [])]
                 found[name] = {"inputs": dict.fromkeys(inputs, "string(?)"), "outputs": outputs}
         return found
 
@@ -165,6 +176,49 @@ class LocalTranslator(LocalModel):
                 cut = read.truncated[row] or len(targets[row]) > most
                 found[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
         return found
+
+    def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
+        """The best translation of each text that begins with its prefix, as it was typed.
+
+        A prefix may end within a word; a space at its end says that the word is complete.
+
+        Raises:
+            ValueError: for a prefix that no tokens of the model spell.
+        """
+        read, found = self._read(_checked(texts)), []
+        if self._spelling is None:
+            size = self.manifest["tokenizers"]["target"]["size"]
+            self._spelling = Spelling(self._target, size)
+        pairs = zip(read.ids, read.truncated, _written(_checked(prefixes)), strict=True)
+        for number, (ids, cut, prefix) in enumerate(pairs):
+            normal = self._spelling.normalize(prefix)
+            width, penalty = self._asked.width, self._asked.penalty
+            best = complete(self._folder, self._spelling, ids or [UNK_ID], normal, width, penalty)
+            if best is None:
+                raise ValueError(
+                    f"prefix[{number}] has characters that the model has no tokens for: {normal}"
+                )
+            if not ids:
+                found.append(Completion(prefix, 0.0))
+                continue
+            said = self._target.decode([x for x in best.ids if x > END_ID])
+            rest = self._spelling.decompose(said)[len(normal) :]
+            norm = ((5 + len(best.ids)) / 6) ** penalty
+            tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in best.ids)
+            found.append(
+                Completion(
+                    self._spelling.compose(prefix + rest),
+                    sum(best.log_probs) / norm,
+                    cut,
+                    tokens=tokens,
+                    token_scores=best.log_probs,
+                )
+            )
+        return found
+
+    def alternatives(self, texts: Sequence[str], prefixes: Sequence[str]) -> NoReturn:
+        """Raise SignatureNotFoundError: only a server says which words may follow."""
+        raise SignatureNotFoundError("an ONNX export has no alternatives: they need a server")
 
     def _read(self, texts: Sequence[str]) -> _Read:
         ids = self._source.encode(_written(texts))

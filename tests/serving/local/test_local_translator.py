@@ -51,6 +51,28 @@ def served(run):
     return ask
 
 
+@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.8, 1.0])
+def test_a_prefix_is_completed_as_the_saved_model_does(translator, served, part):
+    other = decoded(served("nbest")["translations"][:, 1])
+    prefixes = [text[: int(part * len(text))] for text in other]
+    words = other[2].split(" ")
+    prefixes[2] = "  " + "  ".join([*words[: int(part * len(words))], ""])
+    wanted = served("complete", prefix=tf.constant(prefixes))
+    found = translator.complete(TEXTS, prefixes)
+    assert [each.text for each in found] == decoded(wanted["translation"])
+    np.testing.assert_allclose([each.score for each in found], wanted["score"], atol=1e-4)
+    assert [each.truncated for each in found] == wanted["truncated"].tolist()
+    for row, each in enumerate(found):
+        assert [*each.tokens] == [x for x in decoded(wanted["tokens"][row]) if x]
+        scores = wanted["token_scores"][row][: len(each.token_scores)]
+        np.testing.assert_allclose(each.token_scores, scores, atol=1e-4)
+
+
+def test_a_prefix_that_no_tokens_spell_is_one_line(translator):
+    with pytest.raises(ValueError, match=r"^prefix\[1\] has characters .* ☃$"):
+        translator.complete(TEXTS[:2], ["", "☃"])
+
+
 def decoded(texts):
     return [text.decode() for text in texts]
 
@@ -130,7 +152,7 @@ def test_the_command_prints_what_the_client_prints(version, capsys):
     assert client([*local, "--metadata"]) == 0
     metadata = json.loads(capsys.readouterr().out)
     assert (metadata["model"], metadata["version"]) == ("old", 1)
-    assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score"}
+    assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score", "complete"}
     assert client(["--local", str(version.parent.parent), "a"]) == 1
     assert "manifest.json" in capsys.readouterr().err
     with pytest.raises(SystemExit):
