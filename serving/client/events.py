@@ -12,7 +12,7 @@ from serving.client.histories import TIME, History, history_columns
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import Prediction
-from serving.client.transport import AsyncClient, Client
+from serving.client.transport import AsyncClient, Client, Question
 
 
 def write_histories(histories: Sequence[dict[str, list[float]]]) -> dict[str, Message]:
@@ -39,9 +39,11 @@ def read_predictions(response: Message, count: int) -> list[Prediction]:
 
 
 class _Predictors(Endpoint):
-    """Steps of both clients of a model of histories."""
+    """The methods of both clients of a model of histories."""
 
-    def _predict(self, given: Sequence[History], ignore: bool) -> Steps[list[Prediction]]:
+    @Question
+    def outcome(self, given: Sequence[History], ignore: bool = False) -> Steps[list[Prediction]]:
+        """How probable the outcome of each history is; `ignore` leaves out unknown columns."""
         metadata = yield from self._metadata()
         inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))
         rows = [history_columns(history, inputs, ignore) for history in given]
@@ -65,14 +67,6 @@ class Predictor(_Predictors, Client):
     `history_columns`. Use as a context manager, or `close()`. Threads may share it.
     """
 
-    def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
-        """How probable the outcome of each history is; `ignore` leaves out unknown columns."""
-        return self._run(self._predict(given, ignore))
-
 
 class AsyncPredictor(_Predictors, AsyncClient):
     """`Predictor` for asyncio: the same arguments, its methods are coroutines."""
-
-    async def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
-        """See `Predictor.outcome`."""
-        return await self._run(self._predict(given, ignore))

@@ -22,7 +22,7 @@ from serving.client.image_files import image_file
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import Reading, Regions
-from serving.client.transport import AsyncClient, Client
+from serving.client.transport import AsyncClient, Client, Question
 
 T = TypeVar("T")
 
@@ -53,7 +53,21 @@ def read_regions(response: Message, count: int) -> list[Regions]:
 
 
 class _Readers(Endpoint):
-    """Steps of both clients of a reader of images."""
+    """The methods of both clients of a reader of images."""
+
+    @Question
+    def read(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> Steps[list[Reading | InvalidRequestError]]:
+        """The text in each image."""
+        return self._read("read", images, read_readings, keep_errors)
+
+    @Question
+    def regions(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> Steps[list[Regions | InvalidRequestError]]:
+        """The text in each image, and where the model looked."""
+        return self._read("regions", images, read_regions, keep_errors)
 
     def _read(
         self, signature: str, images: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
@@ -96,30 +110,6 @@ class Reader(_Readers, Client):
     are read. Use as a context manager, or `close()`. Threads may share it.
     """
 
-    def read(
-        self, images: Sequence[Any], keep_errors: bool = False
-    ) -> list[Reading | InvalidRequestError]:
-        """The text in each image."""
-        return self._run(self._read("read", images, read_readings, keep_errors))
-
-    def regions(
-        self, images: Sequence[Any], keep_errors: bool = False
-    ) -> list[Regions | InvalidRequestError]:
-        """The text in each image, and where the model looked."""
-        return self._run(self._read("regions", images, read_regions, keep_errors))
-
 
 class AsyncReader(_Readers, AsyncClient):
     """`Reader` for asyncio: the same arguments, its methods are coroutines."""
-
-    async def read(
-        self, images: Sequence[Any], keep_errors: bool = False
-    ) -> list[Reading | InvalidRequestError]:
-        """See `Reader.read`."""
-        return await self._run(self._read("read", images, read_readings, keep_errors))
-
-    async def regions(
-        self, images: Sequence[Any], keep_errors: bool = False
-    ) -> list[Regions | InvalidRequestError]:
-        """See `Reader.regions`."""
-        return await self._run(self._read("regions", images, read_regions, keep_errors))

@@ -1,6 +1,7 @@
 """Translators: the clients, blocking and asyncio, their requests and their answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from serving.client import protobuf
 from serving.client.answers import (
@@ -26,7 +27,9 @@ from serving.client.results import (
     Translation,
 )
 from serving.client.sentences import join_sentences, split_sentences
-from serving.client.transport import AsyncClient, Client
+from serving.client.transport import AsyncClient, Client, Question
+
+T = TypeVar("T")
 
 
 def write_texts(texts: Sequence[str]) -> dict[str, Message]:
@@ -152,9 +155,11 @@ def read_scores(response: Message, count: int) -> list[Score]:
 
 
 class _Translators(Endpoint):
-    """Steps of both clients of a translator."""
+    """The methods of both clients of a translator."""
 
-    def _translate(self, texts: Sequence[str], split: bool) -> Steps[list[Translation]]:
+    @Question
+    def translate(self, texts: Sequence[str], split: bool = False) -> Steps[list[Translation]]:
+        """The best translation of each text; with `split`, sentence by sentence."""
         write, read = write_texts, read_translations
         if not split:
             return (yield from self.predict("translate", _checked(texts), write, read))
@@ -163,30 +168,49 @@ class _Translators(Endpoint):
         found = iter((yield from self.predict("translate", sentences, write, read)))
         return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
 
-    def _nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
-        write, read = write_texts, read_nbest
-        return self.predict("nbest", _checked(texts), write, read)
+    @Question
+    def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
+        """Each text's translations, best first, as many as the model was exported with."""
+        return self.predict("nbest", _checked(texts), write_texts, read_nbest)
 
-    def _align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
-        write, read = write_texts, read_alignments
-        return self.predict("align", _checked(texts), write, read)
+    @Question
+    def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
+        """Each text's translation with its attention weights."""
+        return self.predict("align", _checked(texts), write_texts, read_alignments)
 
-    def _score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
-        pairs = list(zip(_checked(texts), _checked(translations), strict=True))
-        write, read = write_pairs, read_scores
-        return self.predict("score", pairs, write, read, lambda pair: sum(map(len, pair)))
+    @Question
+    def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
+        """How probable the model finds a given translation of each text, token by token."""
+        return self._of_pairs("score", texts, translations, write_pairs, read_scores)
 
-    def _complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> Steps[list[Completion]]:
-        pairs = list(zip(_checked(texts), _checked(prefixes), strict=True))
-        write, read = write_begun, read_completions
-        return self.predict("complete", pairs, write, read, lambda pair: sum(map(len, pair)))
+    @Question
+    def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> Steps[list[Completion]]:
+        """The best translation of each text that begins with its prefix, as it was typed.
 
-    def _alternatives(
+        A prefix may end within a word; a space at its end says that the word is complete.
+        """
+        return self._of_pairs("complete", texts, prefixes, write_begun, read_completions)
+
+    @Question
+    def alternatives(
         self, texts: Sequence[str], prefixes: Sequence[str]
     ) -> Steps[list[list[Alternative]]]:
-        pairs = list(zip(_checked(texts), _checked(prefixes), strict=True))
-        write, read = write_begun, read_alternatives
-        return self.predict("alternatives", pairs, write, read, lambda pair: sum(map(len, pair)))
+        """The words that may follow each prefix of a translation, the most probable first.
+
+        A prefix that ends in a word is followed by the words that begin so.
+        """
+        return self._of_pairs("alternatives", texts, prefixes, write_begun, read_alternatives)
+
+    def _of_pairs(
+        self,
+        signature: str,
+        texts: Sequence[str],
+        others: Sequence[str],
+        write: Callable[[Sequence[tuple[str, str]]], dict[str, Message]],
+        read: Callable[[Message, int], list[T]],
+    ) -> Steps[list[T]]:
+        pairs = list(zip(_checked(texts), _checked(others), strict=True))
+        return self.predict(signature, pairs, write, read, lambda pair: sum(map(len, pair)))
 
 
 def _checked(texts: Sequence[str]) -> Sequence[str]:
@@ -201,64 +225,6 @@ class Translator(_Translators, Client):
     Its methods raise a ServingError. Use as a context manager, or `close()`. Threads may share it.
     """
 
-    def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
-        """The best translation of each text; with `split`, sentence by sentence."""
-        return self._run(self._translate(texts, split))
-
-    def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
-        """Each text's translations, best first, as many as the model was exported with."""
-        return self._run(self._nbest(texts))
-
-    def align(self, texts: Sequence[str]) -> list[Alignment]:
-        """Each text's translation with its attention weights."""
-        return self._run(self._align(texts))
-
-    def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
-        """How probable the model finds a given translation of each text, token by token."""
-        return self._run(self._score(texts, translations))
-
-    def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
-        """The best translation of each text that begins with its prefix, as it was typed.
-
-        A prefix may end within a word; a space at its end says that the word is complete.
-        """
-        return self._run(self._complete(texts, prefixes))
-
-    def alternatives(
-        self, texts: Sequence[str], prefixes: Sequence[str]
-    ) -> list[list[Alternative]]:
-        """The words that may follow each prefix of a translation, the most probable first.
-
-        A prefix that ends in a word is followed by the words that begin so.
-        """
-        return self._run(self._alternatives(texts, prefixes))
-
 
 class AsyncTranslator(_Translators, AsyncClient):
     """`Translator` for asyncio: the same arguments, its methods are coroutines."""
-
-    async def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
-        """See `Translator.translate`."""
-        return await self._run(self._translate(texts, split))
-
-    async def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
-        """See `Translator.nbest`."""
-        return await self._run(self._nbest(texts))
-
-    async def align(self, texts: Sequence[str]) -> list[Alignment]:
-        """See `Translator.align`."""
-        return await self._run(self._align(texts))
-
-    async def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
-        """See `Translator.score`."""
-        return await self._run(self._score(texts, translations))
-
-    async def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
-        """See `Translator.complete`."""
-        return await self._run(self._complete(texts, prefixes))
-
-    async def alternatives(
-        self, texts: Sequence[str], prefixes: Sequence[str]
-    ) -> list[list[Alternative]]:
-        """See `Translator.alternatives`."""
-        return await self._run(self._alternatives(texts, prefixes))

@@ -5,8 +5,9 @@
 
 import asyncio
 import time
-from collections.abc import Generator
-from typing import Any, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -25,6 +26,7 @@ _READY_POLL = 0.2
 _MOST_STATUS_BYTES = 2**22  # of an answer that holds no tensors
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class _Sending(NamedTuple):
@@ -216,3 +218,30 @@ class AsyncClient(_Connection):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+
+class Question(Generic[P, T]):
+    """A method of both kinds of client, as the steps to its answer; a decorator.
+
+    It blocks in a `Client`, and is a coroutine in an `AsyncClient`.
+    """
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]):
+        self._steps = steps
+        self.__doc__ = steps.__doc__
+
+    @overload
+    def __get__(self, client: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, client: Client, owner: type) -> Callable[P, T]: ...
+
+    @overload
+    def __get__(self, client: AsyncClient, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
+
+    def __get__(self, client: Any, owner: type) -> Any:
+        """The method of a client."""
+        return self if client is None else partial(self._ask, client)
+
+    def _ask(self, client: Any, *arguments: P.args, **options: P.kwargs) -> Any:
+        return client._run(self._steps(client, *arguments, **options))
