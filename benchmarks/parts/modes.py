@@ -18,6 +18,8 @@ DECODERS = [(8, 20, 64), (32, 30, 256)]
 TINY = {"scores": [(2, 3, 5, 7)], "decoder": [(2, 3, 5)]}
 LOSS = 1.05  # times the plain formula's processor time, above which a fast path loses
 SPENT = 1.0  # seconds of calls of one kind, at least
+TURN = 0.1  # the same in a turn, about: the time of threads elsewhere is known by ticks
+MOST = 20.0  # the same where the fast path seems to lose: other load may be why
 
 
 def use_one_thread(backend: str) -> None:
@@ -63,42 +65,57 @@ def make_case(kind: str, size: tuple[int, ...], fast: bool) -> Case:
     return Case(function, arrays, weights)
 
 
-def compare(kind: str, size: tuple[int, ...], mode: str, repeat: int) -> dict[str, float]:
+def compare(
+    kind: str, size: tuple[int, ...], mode: str, repeat: int, most: float = MOST
+) -> dict[str, float]:
     """Return of a forward pass and of a step how often the plain time the fast one is.
 
-    Calls take turns; of each the least processor time counts, of many where they are short.
+    Calls take turns; of each the least processor time counts, of many where they are short or the
+    fast path seems to lose.
     """
     calls = {fast: make_calls(make_case(kind, size, fast), mode) for fast in (True, False)}
     least: dict[tuple[str, bool], float] = {}
     for what in ("forward", "step"):
         for call in (calls[True][what], calls[False][what]):
             call()  # it traces and compiles
+        started = time.perf_counter()
+        calls[False][what]()
+        count = math.ceil(TURN / (time.perf_counter() - started))
         spent, turns = 0.0, 0
-        while turns < repeat or spent < SPENT:
+        while turns < repeat or spent < (
+            most if turns and ratio(least, what) > LOSS else min(SPENT, most)
+        ):
             for fast in (True, False):
-                taken = seconds(calls[fast][what])
+                taken = seconds(calls[fast][what], count)
                 least[what, fast] = min(least.get((what, fast), math.inf), taken)
                 spent += taken
             turns += 1
-    return {f"{what}_ratio": least[what, True] / least[what, False] for what in ("forward", "step")}
+    return {f"{what}_ratio": ratio(least, what) for what in ("forward", "step")}
 
 
-def seconds(call: Callable[[], Any]) -> float:
-    """Return the processor time of a call."""
+def ratio(least: dict[tuple[str, bool], float], what: str) -> float:
+    """Return the fast path's least time, divided by that of the plain formula."""
+    return least[what, True] / least[what, False]
+
+
+def seconds(call: Callable[[], Any], count: int) -> float:
+    """Return the processor time of so many calls."""
     started = time.process_time()
-    call()
+    for _ in range(count):
+        call()
     return time.process_time() - started
 
 
 def run(backend: str, repeat: int, tiny: bool = False) -> None:
     """Print the ratios of all modes, kinds and sizes, and where a fast path loses."""
     sizes = TINY if tiny else {"scores": SCORES, "decoder": DECODERS}
+    most = 0.0 if tiny else MOST
     rows = []
     print("processor time of the fast path, divided by that of the plain formula (one thread)")
     for mode in MODES[backend]:
         for kind, size in [(k, x) for k, xs in sizes.items() for x in xs]:
             row = {"mode": mode, "kind": kind, "size": size}
-            row |= {k: round(v, 2) for k, v in compare(kind, size, mode, repeat).items()}
+            row |= {k: round(v, 2) for k, v in compare(kind, size, mode, repeat, most).items()}
             rows.append(row)
             name = f"{backend} {mode}, {kind} {' x '.join(map(str, size))}"
             lost = max(row["forward_ratio"], row["step_ratio"]) > LOSS

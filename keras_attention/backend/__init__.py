@@ -22,6 +22,7 @@ from keras_attention.backend.generic import (
     share,
     times_transposed,
     traces_onnx,
+    under_dynamo,
     under_xla,
     unfold,
     writes_in_place,
@@ -61,5 +62,6 @@ elif keras.backend.backend() == "torch":
         matmul,
         project,
         traces_onnx,
+        under_dynamo,
         writes_in_place,
     )

@@ -151,6 +151,11 @@ def under_xla() -> bool:
     return False
 
 
+def under_dynamo() -> bool:
+    """Whether `torch.compile` traces what is being computed: it unrolls loops over blocks."""
+    return False
+
+
 def is_eager() -> bool:
     """Whether TensorFlow or JAX run operation by operation, which compiles each loop by itself."""
     return False

@@ -46,6 +46,11 @@ def traces_onnx() -> bool:
     return bool(torch.jit.is_tracing())
 
 
+def under_dynamo() -> bool:
+    """Whether `torch.compile` traces what is being computed: it unrolls loops over blocks."""
+    return bool(torch.compiler.is_compiling())
+
+
 def matmul(x: Any, y: Any) -> Any:
     """Return the product of `(..., n, k)` and `(..., k, m)`: that of `keras.ops` rounds float64."""
     if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
@@ -67,7 +72,7 @@ def average(weights: Any, value: Any) -> Any:
 
 def writes_in_place(*tensors: Any) -> bool:
     """Whether operations on these may write into memory that exists: eagerly, on a CPU."""
-    if torch.compiler.is_compiling():
+    if under_dynamo():
         return False
     plain = (torch.Tensor, torch.nn.Parameter)
     return all(type(x) in plain and x.device.type == "cpu" for x in tensors)

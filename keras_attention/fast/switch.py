@@ -28,6 +28,7 @@ VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
 # computed as a whole.
 BLOCK = 2**20
 EAGER = 2**27  # the same where TensorFlow or JAX run eagerly: half a gigabyte
+DYNAMO = 2**24  # the same under torch.compile
 IN_PLACE = 2**18  # the same where memory is written again: one core's own cache
 LARGE = 2000  # elements of a row
 
@@ -121,8 +122,12 @@ def _largest_formula() -> int:
     """Return how many numbers the formula of additive scores may make, where it is the faster."""
     if backend.is_eager():  # a loop over blocks is slower, 100 times on JAX, and saves memory alone
         return EAGER
-    # Under XLA a step of fewer is up to 1.28 times as slow in the exponential form.
-    return 2 * BLOCK if backend.under_xla() else BLOCK
+    if backend.under_dynamo():  # compiled blocks of fewer take up to 3 times as long
+        return DYNAMO
+    if not backend.under_xla():
+        return BLOCK
+    # Of fewer a step is up to 1.28 times as slow in the exponential form; on JAX's CPU up to 1.14.
+    return 2 * BLOCK if backend.fuses_sums() else 4 * BLOCK
 
 
 def _compiles(*sequences: Tensor) -> bool:
