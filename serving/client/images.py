@@ -10,6 +10,7 @@ from serving.client import protobuf
 from serving.client.answers import (
     GRIDS,
     NUMBER,
+    NUMBERS,
     TEXT,
     TEXTS,
     check_alike,
@@ -35,7 +36,15 @@ def write_images(files: Sequence[bytes]) -> dict[str, Message]:
 def read_readings(response: Message, count: int) -> list[Reading]:
     """Answers of the signature `read`, one for each image."""
     outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
-    return [Reading(text(one), score) for one, score in zip(*outputs, strict=True)]
+    if "token_probabilities" not in response.outputs:
+        return [Reading(text(one), score) for one, score in zip(*outputs, strict=True)]
+    outputs += read_outputs(response, count, tokens=TEXTS, token_probabilities=NUMBERS)
+    found = []
+    for one, score, padded, probabilities in zip(*outputs, strict=True):
+        check_alike(("tokens", len(padded)), ("token_probabilities", len(probabilities)))
+        tokens = unpadded(padded)
+        found.append(Reading(text(one), score, tokens, tuple(probabilities[: len(tokens)])))
+    return found
 
 
 def read_regions(response: Message, count: int) -> list[Regions]:

@@ -82,10 +82,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Reading:
-    """The text in an image; `score` is its log-probability over the length penalty."""
+    """The text in an image; `score` is its log-probability over the length penalty.
+
+    `token_probabilities` says how sure the model is of each of `tokens`; models that were exported
+    before have none.
+    """
 
     text: str
     score: float
+    tokens: tuple[str, ...] = ()
+    token_probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from keras_attention import SearchResult
 from serving.export.weights import Weights
 from training.data.ids import END_ID, PAD_ID
 from training.decode.asked import Search
@@ -63,15 +64,20 @@ class ExportedReader(tf.Module):
         return [(name, self._source().examples(count)) for name in names for count in (1, 2)]
 
     def read(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Inputs of the source, `(B, …)`, to `text` `(B,)` and `score` `(B,)`."""
+        """Inputs of the source, `(B, …)`, to `text` `(B,)` and `score` `(B,)`.
+
+        `tokens` `(B, T)` are those of the text, and `token_probabilities` `(B, T)` says how sure
+        each is.
+        """
         found = self._search(inputs)
         return {
             "text": self.target_tokenizer.detokenize(found.ids[:, 0]),
             "score": found.scores[:, 0],
+            **self._tokens(found),
         }
 
     def regions(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        """The same with `tokens` `(B, T)` and weights, of regions `(B, T, h, w)`."""
+        """The same with weights, of regions `(B, T, h, w)`."""
         found = self._search(inputs, return_attention_weights=True)
         ids = found.ids[:, 0]
         said = (ids != PAD_ID) & (ids != END_ID)
@@ -81,8 +87,16 @@ class ExportedReader(tf.Module):
         return {
             "text": self.target_tokenizer.detokenize(ids),
             "score": found.scores[:, 0],
-            "tokens": tf.where(said, self.target_tokenizer.tokens(ids), ""),
             "attention_weights": weights,
+            **self._tokens(found),
+        }
+
+    def _tokens(self, found: SearchResult) -> dict[str, tf.Tensor]:
+        ids = found.ids[:, 0]
+        said = (ids != PAD_ID) & (ids != END_ID)
+        return {
+            "tokens": tf.where(said, self.target_tokenizer.tokens(ids), ""),
+            "token_probabilities": tf.where(said, tf.exp(found.log_probs[:, 0]), 0.0),
         }
 
     def _search(self, inputs: dict[str, tf.Tensor], **options: Any) -> Any:

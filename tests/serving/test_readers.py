@@ -98,6 +98,9 @@ def test_what_is_served_is_what_the_run_reads(image_run, image_target):
         assert answer.text == regions.text == wanted[number][0].text
         assert answer.score == pytest.approx(wanted[number][0].score, abs=1e-3)
         length = len(regions.tokens)  # 0 for one that seems empty
+        assert answer.tokens == regions.tokens
+        sure = np.exp(np.array(best.log_probs)[number, 0, :length])
+        np.testing.assert_allclose(answer.token_probabilities, sure, atol=1e-3)
         weights = np.reshape(regions.attention_weights, (length, 8, 18))
         mine = np.array(best.attention_weights)[number, 0, :length]
         np.testing.assert_allclose(weights.reshape(length, 8 * 18), mine, atol=1e-3)
