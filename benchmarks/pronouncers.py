@@ -15,7 +15,6 @@ import json
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -151,9 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pronouncers["ours"] = ours(options.run)
     result: dict[str, Any] = {"words": len(split.sources)}
     for name, say in pronouncers.items():
-        started = time.process_time()
         result[name] = score(say(split.sources), split.references)
-        result[name]["seconds"] = time.process_time() - started
         row = "  ".join(f"{key} {value:.1f}" for key, value in result[name].items())
         print(f"{name:10} {row}", flush=True)
     print(json.dumps(result))

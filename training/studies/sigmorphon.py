@@ -8,6 +8,8 @@ last row is the mean over the languages. With `--processes 2` two languages are 
 
 from __future__ import annotations
 
+import training.command.startup  # noqa: F401  (a process of its own begins here)
+
 import argparse
 import hashlib
 import multiprocessing
