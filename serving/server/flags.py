@@ -11,7 +11,7 @@ from training.command.parser import Parser, count, port, whole_number
 def _boolean(text: str) -> bool:
     values = {"true": True, "1": True, "false": False, "0": False}
     if text.lower() not in values:
-        raise argparse.ArgumentTypeError(f"expected true or false, received {text!r}")
+        raise argparse.ArgumentTypeError(f"expected true or false. Received: {text!r}")
     return values[text.lower()]
 
 

@@ -293,7 +293,7 @@ def _channel_arguments(text: str) -> dict[str, int | str]:
         if not equals:
             raise StatusError(
                 Code.INVALID_ARGUMENT,
-                f"--grpc_channel_arguments: expected key=value, received {argument!r}",
+                f"--grpc_channel_arguments: expected key=value. Received: {argument!r}",
             )
         found[key] = int(value) if value.lstrip("-").isdecimal() else value
     return found

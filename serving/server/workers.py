@@ -152,8 +152,9 @@ class HeavyError(Exception):
 
 
 class Pools:
-    """The server's threads, and before them the line of requests, so that nothing waits for what
-    is slower than itself.
+    """The server's threads, each kind with the one line that its requests wait in.
+
+    Nothing waits for what is slower than itself.
 
     Args:
         usual, heavy: runs at once, and how many more may wait.
