@@ -142,7 +142,10 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process, mon
     [
         (["--no_such_flag=1", "--model_base_path=/x"], "unrecognized arguments: --no_such_flag=1"),
         ([], "one of --model_base_path and --model_config_file is required"),
-        (["--port=x", "--model_base_path=/x"], "argument --port: expected a port, 0 to 65535. Received: x"),
+        (
+            ["--port=x", "--model_base_path=/x"],
+            "argument --port: expected a port, 0 to 65535. Received: x",
+        ),
     ],
 )
 def test_a_wrong_flag_is_one_line(capsys, flags, message):
