@@ -48,17 +48,17 @@ class Prefix:
 
     def allow(self, log_probs: tf.Tensor, place: tf.Tensor, spelled: Spelled) -> tf.Tensor:
         """Return log-probabilities `(rows, V)`, -inf of what a hypothesis may not say."""
-        begins = place <= of_rows(spelled.size, place)
+        size = of_rows(spelled.size, place)
+        over = (place == size) & of_rows(spelled.whole, place)  # a word, which does not go on
+        bound = (place < size) | over
 
         def allowed() -> tf.Tensor:
             exact, partial = ways(self.spelling, spelled, place)
-            said = place == of_rows(spelled.size, place)
-            whole = said & of_rows(spelled.whole, place)
-            free = ~whole[:, None] | ~self.spelling.continues
-            may = tf.where((said | ~begins)[:, None], free, exact | partial)
+            free = ~over[:, None] | ~self.spelling.continues
+            may = tf.where((place >= size)[:, None], free, exact | partial)
             return tf.where(may, log_probs, NEVER)
 
-        return tf.cond(tf.reduce_any(begins), allowed, lambda: log_probs)
+        return tf.cond(tf.reduce_any(bound), allowed, lambda: log_probs)
 
 
 class Covered(Prefix):
