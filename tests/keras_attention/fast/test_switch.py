@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from keras import ops
@@ -79,3 +80,27 @@ def test_the_environment_sets_the_switch(value):
         )
     else:
         assert done.stdout.split() == [str(value == "1")]
+
+
+@pytest.mark.parametrize(
+    ("mode", "formula", "fast"),
+    [
+        ({"under_dynamo": True}, (64, 20, 20, 64), (32, 48, 48, 256)),
+        ({"under_xla": True, "fuses_sums": False}, (32, 30, 30, 128), (32, 40, 40, 128)),
+        ({"under_xla": True, "fuses_sums": True}, (64, 20, 20, 64), (32, 30, 30, 128)),
+        ({"is_eager": True}, (32, 48, 48, 256), (64, 100, 100, 256)),
+    ],
+    ids=["torch.compile", "JAX on a CPU", "XLA elsewhere", "eager"],
+)
+def test_the_formula_runs_where_it_is_the_faster(monkeypatch, mode, formula, fast):
+    everything = ("under_dynamo", "under_xla", "fuses_sums", "is_eager")
+    for name in everything:
+        monkeypatch.setattr(switch.backend, name, lambda name=name: mode.get(name, False))
+    monkeypatch.setattr(switch.backend, "writes_in_place", lambda *tensors: False)
+
+    def path(batch, queries, keys, units):
+        shapes = (batch, queries, units), (batch, keys, units), (units,)
+        return switch.additive(*(SimpleNamespace(shape=shape) for shape in shapes))
+
+    assert path(*formula) == "formula"
+    assert path(*fast) != "formula"
