@@ -67,7 +67,9 @@ class OnnxModel:
         self._default = task
         self._watch = _Watch()
         self.signatures = {
-            name: _signature(name, about) for name, about in self._model.signatures().items()
+            name: _signature(name, about)
+            for name, about in self._model.signatures().items()
+            if name in self._answers
         }
         self.signatures[DEFAULT_SIGNATURE] = self.signatures[task]
         self.ranks = {
