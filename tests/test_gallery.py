@@ -1,0 +1,21 @@
+"""The files of the gallery are short, and run; on few examples here, which teach nothing."""
+
+import importlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_is_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 80
+
+
+@pytest.mark.parametrize("name", ["sums_in_words", "forecasting"])
+def test_an_example_trains_and_answers(name, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES[0].parent)
+    found = importlib.import_module(name).main(count=64, epochs=1)
+    assert np.isfinite(found)
