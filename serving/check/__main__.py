@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         "--release",
         choices=RELEASES,
         default=OLDEST,
-        help="of TensorFlow Serving, whose ops an export may use; default: the oldest",
+        help="of TensorFlow Serving, whose ops an export may use; default: %(default)s",
     )
     add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")
     add("--report", type=Path, metavar="FILE", help="write a report of the comparison in Markdown")

@@ -285,7 +285,7 @@ def test_a_length_penalty_that_makes_no_sense_is_one_line(value, capsys):
     with pytest.raises(SystemExit) as ended:
         script.main(["--run", "x", "--output", "y", f"--length-penalty={value}"])
     assert ended.value.code == 2
-    assert f"expected a number of at least 0, not {value}; " in capsys.readouterr().err
+    assert f"expected a number of at least 0. Received: {value}; " in capsys.readouterr().err
 
 
 def test_what_is_done_is_told(version, told):

@@ -201,7 +201,7 @@ def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
     images = [example.image for example in digits.make(5, seed=9)]
     wanted = ExportedReader([image_run], beam_width=3).regions(image_bytes=tf.constant(images))
     found = model.run("regions", {"image_bytes": tensor(images)})
-    assert set(found) == set(wanted)
+    assert set(found) == set(wanted) - {"token_probabilities"}  # an ONNX export has none
     for alias, array in found.items():
         expected = wanted[alias].numpy()
         if array.dtype.kind == "f":
