@@ -1,22 +1,23 @@
 """Target tokens a second of an encoder-decoder, over batch sizes, beside what else there is.
 
-One model, three ways: this library's (the decoder attends at each step, with input feeding), stock
-Keras layers (the decoder runs first and attends afterwards, an easier computation) and, on PyTorch,
-`torch.nn.LSTM` with `keras.layers.AdditiveAttention`'s formula, as easy as stock Keras.
+One size of model, three ways: `training.train_arrays` (the decoder attends at each step, with input
+feeding; the second epoch of a run, its batches made as it goes), stock Keras layers (the decoder
+runs first and attends afterwards, an easier computation) and, on PyTorch, `torch.nn.LSTM` with
+`keras.layers.AdditiveAttention`'s formula, as easy as stock Keras.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
 from keras import layers, ops
 
-from gpu_parts import calls
-from keras_attention import AdditiveAttention, AttentionRNN
+from gpu_parts import arrays, calls
+from training.config.schema import Config
 
 VOCABULARY, UNITS, LENGTH = 8000, 512, 13
 BATCHES = (64, 128, 256, 512, 1024, 2048)
@@ -25,32 +26,40 @@ BATCHES = (64, 128, 256, 512, 1024, 2048)
 def measure(tiny: bool) -> Iterator[dict[str, Any]]:
     """Give a row a precision, model and batch size."""
     units, vocabulary = (8, 23) if tiny else (UNITS, VOCABULARY)
-    makers: dict[str, Callable] = {"keras-attention": ours, "stock Keras (easier)": stock}
     for precision in ("float32", "mixed_bfloat16"):
+        for batch in (3,) if tiny else BATCHES:
+            config = our_config(units, batch, precision)
+            speed = partial(arrays.tokens_per_second, config, vocabulary, LENGTH, 2 if tiny else 20)
+            yield _row("training.train_arrays", precision, batch, speed)
         keras.config.set_dtype_policy(precision)
-        for name, make in makers.items():
-            for batch in (3,) if tiny else BATCHES:
-                yield _row(name, precision, batch, *_keras_round(make, units, vocabulary, batch))
+        for batch in (3,) if tiny else BATCHES:
+            round_ = _keras_round(units, vocabulary, batch)
+            yield _row("stock Keras (easier)", precision, batch, partial(_speed, round_, batch))
         keras.config.set_dtype_policy("float32")
         if calls.backend() == "torch":
             for batch in (3,) if tiny else BATCHES:
                 round_ = _torch_round(units, vocabulary, batch, precision)
-                yield _row("torch.nn.LSTM (easier)", precision, batch, *round_)
+                speed = partial(_speed, round_, batch)
+                yield _row("torch.nn.LSTM (easier)", precision, batch, speed)
 
 
-def ours(units: int, vocabulary: int) -> keras.Model:
+def our_config(units: int, batch: int, precision: str) -> Config:
     """A bidirectional LSTM encoder and an LSTM decoder with additive attention."""
-    source, target, memory, first = _encoder(units, vocabulary)
-    decoder = AttentionRNN(
-        layers.LSTMCell(units),
-        AdditiveAttention(units),
-        units=units,
-        input_feeding=True,
+    return Config(
+        encoder="lstm",
+        encoder_units=units // 2,
+        decoder="lstm",
+        decoder_units=units,
+        embedding_size=units // 2,
+        attention_units=units,
+        readout_units=units,
         order="luong",
+        input_feeding=True,
+        dropout=0.0,
+        batch_size=batch,
+        epochs=2,
+        precision=precision,
     )
-    x = layers.Embedding(vocabulary, units // 2)(target)
-    x = decoder(x, memory, memory_mask=ops.not_equal(source, 0), initial_state=first)
-    return keras.Model([source, target], layers.Dense(vocabulary)(x))
 
 
 def stock(units: int, vocabulary: int) -> keras.Model:
@@ -81,20 +90,16 @@ def _batch(vocabulary: int, batch: int) -> list[np.ndarray]:
     return [rng.integers(1, vocabulary, (batch, LENGTH)).astype("int32") for _ in range(3)]
 
 
-def _keras_round(
-    make: Callable, units: int, vocabulary: int, batch: int
-) -> tuple[Callable[[], Any], int]:
-    model = make(units, vocabulary)
+def _keras_round(units: int, vocabulary: int, batch: int) -> Callable[[], float]:
+    model = stock(units, vocabulary)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     compiled = calls.backend() == "jax"
     model.compile(keras.optimizers.Adam(), loss, jit_compile=compiled)
     source, target, labels = _batch(vocabulary, batch)
-    return lambda: float(model.train_on_batch([source, target], labels)), batch * LENGTH
+    return lambda: float(model.train_on_batch([source, target], labels))
 
 
-def _torch_round(
-    units: int, vocabulary: int, batch: int, precision: str
-) -> tuple[Callable[[], Any], int]:
+def _torch_round(units: int, vocabulary: int, batch: int, precision: str) -> Callable[[], float]:
     import torch
     from torch import nn
 
@@ -137,18 +142,17 @@ def _torch_round(
         optimizer.step()
         return loss.item()
 
-    return round_, batch * LENGTH
+    return round_
 
 
-def _row(
-    name: str, precision: str, batch: int, round_: Callable[[], Any], tokens: int
-) -> dict[str, Any]:
-    row = {"case": name, "precision": precision, "batch": batch}
+def _speed(round_: Callable[[], float], batch: int) -> float:
+    return batch * LENGTH / calls.milliseconds(round_, 2 if batch < 9 else 10) * 1e3
+
+
+def _row(name: str, precision: str, batch: int, speed: Callable[[], float]) -> dict[str, Any]:
+    row: dict[str, Any] = {"case": name, "precision": precision, "batch": batch}
     try:
-        started = time.perf_counter()
-        round_()
-        row["first_s"] = time.perf_counter() - started
-        row["tokens_per_s"] = tokens / calls.milliseconds(round_, 2 if batch < 9 else 10) * 1e3
+        row["tokens_per_s"] = speed()
     except (RuntimeError, MemoryError, ValueError) as error:
         row["error"] = str(error).splitlines()[0][:200]
     return row

@@ -32,6 +32,9 @@ def test_every_step_gives_rows(tmp_path):
     assert {row["right"] for row in by_step["layers"]} == {"yes"}
     assert by_step["attention"][0]["forward_share_of_floor"] > 0
     assert all(row["tokens_per_s"] > 0 for row in by_step["training"])
+    cases = [row["case"] for row in by_step["training"]]
+    assert cases.count("training.train_arrays") == 2  # one a precision
+    assert cases.count("stock Keras (easier)") == 2
     assert by_step["preset"][0]["epochs"] == 1
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == rows

@@ -1,0 +1,47 @@
+"""Target tokens a second of `training.train_arrays`, on a run of drawn token ids."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from training.config.schema import Config
+from training.data.ids import END_ID
+from training.data.sentences import Sentences
+from training.fit.arrays import train_arrays
+from training.runs.files import RunFiles
+from training.runs.origin import Origin, write_origin
+from training.runs.tokens import keep_tokens, write_tokens
+
+
+def tokens_per_second(config: Config, vocabulary: int, length: int, steps: int) -> float:
+    """Train for two epochs of `steps` batches; return the target tokens a second of the second.
+
+    Every source has `length` tokens, and so has every target, its end counted.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files = RunFiles(Path(folder))
+        _prepare(files, config, vocabulary, length, steps)
+        return train_arrays(files.path)["target_tokens_per_second"]
+
+
+def _prepare(files: RunFiles, config: Config, vocabulary: int, length: int, steps: int) -> None:
+    """Write what `training.prepare` leaves."""
+    rng = np.random.default_rng(7)
+
+    def sentences(count: int, length: int) -> Sentences:
+        ids = rng.integers(END_ID + 1, vocabulary, count * length)
+        return Sentences.of(ids, np.full(count, length))
+
+    pairs, dev = steps * config.batch_size, config.batch_size
+    splits = {
+        split: (sentences(count, length), sentences(count, length - 1))
+        for split, count in (("train", pairs), ("dev", dev))
+    }
+    write_tokens(files, "", splits)
+    keep_tokens(files)
+    origin = Origin(config.data, "", pairs, 0, 0, dev, pairs * length, (vocabulary,) * 2, None)
+    write_origin(files, origin)
+    config.save(files.config)
