@@ -25,6 +25,7 @@ from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
 from serving.server.flags import build_parser
 from serving.server.log_lines import log_to
+from training.command.windows import refuse_windows
 
 if TYPE_CHECKING:
     from serving.server.model_server import ModelServer
@@ -98,6 +99,7 @@ def _serve(server: "ModelServer", stop: threading.Event) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status."""
+    refuse_windows()
     parser = build_parser()
     arguments = parser.parse_args(argv)
     if arguments.model_base_path is None and arguments.model_config_file is None:

@@ -84,7 +84,9 @@ def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_ser
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("module", ["training.train", "training.translate", "serving.export"])
+@pytest.mark.parametrize(
+    "module", ["training.train", "training.translate", "serving.export", "serving.server"]
+)
 def test_a_command_says_where_it_runs_on_windows(module):
     code = WITHOUT.format(module=module, argv=[module, "--help"], missing=[])
     code = code.replace("runpy.run_module", "sys.platform = 'win32'\nrunpy.run_module")

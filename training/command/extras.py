@@ -9,6 +9,7 @@ import os
 import sys
 
 from training.command.install import install
+from training.command.windows import refuse_windows
 
 TRAINING = ("tensorflow", "tensorflow_text", "sentencepiece", "sacrebleu", "rich")
 SERVING = (*TRAINING, "grpc", "grpc_health", "tensorflow_serving")
@@ -23,11 +24,8 @@ def _prepare_command() -> None:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     package = spec.name.split(".")[0].removeprefix("keras_attention_") if spec else ""
     needed = {"training": TRAINING, "serving": SERVING}.get(package, ())
-    if needed and sys.platform == "win32":
-        raise SystemExit(
-            "error: training and serving run on Linux and macOS, since tensorflow-text is not made "
-            "for Windows: use WSL. The layers and the client run on Windows"
-        )
+    if needed:
+        refuse_windows()
     if name := missing(needed):
         raise SystemExit(f"error: {name} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
