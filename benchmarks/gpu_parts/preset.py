@@ -1,6 +1,7 @@
 """A run that `training.prepare` made, trained to its end by `training.train_arrays`.
 
-On TensorFlow `training.train` trains it, with tf.data, and its best epoch translates the dev split.
+On TensorFlow `training.train` trains it, with tf.data, its best epoch translates the dev split, and
+an export of it answers by its signature `translate`.
 Where TensorFlow is installed and no prepared run is given, the phrasebook's is made here.
 """
 
@@ -21,6 +22,8 @@ from gpu_parts import calls
 
 ROOT = Path(__file__).parents[2]
 PRESET = ("--preset", "phrasebook-en-fr")
+SENTENCE = "She is eating a green apple."
+BATCHES = (1, 32, 256)
 TINY = (
     *("encoder_units=5", "decoder_units=7", "embedding_size=11", "attention_units=3", "epochs=1"),
     *("readout_units=11", "source_vocab_size=101", "target_vocab_size=103", "validation_limit=3"),
@@ -61,6 +64,26 @@ def measure(tiny: bool, prepared: Path | None, output: Path) -> Iterator[dict[st
         figures = {k: v for k, v in scores.items() if isinstance(v, int | float)}
         taken = time.perf_counter() - started
         yield {"case": "training.evaluate", "seconds": taken, **figures}
+        models = output / "models"
+        shutil.rmtree(models, ignore_errors=True)
+        _do("tensorflow", "serving.export", "--run", str(run), "--output", str(models))
+        yield from _translate(models / "1", repeat=2 if tiny else 20)
+
+
+def _translate(version: Path, repeat: int) -> Iterator[dict[str, Any]]:
+    """Give rows for the signature `translate` of an export, in this process."""
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401, its ops are in the graph
+
+    model = tf.saved_model.load(version)
+    for batch in BATCHES:
+        text = tf.constant([SENTENCE] * batch)
+
+        def call(text: Any = text) -> Any:
+            return model.signatures["translate"](text=text)["translation"].numpy()
+
+        rate = batch / calls.milliseconds(call, repeat) * 1e3
+        yield {"case": f"an export's translate, batch {batch}", "sentences_per_s": rate}
 
 
 def _do(backend: str, *command: str) -> str:

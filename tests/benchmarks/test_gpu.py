@@ -36,6 +36,10 @@ def test_every_step_gives_rows(tmp_path):
     assert cases.count("training.train_arrays") == 2  # one a precision
     assert cases.count("stock Keras (easier)") == 2
     assert by_step["preset"][0]["epochs"] == 1
+    if os.environ.get("KERAS_BACKEND", "tensorflow") == "tensorflow":
+        rates = [row["sentences_per_s"] for row in by_step["preset"] if "translate" in row["case"]]
+        assert len(rates) == 3
+        assert min(rates) > 0
     lines = (tmp_path / "rows.jsonl").read_text().splitlines()
     assert [json.loads(line) for line in lines] == rows
     report = (tmp_path / "report.md").read_text()

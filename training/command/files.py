@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from training.command.errors import UserError
+from training.command.windows import refuse_windows
 
 LOCK = ".lock"
 
@@ -83,6 +83,9 @@ def held(folder: Path, name: Path) -> Iterator[list[Path]]:
     Raises:
         UserError: the folder cannot be made or written to, or another process holds it.
     """
+    refuse_windows()
+    import fcntl  # which Windows has not
+
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
