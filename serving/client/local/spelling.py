@@ -58,11 +58,12 @@ class Spelling:
         """Return the tokens that may follow at each place in a prefix; None if none spell it."""
         found = [np.zeros(0, int)] * len(prefix)
         open_ = {len(prefix)}  # places from which the rest can be spelled
+        longest = max(map(len, self.texts), default=0)
         for place in reversed(range(len(prefix))):
             names = self._inner if place else self._leading
             exact = [
                 x
-                for end in range(place + 1, len(prefix) + 1)
+                for end in range(place + 1, min(place + longest, len(prefix)) + 1)
                 if end in open_
                 for x in names.equal(prefix[place:end])
             ]
