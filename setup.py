@@ -59,7 +59,13 @@ class BuildPy(build_py):
 LIBRARY_PACKAGES = find_packages(include=["keras_attention*"])
 FOLDER_PACKAGES = find_packages(include=[f"{name}*" for name in FOLDERS])
 DATA = {
-    "training": ["presets/*.toml", "presets/own/*.toml", "phrasebook/words/*.tsv", "deploy/**/*"],
+    "training": [
+        "presets/*.toml",
+        "presets/own/*.toml",
+        "phrasebook/words/*.tsv",
+        "data/*.tsv",
+        "deploy/**/*",
+    ],
     "serving": ["check/*.json", "client/*.proto", "deploy/**/*", "page/**/*"],
 }
 

@@ -77,7 +77,6 @@ MISTAKES = [
     ("training.evaluate", ["--run", "RUN", "--data", "tsv:/no.tsv"], "Cannot read /no.tsv"),
     ("training.evaluate", ["--run", "RUN", "--limit", "0"], "of at least 1. Received: 0"),
     ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
-    ("training.evaluate", [*SCORED, "--alignments", "/no"], "/no"),
     ("training.translate", ["--run", "NEW"], "is not a run"),
     ("training.translate", [], "required: --run"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import training.command.extras  # noqa: F401
 from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, count, file_to_write
@@ -29,13 +27,6 @@ def main(arguments: list[str] | None = None) -> None:
     add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit")
     parser.add_argument("--seed", type=count, default=0, help="seed of --limit")
     add_options(parser, "--lowercase")
-    parser.add_argument(
-        "--alignments",
-        type=Path,
-        metavar="FILE",
-        help="gold links for the AER, a line for each of the data's: `i-j` (sure) or `ipj` "
-        "(possible), source word and target word, from 0",
-    )
     parser.add_argument(
         "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"
     )

@@ -39,9 +39,7 @@ DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
 
 
-def load(
-    spec: str, split: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
-) -> Split:
+def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
     """Read one split of a corpus.
 
     In every split but `train`, lines with the same source are one sentence with several
@@ -52,7 +50,6 @@ def load(
         split: `train`, `dev`, `test`, or another that the corpus has.
         limit: most sentences; a random sample is taken.
         seed: seed of the sample, and of generated sentences.
-        merge: False keeps every line a sentence of its own.
 
     Raises:
         CorpusError: the corpus or the split is not there, or a file cannot be read as one.
@@ -74,7 +71,7 @@ def load(
     else:
         forms = "tsv:PATH, multiref:PATH, parallel:SOURCE,TARGET, prepared:PATH"
         raise unknown("corpus", spec, forms, NAMES)
-    if merge and split != "train":
+    if split != "train":
         loaded = merge_sources(loaded)
     return sample(loaded, limit, seed)
 

@@ -247,7 +247,7 @@ def _check_files(folder: str, directory: Path) -> None:
     """Refuse other files than those with recorded checksums, unless they were asked for."""
     other = [
         file
-        for file, recorded in CHECKSUMS[folder].items()
+        for file, recorded in recorded_checksums(folder).items()
         if content_checksum(directory / file) != recorded
     ]
     if not other:
@@ -260,6 +260,13 @@ def _check_files(folder: str, directory: Path) -> None:
     print(f"Warning: {folder}: {differ}", file=sys.stderr)
 
 
+def recorded_checksums(corpus: str) -> dict[str, str]:
+    """Return the checksums of a corpus's files that the recorded results come from, by name."""
+    with (Path(__file__).parent / "checksums.tsv").open(encoding="utf-8", newline="") as table:
+        rows = [*csv.DictReader(table, delimiter="\t")]
+    return {row["file"]: row["checksum"] for row in rows if row["corpus"] == corpus}
+
+
 def content_checksum(path: Path) -> str:
     """First 32 digits of the SHA-256 of a file's content, decompressed."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -267,95 +274,3 @@ def content_checksum(path: Path) -> str:
     if path.name.endswith(".csv.gz"):  # numbers are written in several ways
         content = ("\n".join(plain_table(content.decode("utf-8"))) + "\n").encode("utf-8")
     return hashlib.sha256(content).hexdigest()[:32]
-
-
-CHECKSUMS = {
-    "tatoeba-en-fr": {
-        "dev.tsv.gz": "2131596001ad7e49e5d7f3bfed0d8ddb",
-        "train.tsv.gz": "b8f2b214758a1c15769d05b9603b724b",
-    },
-    "tatoeba-en-de": {
-        "dev.tsv.gz": "4afb523c1e9998f9b36bebba6c7b8ef7",
-        "train.tsv.gz": "36e7b84a719e0c87d554a508aba210de",
-    },
-    "tatoeba-en-es": {
-        "dev.tsv.gz": "c502ec1a255bb9f78db28cf80dafe545",
-        "train.tsv.gz": "f5383e94e608387b13a6ba17d715ea36",
-    },
-    "tatoeba-en-zh": {
-        "dev.tsv.gz": "f9da8b8901bfd14d5a533ffa2bf55bed",
-        "train.tsv.gz": "01c0492f6412e853ac30d0c3de162074",
-    },
-    "multi30k": {
-        "test_2016_flickr.de.gz": "4be6b5b3236b79c25475c6bb829800a7",
-        "test_2016_flickr.en.gz": "399a4382932c1aadd3ceb9bef1008d38",
-        "test_2016_flickr.fr.gz": "cb3160d69b002bb638e66cc7612fcd56",
-        "test_2017_flickr.de.gz": "c3078bc3b36808bf9d20eb2347ed6137",
-        "test_2017_flickr.en.gz": "ce1450ddc5ab0834502579d77a170849",
-        "test_2017_flickr.fr.gz": "6f3764e31dac41e9455e612958bcfd4e",
-        "train.de.gz": "2c2b73fd2b548fbcde3a875e0a78d6ee",
-        "train.en.gz": "460a15fbd157e34a7a9957ee388c1ca2",
-        "train.fr.gz": "5925a3c18f1587b6b54b87743106e6e8",
-        "val.de.gz": "660e09eb7e1da2f856ea13ee5ad3cf6d",
-        "val.en.gz": "1f2a23d992769b5b3d209b0a10dd0b77",
-        "val.fr.gz": "5304e444d842e962b2dda4d816b70b22",
-    },
-    "g2p-cmudict": {
-        "cmudict_nostress.dev.tsv.gz": "30e8b03da44dc343b78b6bd63f54ccc5",
-        "cmudict_nostress.train.tsv.gz": "8008291cbf629a6b11715d9504675555",
-    },
-    "g2p-cmudict-stress": {
-        "cmudict_stress.dev.tsv.gz": "1fd2ba5bda3226a9c9bd0679478f2cb2",
-        "cmudict_stress.train.tsv.gz": "c495326e2a9ca032be2d06451538b868",
-    },
-    "g2p-sigmorphon2021": {
-        "ady_dev.tsv": "66f2b69326269a45c6d4189833822db2",
-        "ady_train.tsv": "1a83848ddbe34f7883503bc2e201f699",
-        "arm_e_dev.tsv": "151b26dd407836cbaea4110018a2090e",
-        "arm_e_train.tsv": "2cfc0ded02151377cb6fa25cae112acb",
-        "bul_dev.tsv": "f503124b83dff9ff2f248f39374bf7b8",
-        "bul_train.tsv": "a0ad49ef705339bf7d7a301cf97cd33a",
-        "dut_dev.tsv": "77a896e9510b6ebc610a9bc6a1bf32a0",
-        "dut_train.tsv": "08d327412cbf809a4cf894e015975d91",
-        "eng_us_dev.tsv": "dcce99504c5f8a00ebf13499aa4d4c2b",
-        "eng_us_train.tsv": "bbe76f57ee799ef9094b1ed1fecf8861",
-        "fre_dev.tsv": "3b42f14f318367dd94faa6d59e8fafab",
-        "fre_train.tsv": "e9de4f5125d2478e50506c5ed278f69d",
-        "geo_dev.tsv": "4a4127d579219a6a7a2079fef950c945",
-        "geo_train.tsv": "0369d37ddd994ad7366f3c0bfd314d80",
-        "gre_dev.tsv": "998f251e717e046b7b24e7b447390ef5",
-        "gre_train.tsv": "54523d43c445515c0e06d48e4150f5b4",
-        "hbs_latn_dev.tsv": "38b3ab21d522b0553e97d62784287cf6",
-        "hbs_latn_train.tsv": "b4bf802445c2de3db73e20c2d6c51868",
-        "hun_dev.tsv": "a2892c27cf6d3075aacdd195c02bf34f",
-        "hun_train.tsv": "cd6bea5ae552bc73a63abf459af5f41d",
-        "ice_dev.tsv": "50ce56fdb4c244fa6e47cd4e9a14e983",
-        "ice_train.tsv": "0b2fc9e25ca4282887215f5206f55f75",
-        "ita_dev.tsv": "de30becaa09b9121730a07faa80feb08",
-        "ita_train.tsv": "e12573b2f640aa799b5f87ba265a61f6",
-        "jpn_hira_dev.tsv": "f3f2f36db83b48032767dcf49c536a0e",
-        "jpn_hira_train.tsv": "caf113a16654dc778352c8c95867922f",
-        "khm_dev.tsv": "a35bdad9205675bbea8fd222806ae491",
-        "khm_train.tsv": "9b8edb99987d15b36c6105b8f9cb35ae",
-        "kor_dev.tsv": "b1d22601f9b485f9b693dd82d832cb18",
-        "kor_train.tsv": "0623be3d687864b534043585e50b1ac2",
-        "lav_dev.tsv": "f444520b5172d43a4398369936cc8f15",
-        "lav_train.tsv": "87bf348b77014eb857826065f7727905",
-        "mlt_latn_dev.tsv": "a507b92079a0f52d6e001c5717be200f",
-        "mlt_latn_train.tsv": "1f9469970ae0761d626632c0c6eababd",
-        "rum_dev.tsv": "ae0dace00c5882dbf5b397dda5b39494",
-        "rum_train.tsv": "0cd55921d7ec6aaa79591fcc474d16c2",
-        "slv_dev.tsv": "f697ae695c71164df293db4ce58e4cc2",
-        "slv_train.tsv": "d85d5abbdbe5188166a0252b4b8c74fd",
-        "vie_hanoi_dev.tsv": "5d56e7d14dc4d90758d2d4ba0c74f353",
-        "vie_hanoi_train.tsv": "8f2a60af78668db3c2c4d201938a822d",
-        "wel_sw_dev.tsv": "577d7cdf1a6594d23df7c12c2300229f",
-        "wel_sw_train.tsv": "93d76d1747f74434a6b208d0d36e1b72",
-    },
-    "events-mayo": {
-        "nafld1.csv.gz": "20a72466321cac4d4067162c6c688f8b",
-        "nafld2.csv.gz": "9fe548de37695bc239d0f313a77647da",
-        "nafld3.csv.gz": "f387377e709471ecca855d6c7ccbf38d",
-        "pbcseq.csv.gz": "eda1b10cbdc1c02ba9cced38b5262160",
-    },
-}

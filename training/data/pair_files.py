@@ -219,25 +219,20 @@ def read_alibi(paths: Sequence[Path]) -> Split:
             target_words.append(rows[1][number])
             sources.append(_join(words, r" (?=['’](?:s|t|d|m|n|re|ve|ll)\b)| (?=[;:!?])"))
             references.append([_join(rows[1][number], r"(?<=['’]) | (?=-\w)")])
-            found = {
-                (english, french): mark
-                for (french, english), mark in read_links(
-                    rows[2][number], f"{links}, sentence {number}"
-                ).items()
-            }
-            sure.append(frozenset(link for link, mark in found.items() if mark == "-"))
-            possible.append(frozenset(found))
+            marks = _read_links(rows[2][number], f"{links}, sentence {number}")
+            sure.append(frozenset(link for link, mark in marks.items() if mark == "-"))
+            possible.append(frozenset(marks))
     return Split(sources, references, source_words, target_words, sure, possible)
 
 
-def read_links(texts: Iterable[str], place: str) -> dict[tuple[int, int], str]:
-    """Read links `i-j`, sure, and `ipj`, possible: the mark of each pair."""
+def _read_links(texts: Iterable[str], place: str) -> dict[tuple[int, int], str]:
+    """Read links `j-i`, sure, and `jpi`, possible: the mark of each pair (i, j)."""
     found = {}
     for text in texts:
         match = re.fullmatch(r"(\d+)([-p])(\d+)", text)
         if not match:
             raise CorpusError(f"{place}: expected i-j or ipj. Received: {text}")
-        found[int(match[1]), int(match[3])] = match[2]
+        found[int(match[3]), int(match[1])] = match[2]
     return found
 
 

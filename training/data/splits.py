@@ -67,11 +67,9 @@ def _extra(config: Config, dev: Split) -> list[Split]:
 
 
 def load_split(
-    config: Config, name: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
+    config: Config, name: str, *, limit: int | None = None, seed: int = 0
 ) -> tuple[Split, dict[str, str]]:
     """Read a split of what a run is about: at most `limit` sentences, a random sample of them.
-
-    `merge=False` keeps every line of files a sentence of its own.
 
     Returns:
         The sentences, and what was really read: the SPEC, `data`, and its `split`, which is "all"
@@ -82,9 +80,9 @@ def load_split(
     """
     given = {"dev": config.dev, "test": config.test}.get(name, "")
     if given and _share(config, name) is None:
-        return load_spec(given, name, limit=limit, seed=seed, merge=merge)
+        return load_spec(given, name, limit=limit, seed=seed)
     if not corpus.is_file(config.data):
-        return load_spec(config.data, name, limit=limit, seed=seed, merge=merge)
+        return load_spec(config.data, name, limit=limit, seed=seed)
     parts = _parts(config)
     if name not in parts:
         there = [key for key in ("train", "dev", "test") if key in parts or vars(config).get(key)]
@@ -96,10 +94,10 @@ def load_split(
 
 
 def load_spec(
-    spec: str, name: str, *, limit: int | None = None, seed: int = 0, merge: bool = True
+    spec: str, name: str, *, limit: int | None = None, seed: int = 0
 ) -> tuple[Split, dict[str, str]]:
     """Read what a SPEC names, and say what was read, as `load_split` does."""
-    read = corpus.load(spec, name, limit=limit, seed=seed, merge=merge)
+    read = corpus.load(spec, name, limit=limit, seed=seed)
     return read, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
 
 

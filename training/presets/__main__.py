@@ -22,7 +22,6 @@ def main(arguments: list[str] | None = None) -> None:
         "here.",
         examples=["", "--json"],
     )
-    parser.add_argument("--list", action="store_true", help="list them, the default")
     parser.add_argument("--json", action="store_true", help="as JSON")
     options = parser.parse_args(arguments)
     presets: list[dict[str, str]] = [

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from training.command.errors import UserError
 from training.command.progress import progress
-from training.data.pair_files import Split, read_links
+from training.data.pair_files import Split
 from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.runs.run import Run
@@ -111,38 +110,3 @@ def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = F
     if bootstrap:
         result["aer_interval"] = metrics.bootstrap_interval(errors, metrics.ratio)
     return result
-
-
-def with_gold_links(split: Split, path: Path) -> Split:
-    """Add gold links between the words (what stands between spaces) of sources and references.
-
-    The file has a line for each sentence: `i-j` for a sure link of source word i and target word j,
-    `ipj` for a possible one, counted from 0.
-
-    Raises:
-        UserError: the file is not like that, or links words that are not there.
-    """
-    lines = path.read_text(encoding="utf-8").splitlines()
-    if len(lines) != len(split.sources):
-        raise UserError(f"{path} expected {len(split.sources)} lines. Received: {len(lines)}")
-    source_words = [source.split() for source in split.sources]
-    target_words = [references[0].split() for references in split.references]
-    sure, possible = [], []
-    for number, line in enumerate(lines, 1):
-        sizes = len(source_words[number - 1]), len(target_words[number - 1])
-        found = read_links(line.split(), f"{path}, line {number}")
-        for (i, j), mark in found.items():
-            if i >= sizes[0] or j >= sizes[1]:
-                raise UserError(
-                    f"{path}, line {number}: expected links between {sizes[0]} source and "
-                    f"{sizes[1]} target words. Received: {i}{mark}{j}"
-                )
-        sure.append(frozenset(link for link, mark in found.items() if mark == "-"))
-        possible.append(frozenset(found))
-    return dataclasses.replace(
-        split,
-        source_words=source_words,
-        target_words=target_words,
-        sure=sure,
-        possible=possible,
-    )

@@ -11,13 +11,13 @@ from training.command.errors import UserError
 from training.command.files import write_json
 from training.config.schema import Config
 from training.data import corpus
-from training.data.pair_files import Split, sample
+from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
 from training.decode.asked import Search, check_precision
 from training.runs.run import Run, load_ensemble
 from training.score import metrics
 from training.score.baselines import most_similar
-from training.score.evaluation import evaluate, with_gold_links
+from training.score.evaluation import evaluate
 from training.score.label_evaluation import evaluate_labels
 
 
@@ -41,9 +41,7 @@ def report(options: argparse.Namespace) -> None:
     )
     if options.baseline:
         config = runs[0].config
-        train, _ = load_split(
-            config, "train", limit=config.train_limit or None, seed=config.seed, merge=False
-        )
+        train, _ = load_split(config, "train", limit=config.train_limit or None, seed=config.seed)
         similar = most_similar(train.pairs(), split.sources)
         scores = metrics.score(
             config.metric, similar, split.references, lowercase=options.lowercase
@@ -57,7 +55,7 @@ def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split
     config = runs[0].config
     if config.source == "text":
         return _load_sentences(options, config)
-    _refuse(options, ("alignments", "by_length", "baseline"), "source = text", config.source)
+    _refuse(options, ("by_length", "baseline"), "source = text", config.source)
     return _load_others(options, runs[0])
 
 
@@ -87,22 +85,13 @@ def _check_split(options: argparse.Namespace) -> None:
 
 
 def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split, dict[str, Any]]:
-    """Read sentences; gold links belong to the lines as they stand in the files."""
-    given = options.data
+    """Read sentences, written as those are that the run was trained on."""
     _check_split(options)
-    generated = (given or config.data).startswith("phrasebook-")  # as many as are asked for
-    settings: dict[str, Any] = {
-        "limit": options.limit if generated or not options.alignments else None,
-        "seed": options.seed,
-        "merge": not options.alignments,
-    }
-    if given:
-        split, read = load_spec(given, options.split, **settings)
+    drawn = {"limit": options.limit, "seed": options.seed}
+    if options.data:
+        split, read = load_spec(options.data, options.split, **drawn)
     else:
-        split, read = load_split(config, options.split, **settings)
-    if options.alignments:
-        split = with_gold_links(split, options.alignments)
-    split = sample(split, options.limit, options.seed)
+        split, read = load_split(config, options.split, **drawn)
     found: dict[str, Any] = dict(read)
     if split.unusable:
         found["unusable_lines"] = split.unusable
@@ -111,7 +100,7 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
 
 def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
     """Score runs that say how probable an outcome is."""
-    texts = ("alignments", "by_length", "hypotheses", "lowercase", "replace_unknown")
+    texts = ("by_length", "hypotheses", "lowercase", "replace_unknown")
     _refuse(options, texts, "target = text", "label")
     config, source = runs[0].config, runs[0].source
     split, read = _load_others(options, runs[0])
