@@ -6,7 +6,7 @@ import random
 import pytest
 
 from training.presets.options import configuration
-from training.presets.strings import short_strings
+from training.presets.strings import survey
 
 RNG = random.Random(7)
 
@@ -31,8 +31,8 @@ SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
     ],
 )
 def test_words_are_short_strings(sources, targets, settings):
-    found = short_strings(list(zip(sources, targets, strict=True)))
-    assert found == ("g2p-low", settings)
+    found = survey(zip(sources, targets, strict=True))
+    assert found == (307, ("g2p-low", settings))
 
 
 @pytest.mark.parametrize(
@@ -46,13 +46,13 @@ def test_words_are_short_strings(sources, targets, settings):
     ],
 )
 def test_sentences_large_alphabets_and_few_pairs_are_not(sources, targets):
-    assert short_strings(list(zip(sources, targets, strict=True))) is None
+    assert survey(zip(sources, targets, strict=True)) == (len(sources), None)
 
 
 @pytest.mark.parametrize(("times", "name"), [(9, "low"), (10, "medium"), (66, "high")])
 def test_the_number_of_pairs_decides_the_preset(times, name):
     pairs = list(zip(WORDS, PHONES, strict=True))
-    assert short_strings(pairs * times).preset == f"g2p-{name}"
+    assert survey(pairs * times)[1].preset == f"g2p-{name}"
 
 
 def test_a_file_of_words_is_found_by_training(tmp_path, capsys):

@@ -15,9 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from training.bulk.lines import LONGEST, Block
+from training.bulk.lines import LONGEST, Block, blocks
 from training.command.errors import UserError
-from training.data.pair_files import clean
+from training.data import corpus
+from training.data.pair_files import MOST_UNUSABLE, clean
 from training.data.splits import place
 
 _ENOUGH = 0.5  # share of letters
@@ -157,6 +158,36 @@ def clean_block(
         order.tofile(part(folder, block.number, "order"))
     held_out = lines - left_out.total() - len(hashes)
     return Cleaned(block.number, lines, len(hashes), held_out, max(sizes), left_out, unusable)
+
+
+def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a SPEC, without holding them where it names files of pairs.
+
+    Raises:
+        CorpusError: as `corpus.load`.
+    """
+    pairs, left_out = 0, Counter[str]()
+    for block in blocks(spec):
+        for raw in _rows(block):
+            source, target, reason = _read(raw)
+            if reason:
+                left_out[reason] += 1
+            else:
+                pairs += 1
+                yield source, target
+    refuse_wrong(spec, pairs, left_out)
+
+
+def refuse_wrong(spec: str, pairs: int, left_out: Counter[str]) -> None:
+    """Raise the error of files that are no pairs, were so many pairs found and lines left out.
+
+    Raises:
+        CorpusError: naming the file, and the line.
+    """
+    unusable = left_out.total() - left_out["blank"]
+    most = max(1, MOST_UNUSABLE * (pairs + unusable))
+    if not pairs or left_out["not UTF-8"] or unusable > most:
+        corpus.load(spec, "train")  # it reads the whole, and can say what is wrong
 
 
 def _rows(block: Block) -> Iterator[tuple[bytes, ...]]:

@@ -22,7 +22,7 @@ from training.config.load import (
 from training.config.schema import Config
 from training.data import corpus
 from training.data.prepared import Prepared, is_prepared
-from training.presets.strings import short_strings
+from training.presets.strings import survey
 from training.sources.kinds import KINDS
 
 SPECS = """SPECs name data:
@@ -109,8 +109,9 @@ def _own_texts(spec: str, count: int | None) -> Config:
     if count is None and is_prepared(spec):
         count = Prepared(spec).count
     elif count is None:
-        pairs = corpus.load(spec, "train").pairs()
-        count, strings = len(pairs), short_strings(pairs)
+        from training.bulk.cleaning import read_pairs  # NumPy, for which no help waits
+
+        count, strings = survey(read_pairs(spec))
     config, file = own_data_preset(count)
     if strings:
         kind, file = "pairs of short strings", f"training/presets/{strings.preset}.toml"

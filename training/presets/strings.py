@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 FEWEST = 200  # pairs: of fewer, what is found may be chance
@@ -11,6 +12,7 @@ MOST_LETTERS = 40  # of a string
 MOST_WORDS = 3
 LARGEST_ALPHABET = 250
 NEARLY_ALL = 0.95
+_TOGETHER = 8192  # texts
 
 
 class Strings(NamedTuple):
@@ -25,36 +27,54 @@ class Strings(NamedTuple):
     settings: list[str]
 
 
-def short_strings(pairs: Sequence[tuple[str, str]]) -> Strings | None:
-    """Return how pairs are learned whose sources are words, None for others.
+def survey(pairs: Iterable[tuple[str, str]]) -> tuple[int, Strings | None]:
+    """Count pairs, and return how they are learned if their sources are words, else None.
 
     Sources have few words and letters, of a small alphabet. Targets are symbols of a small
     alphabet between spaces, as phones are, or as short as sources.
 
     Args:
-        pairs: sources and targets.
+        pairs: sources and targets; no more than a few thousand are held at a time.
     """
-    if len(pairs) < FEWEST:
-        return None
-    sources, targets = zip(*pairs, strict=True)
-    if not _short(sources):
-        return None
-    preset = f"g2p-{'low' if len(pairs) < 3_000 else 'medium' if len(pairs) < 20_000 else 'high'}"
-    if _symbols(targets):
-        return Strings(preset, [])
-    if _short(targets):
-        return Strings(preset, ["target_tokenizer=letters", "metric=characters"])
-    return None
+    sources, targets = _Side(), _Side()
+    pairs = iter(pairs)
+    while chunk := list(itertools.islice(pairs, _TOGETHER)):
+        for side, texts in zip((sources, targets), zip(*chunk, strict=True), strict=True):
+            side.add(texts)
+    count = sources.count
+    if count < FEWEST or not sources.are_short():
+        return count, None
+    preset = f"g2p-{'low' if count < 3_000 else 'medium' if count < 20_000 else 'high'}"
+    if targets.are_symbols():
+        return count, Strings(preset, [])
+    if targets.are_short():
+        return count, Strings(preset, ["target_tokenizer=letters", "metric=characters"])
+    return count, None
 
 
-def _short(texts: Collection[str]) -> bool:
-    short = sum(len(text) <= MOST_LETTERS and len(text.split()) <= MOST_WORDS for text in texts)
-    letters = {letter for text in texts for letter in unicodedata.normalize("NFD", text)}
-    return short >= NEARLY_ALL * len(texts) and len(letters) <= LARGEST_ALPHABET
+class _Side:
+    """How the texts of one side look."""
 
+    def __init__(self) -> None:
+        self.count = self._short = self._words = 0
+        self._letters: set[str] = set()
+        self._symbols: set[str] = set()
 
-def _symbols(texts: Collection[str]) -> bool:
-    """Whether there are few symbols, and several in a text."""
-    each = [text.split() for text in texts]
-    count = sum(map(len, each))
-    return count >= 2 * len(each) and len({x for one in each for x in one}) <= LARGEST_ALPHABET
+    def add(self, texts: Sequence[str]) -> None:
+        self.count += len(texts)
+        self._short += sum(
+            len(text) <= MOST_LETTERS and len(text.split()) <= MOST_WORDS for text in texts
+        )
+        self._letters.update(unicodedata.normalize("NFD", "".join(set().union(*texts))))
+        if len(self._symbols) <= LARGEST_ALPHABET:
+            each = [text.split() for text in texts]
+            self._words += sum(map(len, each))
+            self._symbols.update(*each)
+
+    def are_short(self) -> bool:
+        few = len(self._letters) <= LARGEST_ALPHABET
+        return few and self._short >= NEARLY_ALL * self.count
+
+    def are_symbols(self) -> bool:
+        """Whether there are few symbols, and several in a text."""
+        return len(self._symbols) <= LARGEST_ALPHABET and self._words >= 2 * self.count
