@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.client import ServingError, SignatureNotFoundError
+from serving.client import InvalidRequestError, ServingError, SignatureNotFoundError
 
 CLIENT_CLOSED = 499  # nobody reads it
 HEADERS = {
@@ -77,7 +77,8 @@ def answering(
         except BadRequestError as error:
             return JSONResponse({"error": str(error)}, 400)
         except ServingError as error:
-            return JSONResponse({"error": str(error).splitlines()[0]}, 502)
+            status = 400 if isinstance(error, InvalidRequestError) else 502
+            return JSONResponse({"error": str(error).splitlines()[0]}, status)
 
     return endpoint
 

@@ -53,6 +53,26 @@ def test_a_word_is_typed_and_the_change_undone_by_keyboard_alone(tab):
     expect(tab.locator(".choice.changed")).to_have_count(0)
 
 
+def test_a_word_stays_as_it_was_typed(tab):
+    choice(tab, 1).click()
+    expect(tab.locator(".choices-panel li")).to_have_count(2)
+    tab.get_by_label("Another word").fill("BL")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#translation")).to_have_text("ONE BL THREETHREE")
+
+
+def test_a_word_that_cannot_be_said_changes_nothing(tab):
+    choice(tab, 1).click()
+    expect(tab.locator(".choices-panel li")).to_have_count(2)
+    tab.get_by_label("Another word").fill("☃")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#status.error")).to_contain_text("no tokens")
+    expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
+    tab.get_by_label("Another word").fill("BLUE")
+    tab.keyboard.press("Enter")
+    expect(tab.locator("#translation")).to_have_text("ONE BLUE THREETHREE")
+
+
 def test_escape_leaves_all_as_it_was(tab):
     choice(tab, 2).click()
     expect(tab.locator(".choices-panel li")).to_have_count(2)

@@ -48,12 +48,14 @@ function ofTexts(model) {
     "api/translate": async ({ text }, goOn) => {
       const pieces = splitSentences(text);
       const found = await each(pieces.map(([source]) => source), goOn, (one) => one);
-      const sentences = found.map(({ hypotheses: [{ text, score }], truncated }, i) => {
+      const sentences = found.map(({ hypotheses: [{ text, score }], truncated, words, word_probabilities }, i) => {
         const [source, gap] = pieces[i];
-        return { source, gap, text, score, truncated };
+        return { source, gap, text, score, truncated, words, word_probabilities };
       });
       return { sentences };
     },
+    "api/complete": async ({ text, prefix }) => translator.complete(text, prefix),
+    "api/alternatives": async ({ text, prefix }) => ({ alternatives: translator.alternatives(text, prefix) }),
     "api/look": async ({ texts }, goOn) => ({
       sentences: await each(texts, goOn, ({ tokens, hypotheses }) => ({
         alignment: model.attends ? join(tokens, hypotheses[0].tokens, hypotheses[0].weights) : null,

@@ -6,25 +6,29 @@ const [START, END] = [2, 3];
 
 // `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
 // (`memory`) and which change (`state`); `source` is what the encoder reads. `limit` is the most
-// tokens of a hypothesis. Returns `results` hypotheses, the best first, of
-// {ids, score, weights}: ids end with END, weights have a row of S numbers for each.
-export function search(model, source, limit, { width, results, penalty }) {
+// tokens of a hypothesis, `forced` what it is told to begin with: see `prefix.js`. Returns `results`
+// hypotheses, fewer where no more are possible, the best first, of {ids, score, logProbs, weights}:
+// ids end with END unless they were cut, with a log-probability and a row of S weights for each.
+export function search(model, source, limit, { width, results, penalty }, forced = null) {
   const norm = (length) => Math.pow((length + 5) / 6, penalty);
   const made = model.encoder.ask(source);
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);
-  let beam = [{ last: START, total: 0, length: 0, finished: false, before: null }];
+  let beam = [{ last: START, total: 0, length: 0, finished: false, before: null, at: forced?.start }];
   for (let turn = 0; turn < limit; turn++) {
     const tokens = tensor(Int32Array.from(beam, ({ last }) => last), [beam.length]);
     const { log_probs, weights, ...next } = model.step.ask({ tokens, ...memory, ...state });
     const found = beam.flatMap((one, row) => (one.finished ? [{ ...one, row }] : grown(one, row)));
     function grown(one, row) {
       const [own, looked] = [log_probs, weights].map((x) => rowOf(x, row));
-      return greatest(own, width).map((token) => {
-        const total = Math.fround(one.total + own[token]);
+      const allowed = forced ? forced.allow(own, one.at) : own;
+      return greatest(allowed, width).map((token) => {
+        const logProb = allowed[token];
+        const total = Math.fround(one.total + logProb);
         const length = one.length + 1;
         const finished = token === END || length >= limit;
-        return { last: token, total, length, finished, before: one, looked, row, score: total / norm(length) };
+        const at = forced?.after(one.at, token);
+        return { last: token, logProb, total, length, finished, before: one, at, looked, row, score: total / norm(length) };
       });
     }
     beam = found.map((one, place) => ({ one, place }))
@@ -33,7 +37,7 @@ export function search(model, source, limit, { width, results, penalty }) {
     // No open hypothesis can come among the results, even if all that follows costs nothing.
     const ended = beam.filter(({ finished }) => finished);
     const reach = Math.max(...beam.map(({ finished, total }) => (finished ? -Infinity : total / norm(limit))));
-    if (ended.length >= results && ended[results - 1].score >= reach) break;
+    if (ended.length === beam.length || ended[results - 1]?.score >= reach) break;
     state = Object.fromEntries(model.state.map((name) => [name, taken(next[`next_${name}`], beam)]));
   }
   return beam.slice(0, results).map(followed);
@@ -53,11 +57,11 @@ function taken(x, beam) {
   return tensor(data, [beam.length, ...x.dims.slice(1)]);
 }
 
-// The places of the greatest numbers, the greatest first.
+// The places of the greatest numbers, the greatest first; none of -Infinity.
 function greatest(row, many) {
   const best = [];
   for (let i = 0; i < row.length; i++) {
-    if (best.length === many && !(row[i] > row[best[many - 1]])) continue;
+    if (row[i] === -Infinity || best.length === many && !(row[i] > row[best[many - 1]])) continue;
     let at = Math.min(best.length, many - 1);
     while (at > 0 && row[i] > row[best[at - 1]]) {
       best[at] = best[at - 1];
@@ -69,10 +73,11 @@ function greatest(row, many) {
 }
 
 function followed(hypothesis) {
-  const [ids, weights] = [[], []];
+  const [ids, logProbs, weights] = [[], [], []];
   for (let one = hypothesis; one.before; one = one.before) {
     ids.push(one.last);
+    logProbs.push(one.logProb);
     weights.push(one.looked);
   }
-  return { ids: ids.reverse(), score: hypothesis.score, weights: weights.reverse() };
+  return { ids: ids.reverse(), score: hypothesis.score, logProbs: logProbs.reverse(), weights: weights.reverse() };
 }

@@ -10,6 +10,7 @@ export class SentencePiece {
   // SentencePiece, rules its precompiled character map.
   constructor(about) {
     Object.assign(this, about);
+    this.size = this.pieces.length;
     this.normalize = normalizer(about);
     this.ids = new Map();
     this.longest = 1;

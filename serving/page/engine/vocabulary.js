@@ -17,7 +17,9 @@ const KINDS = {
 export class Vocabulary {
   // `about` is {kind, tokens}, and for words `characters`: runs of code points by name.
   constructor({ kind, tokens, characters }) {
+    this.kind = kind;
     this.tokens = [...SPECIAL, ...tokens];
+    this.size = this.tokens.length;
     this.ids = new Map(tokens.map((token, place) => [token, place + FIRST]));
     this.split = KINDS[kind].split(characters);
     this.join = KINDS[kind].join;

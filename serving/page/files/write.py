@@ -11,7 +11,10 @@ from serving.page.files.pages import write_file, write_folder
 from serving.page.texts import MOST_CHARACTERS
 
 # By task; of each the last is there where the model attends.
-SIGNATURES = {"translate": ("translate", "nbest", "align"), "read": ("read", "regions")}
+SIGNATURES = {
+    "translate": ("translate", "nbest", "complete", "alternatives", "align"),
+    "read": ("read", "regions"),
+}
 
 
 def write(export: Path, output: Path, single: bool, example: str = "") -> None:

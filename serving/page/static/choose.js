@@ -5,6 +5,7 @@ import { ask } from "./server.js";
 import { fail } from "./status.js";
 
 const UNSURE = 0.5; // a word that is less probable is told apart
+const INSIDE = /^[\p{L}\p{N}\p{M}'’-]/u; // what goes on with a word
 const $ = (id) => document.getElementById(id);
 const undone = []; // what stood before each change
 let panel = null;
@@ -29,7 +30,8 @@ export function showWords(sentences, changed) {
     if (event.key === "Enter" || event.key === " ") {
       event.preventDefault();
       made.click();
-    } else move(event, spans, from);
+    } else if (event.key === "z" && (event.ctrlKey || event.metaKey)) undo(changed);
+    else move(event, spans, from);
   }));
   $("translation").replaceChildren(...nodes);
 }
@@ -44,7 +46,8 @@ function chosen(sentence, position, text, number) {
   const made = element("span", text, { className: "choice", tabIndex: number ? -1 : 0 });
   const unsure = probability < UNSURE;
   made.classList.toggle("unsure", unsure);
-  made.classList.toggle("changed", position >= (sentence.changedFrom ?? Infinity));
+  const [from, to] = sentence.changed ?? [0, 0];
+  made.classList.toggle("changed", position >= from && position < to);
   made.setAttribute("role", "button");
   made.setAttribute("aria-haspopup", "dialog");
   made.setAttribute("aria-label", [text, `${unsure ? "unsure, " : ""}${percent(probability)}`,
@@ -66,8 +69,8 @@ async function openChoices(made, sentence, position, place, changed) {
   const own = element("input", "", { type: "text", autocomplete: "off" });
   own.setAttribute("aria-label", "Another word");
   form.append(own, " ", element("button", "Use it"), " ");
-  const undo = element("button", "Undo", { type: "button", disabled: !undone.length });
-  form.append(undo);
+  const back = element("button", "Undo", { type: "button", disabled: !undone.length });
+  form.append(back);
   panel.append(list, form);
   $("translation").after(panel);
   panel.addEventListener("keydown", (event) => {
@@ -76,13 +79,17 @@ async function openChoices(made, sentence, position, place, changed) {
     made.focus();
   });
   const use = (next) => {
-    undone.push({ place, sentence });
-    changed(place, { ...next, source: sentence.source, gap: sentence.gap, changedFrom: different(sentence, next, position) });
+    undone.push({ place, position, sentence });
+    changed(place, { ...next, source: sentence.source, gap: sentence.gap, changed: different(sentence.words, next.words) });
     focusWord(place, position);
   };
+  const complete = (prefix) => ask("api/complete", { text: sentence.source, prefix }, asking.signal);
   const goOn = async (word) => {
+    const prefix = before + word;
     try {
-      use(await ask("api/complete", { text: sentence.source, prefix: `${before}${word} ` }, asking.signal));
+      const found = await complete(prefix);
+      // A space says that the word is whole, and keeps a full stop away: where the word grew alone.
+      use(INSIDE.test(found.text.slice(prefix.length)) ? await complete(`${prefix} `) : found);
     } catch (error) {
       fail(error);
     }
@@ -91,11 +98,7 @@ async function openChoices(made, sentence, position, place, changed) {
     event.preventDefault();
     if (own.value.trim()) goOn(own.value.trim());
   });
-  undo.addEventListener("click", () => {
-    const last = undone.pop();
-    changed(last.place, last.sentence);
-    focusWord(last.place, position);
-  });
+  back.addEventListener("click", () => undo(changed));
   try {
     const { alternatives } = await ask("api/alternatives", { text: sentence.source, prefix: before }, asking.signal);
     list.replaceChildren(...alternatives.map(({ word, probability }) => {
@@ -111,10 +114,20 @@ async function openChoices(made, sentence, position, place, changed) {
   }
 }
 
-// The first word that is another one, of those from the one that was chosen on.
-function different(old, next, position) {
-  for (let at = position; at < next.words.length; at++) if (next.words[at] !== old.words[at]) return at;
-  return Infinity;
+function undo(changed) {
+  const last = undone.pop();
+  if (!last) return;
+  changed(last.place, last.sentence);
+  focusWord(last.place, last.position);
+}
+
+// From which word to which they are others: those in front and those at the end that are the same are not.
+function different(old, next) {
+  const most = Math.min(old.length, next.length);
+  let [from, same] = [0, 0];
+  while (from < most && old[from] === next[from]) from++;
+  while (same < most - from && old.at(-1 - same) === next.at(-1 - same)) same++;
+  return [from, next.length - same];
 }
 
 function focusWord(place, position) {

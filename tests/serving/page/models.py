@@ -37,7 +37,10 @@ class Bright(tf.Module):
 
 
 class Begun(tf.Module):
-    """Says each word in capitals and is unsure of the second; a prefix doubles what follows it."""
+    """Says each word in capitals and is unsure of the second; a prefix doubles what follows it.
+
+    No tokens spell a snowman, and "BL" alone goes on, with "UE".
+    """
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def translate(self, text):
@@ -45,6 +48,9 @@ class Begun(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=x) for x in PAIR])
     def complete(self, text, prefix):
+        known = ~tf.strings.regex_full_match(prefix, ".*☃.*")
+        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(known), ["no tokens"])]):
+            prefix = tf.strings.regex_replace(prefix, "BL$", "BLUE")
         found = self._complete(text, prefix, lambda words: words + words)
         tokens = {"tokens": found["words"], "token_scores": found["word_probabilities"]}
         return {**found, **tokens}

@@ -53,7 +53,7 @@ def test_an_image_is_read_with_the_weights_of_the_client(target, rng):
 @pytest.mark.parametrize(
     ("body", "headers", "status", "says"),
     [
-        (b"no image", FILE, 502, "image 1"),
+        (b"no image", FILE, 400, "image 1"),
         (b"x" * (MOST_IMAGE + 1), FILE, 400, "at most 8,388,608 bytes"),
         (b"{}", {}, 400, "octet-stream"),
     ],
