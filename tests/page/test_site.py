@@ -168,9 +168,7 @@ def test_a_word_is_changed_by_mouse_and_the_rest_follows(browser, one_file, vers
         others.get_by_text(other, exact=True).click()
         wanted = completed(versions["float32"], "She sleeps.", f"{before}{other}").text
         expect(tab.locator("#translation")).to_have_text(wanted)
-        marked = [
-            "changed" in each.get_attribute("class") for each in tab.locator(".choice").all()
-        ]
+        marked = ["changed" in each.get_attribute("class") for each in tab.locator(".choice").all()]
         assert marked[:3] == [False, False, True]
         assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]
 
