@@ -10,13 +10,14 @@ from keras import ops
 from keras_attention.attention import Attention, Tensor
 from keras_attention.layer import keeps
 
+# All that is done to a memory, its scores and its weights but `queries`, `keys` and `score`.
+_BESIDE_SCORES = ("call", "prepare", "step", "attend_all", "attend", "weigh", "noise", "average")
+
 
 def has_score_alone(attention: Any) -> bool:
     """Whether a layer's attention is its score and a distribution, which others can borrow."""
-    return (
-        isinstance(attention, Attention)
-        and keeps(attention.weigh, Attention.weigh)
-        and keeps(attention.attend, Attention.attend)
+    return isinstance(attention, Attention) and all(
+        keeps(getattr(attention, name), getattr(Attention, name)) for name in _BESIDE_SCORES
     )
 
 
