@@ -9,6 +9,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from serving.client.errors import ServingError
@@ -49,14 +50,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _ask(arguments: argparse.Namespace) -> int:
     from serving.client.drawing import draw_regions
-    from serving.client.image_files import image_file
     from serving.client.results import Regions
 
     status = 0
     with _reader(arguments) as reader:
         if arguments.wait_ready is not None:
             reader.wait_ready(arguments.wait_ready)
-        files = [image_file(path) for path in arguments.images]
+        files = [Path(path).read_bytes() for path in arguments.images]
         read = reader.regions if arguments.regions else reader.read
         for number, answer in enumerate(read(files, keep_errors=True)):
             name = arguments.images[number]

@@ -18,19 +18,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = _parser().parse_args(arguments)
     from serving.batch import engines, files  # imported here because NumPy takes a while
     from serving.batch.events import Events
-    from serving.batch.images import Images
+    from serving.batch.folders import Folder
     from serving.batch.job import Job, begin, summary, sweep
     from serving.batch.kind import Kind
     from serving.batch.model import latest_version
     from serving.batch.texts import Texts
+    from serving.client import file_kinds
 
     started = time.monotonic()
     model, output = latest_version(options.model), options.output.resolve()
     paths = files.find(options.inputs, output)
     kinds: dict[str, Kind] = {
         "text": Texts(options.field, options.longest),
-        "image": Images(),
         "events": Events(options.id, options.time),
+        **{kind.name: Folder(kind) for kind in file_kinds.KINDS},
     }
     job = Job(model, output, kinds[files.kind_of(paths[0])], options.batch_size)
     begin(job)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from serving.batch import files
 from serving.batch.kind import Item, outputs
-from serving.client.histories import TIME, history_columns, read_table
+from serving.client.histories import TIME, history_columns, padded_columns, read_table
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,6 @@ class Events:
         self, function: Any, values: Sequence[dict[str, list[str]]]
     ) -> list[float | ValueError]:
         """Return the probability after each history; what it has beyond the model is left out."""
-        import numpy as np
         import tensorflow as tf
 
         inputs = list(function.structured_input_signature[1])
@@ -57,12 +56,7 @@ class Events:
         good = [one for one in found if isinstance(one, dict)]
         if not good:
             return found
-        shape = len(good), max(len(one[TIME]) for one in good)
-        columns = {name: np.full(shape, np.nan, np.float32) for name in inputs}
-        for row, one in enumerate(good):
-            for name in inputs:
-                columns[name][row, : len(one[name])] = one[name]
-        asked = {name: tf.constant(column) for name, column in columns.items()}
+        asked = {name: tf.constant(x, tf.float32) for name, x in padded_columns(good).items()}
         answers = outputs(function(**asked), "probability")
         said = iter([float(probability) for (probability,) in answers])
         return [next(said) if isinstance(one, dict) else one for one in found]

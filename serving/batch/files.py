@@ -1,6 +1,7 @@
-"""Input files, their lines and images, and where what is made of them goes.
+"""Input files, and where what is made of them goes.
 
-An input is a file, or the images of a folder: `FOLDER/*.png`, which stands for those that match.
+An input is a file of lines or rows, or files of a folder, such as images: `FOLDER/*.png` stands for
+those that match.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from serving.client.file_kinds import kind_of_name
 from training.command.errors import UserError
 
 BAD = "bad"  # folder of the lines that were not translated
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")
-IMAGES = (".png", ".jpg", ".jpeg")
 
 
 class InputError(UserError):
@@ -50,32 +51,32 @@ def find(patterns: Sequence[str], output: Path) -> list[Path]:
 
 
 def kind_of(path: Path) -> str:
-    """Return what an input holds: `text`, `image` or `events`."""
-    if is_images(path):
-        return "image"
+    """Return what an input holds: `text`, `events`, or the name of a kind of files."""
+    if is_folder(path):
+        return kind_of_name(files_of(path)[0].name).name  # type: ignore[union-attr]
     return "events" if path.name.removesuffix(".gz").endswith(".csv") else "text"
 
 
-def is_images(path: Path) -> bool:
-    """Whether an input stands for the images of a folder."""
+def is_folder(path: Path) -> bool:
+    """Whether an input stands for files of a folder."""
     is_pattern = glob.has_magic(path.name) and not path.is_file()
-    return is_pattern or path.suffix.lower() in IMAGES
+    return is_pattern or kind_of_name(path.name) is not None
 
 
-def images(path: Path) -> list[Path]:
-    """Return the images that an input stands for, in the order of their names."""
+def files_of(path: Path) -> list[Path]:
+    """Return the files that an input stands for, in the order of their names."""
     every = [path] if path.is_file() else path.parent.glob(path.name)
-    return sorted(file for file in every if file.suffix.lower() in IMAGES and file.is_file())
+    return sorted(file for file in every if kind_of_name(file.name) and file.is_file())
 
 
 def _inputs(paths: Sequence[Path], pattern: str) -> Iterator[Path]:
-    """Yield the files, and for images their folder with the pattern."""
+    """Yield the files; for those of a folder the folder with the pattern."""
     for path in paths:
         resolved = path.resolve()
         if path.is_dir():
-            if images(resolved / "*"):
+            if files_of(resolved / "*"):
                 yield resolved / "*"
-        elif path.suffix.lower() in IMAGES and glob.has_magic(pattern):
+        elif kind_of_name(path.name) and glob.has_magic(pattern):
             yield resolved.parent / pattern
         elif path.is_file():
             yield resolved
@@ -83,7 +84,7 @@ def _inputs(paths: Sequence[Path], pattern: str) -> Iterator[Path]:
 
 def target(path: Path, output: Path) -> Path:
     """Return where the answers to an input go: its name, or its folder's, as JSON lines."""
-    if is_images(path):
+    if is_folder(path):
         return output / f"{path.parent.name}.jsonl"
     name = path.name.removesuffix(".gz")
     ending = next((e for e in ENDINGS if name.endswith(e)), "")

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from serving.check.texts import HARD_TEXTS, TEXTS
+from serving.client.histories import padded_columns
 from serving.client.image_files import image_file
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 from serving.client.local.model import LocalModel
@@ -161,14 +162,14 @@ class Predictors(Kind):
 
         from training.decode.labels import predict
 
-        columns = _padded(sources, [*runs[0].source.inputs()])
-        batch = runs[0].source.read(**{k: tf.constant(x) for k, x in columns.items()})
+        columns = {k: tf.constant(x, tf.float32) for k, x in padded_columns(sources).items()}
+        batch = runs[0].source.read(**columns)
         probabilities, _ = predict([run.model for run in runs], batch)
         return [*probabilities.numpy().tolist()]
 
     def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
         """Return probabilities."""
-        found = _answers(version_dir, "predict", _padded(sources, [*sources[0]]))["probability"]
+        found = _answers(version_dir, "predict", padded_columns(sources))["probability"]
         return [*found.tolist()]
 
 
@@ -177,17 +178,6 @@ KINDS: dict[str, Kind] = {"translate": Translators(), "read": Readers(), "predic
 
 def _decoded(texts: Sequence[bytes]) -> list[str]:
     return [text.decode("utf-8", "replace") for text in texts]
-
-
-def _padded(histories: list[dict[str, list[float]]], names: list[str]) -> dict[str, np.ndarray]:
-    """Return columns `(B, T)`, NaN past the end of a history."""
-    longest = max(len(history["time"]) for history in histories)
-    return {
-        name: np.array(
-            [h[name] + [np.nan] * (longest - len(h[name])) for h in histories], "float32"
-        )
-        for name in names
-    }
 
 
 def _answers(version_dir: Path, signature: str, inputs: dict[str, Any]) -> dict[str, Any]:

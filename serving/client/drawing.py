@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -42,15 +41,13 @@ def draw_alignment(alignment: Alignment) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def draw_regions(image: bytes, regions: Regions, path: str | Path) -> None:
-    """Draw the image once for each token, with the weights of the regions over it, into a PNG."""
-    import numpy as np
-    from PIL import Image
-
+def draw_regions(file: bytes, regions: Regions, path: str | Path) -> None:
+    """Draw a file's picture once for each token, with the weights over it, into a PNG."""
+    from serving.client.file_kinds import kind_of
     from serving.client.heat_map import plot_attention
 
-    with Image.open(io.BytesIO(image)) as opened:
-        pixels = np.asarray(opened.convert("RGB"))
+    kind = kind_of(file)
+    pixels = kind.picture(kind.row(file))
     tokens = [printable(token) for token in regions.tokens]
     weights = regions.attention_weights
     if not tokens:

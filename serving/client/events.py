@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from serving.client import protobuf
 from serving.client.answers import NUMBER, NUMBERS, read_outputs
-from serving.client.histories import TIME, History, history_columns
-from serving.client.protobuf import Message
+from serving.client.histories import TIME, History, history_columns, padded_columns
+from serving.client.protobuf import Message, input_tensors
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import Prediction
 from serving.client.transport import AsyncClient, Client, Question
@@ -17,14 +15,7 @@ from serving.client.transport import AsyncClient, Client, Question
 
 def write_histories(histories: Sequence[dict[str, list[float]]]) -> dict[str, Message]:
     """The inputs of a request, `(B, T)` each; past the end of a history all is NaN."""
-    longest = max((len(history[TIME]) for history in histories), default=0)
-    return {
-        name: protobuf.float_matrix(
-            [history[name] + [math.nan] * (longest - len(history[name])) for history in histories],
-            longest,
-        )
-        for name in histories[0]
-    }
+    return input_tensors(padded_columns(histories))
 
 
 def read_predictions(response: Message, count: int) -> list[Prediction]:

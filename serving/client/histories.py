@@ -128,6 +128,15 @@ def history_columns(
     return found
 
 
+def padded_columns(histories: Sequence[Mapping[str, list[float]]]) -> dict[str, list[list[float]]]:
+    """Return the inputs of a request, `(B, T)` each; past the end of a history all is NaN."""
+    longest = max(len(history[TIME]) for history in histories)
+    return {
+        name: [history[name] + [math.nan] * (longest - len(history[name])) for history in histories]
+        for name in histories[0]
+    }
+
+
 def _fill(
     found: dict[str, list[float]],
     column: str,

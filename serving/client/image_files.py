@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from pathlib import Path
 from typing import Any
+
+from serving.client.file_kind import FileKind
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _COLORS = {1: 0, 3: 2, 4: 6}  # PNG's colour type by number of channels
@@ -41,3 +44,22 @@ def image_file(image: Any) -> bytes:
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
         for kind, body in chunks
     )
+
+
+def _picture(file: bytes) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    with Image.open(io.BytesIO(file)) as opened:
+        return np.asarray(opened.convert("RGB"))
+
+
+IMAGE = FileKind(
+    name="image",
+    endings=(".png", ".jpg", ".jpeg"),
+    starts=(_PNG, b"\xff\xd8\xff"),
+    input="image_bytes",
+    row=image_file,
+    inputs=lambda files: {"image_bytes": files},
+    picture=_picture,
+)

@@ -1,4 +1,4 @@
-"""Readers of images: the clients, blocking and asyncio, their requests and their answers."""
+"""Readers of images and other files: the clients, blocking and asyncio, and their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from serving.client import protobuf
 from serving.client.answers import (
     GRIDS,
     NUMBER,
@@ -19,18 +18,14 @@ from serving.client.answers import (
     unpadded,
 )
 from serving.client.errors import InvalidRequestError
-from serving.client.image_files import image_file
-from serving.client.protobuf import Message
+from serving.client.file_kind import FileKind
+from serving.client.file_kinds import kind_of
+from serving.client.protobuf import Message, input_tensors
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import Reading, Regions
 from serving.client.transport import AsyncClient, Client, Question
 
 T = TypeVar("T")
-
-
-def write_images(files: Sequence[bytes]) -> dict[str, Message]:
-    """The input `image_bytes` of a request."""
-    return {"image_bytes": protobuf.string_tensor(files)}
 
 
 def read_readings(response: Message, count: int) -> list[Reading]:
@@ -62,7 +57,7 @@ def read_regions(response: Message, count: int) -> list[Regions]:
 
 
 class _Readers(Endpoint):
-    """The methods of both clients of a reader of images."""
+    """The methods of both clients of a reader."""
 
     @Question
     def read(
@@ -79,42 +74,49 @@ class _Readers(Endpoint):
         return self._read("regions", images, read_regions, keep_errors)
 
     def _read(
-        self, signature: str, images: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
+        self, signature: str, given: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
     ) -> Steps[list[T | InvalidRequestError]]:
-        if isinstance(images, str | bytes):
+        if isinstance(given, str | bytes):
             raise TypeError("expected a list of images. Received: one")
-        files = [image_file(image) for image in images]
-        found = yield from self._each(signature, files, read)
+        kind = kind_of(given[0] if given else None)
+        found = yield from self._each(kind, signature, [kind.row(one) for one in given], read)
         for number, answer in enumerate(found):
             if isinstance(answer, InvalidRequestError):
-                image = images[number]
-                name = f" ({image})" if isinstance(image, str | Path) else ""
-                error = InvalidRequestError(f"image {number + 1}{name}: {answer}", answer.code)
+                path = given[number]
+                name = f" ({path})" if isinstance(path, str | Path) else ""
+                error = InvalidRequestError(
+                    f"{kind.name} {number + 1}{name}: {answer}", answer.code
+                )
                 if not keep:
                     raise error
                 found[number] = error
         return found
 
     def _each(
-        self, signature: str, files: list[bytes], read: Callable[[Any, int], list[T]]
+        self, kind: FileKind, signature: str, rows: list[Any], read: Callable[[Any, int], list[T]]
     ) -> Steps[list[T | InvalidRequestError]]:
-        """Answer each file; where one of several is broken, the others are sent without it."""
+        """Answer each row; where one of several is broken, the others are sent without it."""
+
+        def write(batch: Sequence[Any]) -> dict[str, Message]:
+            return input_tensors(kind.inputs(batch))
+
         try:
-            found = yield from self.predict(signature, files, write_images, read)
+            found = yield from self.predict(signature, rows, write, read)
         except InvalidRequestError as error:
-            if len(files) == 1:
+            if len(rows) == 1:
                 return [error]
         else:
             return list(found)
-        half = len(files) // 2
-        first = yield from self._each(signature, files[:half], read)
-        return first + (yield from self._each(signature, files[half:], read))
+        half = len(rows) // 2
+        first = yield from self._each(kind, signature, rows[:half], read)
+        return first + (yield from self._each(kind, signature, rows[half:], read))
 
 
 class Reader(_Readers, Client):
     """A reader of images on a model server; arguments as of `serving.client.protocol.Endpoint`.
 
-    An image is a path, the bytes of a PNG or JPEG file, or an array of uint8. A broken one is an
+    An image is a path, the bytes of a PNG or JPEG file, or an array of uint8; models may read other
+    kinds of files, see `serving.client.file_kinds`. A broken one is an
     InvalidRequestError that names it; with `keep_errors` that stands in its place, and the others
     are read. Use as a context manager, or `close()`. Threads may share it.
     """

@@ -8,7 +8,7 @@ process.
 import math
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +149,23 @@ def string_tensor(strings: Sequence[bytes]) -> Message:
     return tensor
 
 
-def float_matrix(rows: Sequence[Sequence[float]], width: int) -> Any:
-    """TensorProto of floats of shape (len(rows), width)."""
-    values = [value for row in rows for value in row]
-    tensor = TensorProto(dtype=FLOAT, tensor_content=struct.pack(f"<{len(values)}f", *values))
-    tensor.tensor_shape.dim.add(size=len(rows))
-    tensor.tensor_shape.dim.add(size=width)
+def float_tensor(values: Sequence[Any]) -> Any:
+    """TensorProto of floats in lists nested like its shape, `(B, …)`."""
+    tensor = TensorProto(dtype=FLOAT)
+    flat: Any = [values]
+    while flat and isinstance(flat[0], Sequence):
+        tensor.tensor_shape.dim.add(size=len(flat[0]))
+        flat = [value for row in flat for value in row]
+    tensor.tensor_content = struct.pack(f"<{len(flat)}f", *flat)
     return tensor
+
+
+def input_tensors(inputs: Mapping[str, Sequence[Any]]) -> dict[str, Message]:
+    """TensorProtos of a request's inputs: bytes, or floats in nested lists."""
+    return {
+        name: string_tensor(values) if isinstance(values[0], bytes) else float_tensor(values)
+        for name, values in inputs.items()
+    }
 
 
 def tensor_shape(tensor: Message) -> tuple[int, ...]:

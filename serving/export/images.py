@@ -82,8 +82,8 @@ class ExportedReader(tf.Module):
         ids = found.ids[:, 0]
         said = (ids != PAD_ID) & (ids != END_ID)
         weights = tf.where(said[:, :, None], found.attention_weights[:, 0], 0.0)
-        if self._places:
-            weights = tf.reshape(weights, [*tf.unstack(tf.shape(ids)), *self._places])
+        places = self._places or (1, tf.shape(weights)[2])  # a sequence is a row
+        weights = tf.reshape(weights, [*tf.unstack(tf.shape(ids)), *places])
         return {
             "text": self.target_tokenizer.detokenize(ids),
             "score": found.scores[:, 0],

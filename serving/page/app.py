@@ -77,6 +77,7 @@ def build(settings: Settings) -> Starlette:
             "version": found.version,
             "target": settings.target,
             "signatures": found.signatures,
+            "reads": images.described(found.signatures.get("read", {}).get("inputs", ())),
             "card": settings.card,
             "example": settings.example,
             "most_characters": texts.MOST_CHARACTERS,

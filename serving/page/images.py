@@ -1,15 +1,28 @@
-"""The page's questions to a reader of images."""
+"""The page's questions to a reader of images or other files."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from typing import Any
+
 from serving.client import AsyncReader, Regions
-from serving.page.requests import Answer, if_served, rounded
+from serving.client.file_kinds import kind_of_inputs
+from serving.page.requests import Answer, BadRequestError, if_served, rounded
 
 
-async def read(reader: AsyncReader, image: bytes) -> Answer:
-    """Say what stands in an image, and where the model looked for each token."""
-    found = await if_served(reader.regions([image]))
-    (one,) = found or await reader.read([image])
+def described(inputs: Collection[str]) -> dict[str, Any]:
+    """Return what the page says of the files that the signature `read` with these inputs takes."""
+    kind = kind_of_inputs(inputs)
+    return {"name": kind.name, "endings": kind.endings}
+
+
+async def read(reader: AsyncReader, contents: bytes) -> Answer:
+    """Say the text of a file, and where the model looked for each token."""
+    try:
+        found = await if_served(reader.regions([contents]))
+        (one,) = found or await reader.read([contents])
+    except ValueError as error:
+        raise BadRequestError(str(error)) from None
     assert not isinstance(one, Exception)  # it is raised unless errors are asked for
     tokens, weights = (one.tokens, one.attention_weights) if isinstance(one, Regions) else ((), ())
     return {

@@ -1,21 +1,21 @@
-"""The kinds of sources, by the configuration's key `source`: a line for each."""
+"""The kinds of sources, by the configuration's key `source`, each declared in its folder."""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING
 
-from training.config.schema import Config
-from training.sources.events.kind import KIND as EVENTS
-from training.sources.image.kind import KIND as IMAGE
-from training.sources.text.kind import KIND as TEXT
+from training.config.schema import SOURCES, Config
 
 if TYPE_CHECKING:
     import keras
 
+    from training.sources.kind import Kind
     from training.sources.source import Source
 
-KINDS = {kind.name: kind for kind in (TEXT, IMAGE, EVENTS)}
+KINDS: dict[str, Kind] = {
+    name: importlib.import_module(f"training.sources.{name}.kind").KIND for name in SOURCES
+}
 
 
 def source_class(config: Config) -> type[Source]:

@@ -8,6 +8,7 @@ from serving.client.local.model import MANIFEST, Folder
 from serving.page.card import read_card
 from serving.page.files.model import pack
 from serving.page.files.pages import write_file, write_folder
+from serving.page.images import described
 from serving.page.texts import MOST_CHARACTERS
 
 # By task; of each the last is there where the model attends.
@@ -41,6 +42,7 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
         "model": path.parent.name if numbered else path.name,
         "version": int(path.name) if numbered else 1,
         "signatures": {name: {} for name in SIGNATURES[task][: None if attends else -1]},
+        "reads": described(["image_bytes"]),
         "card": read_card(path / MANIFEST),
         "example": example,
         "most_characters": MOST_CHARACTERS,

@@ -1,4 +1,4 @@
-// Models of images: drop, paste, choose or draw one; see what is read and where the model looks.
+// Models of images or other files: drop, paste, choose or draw one; see what is read and where the model looks.
 
 import { element, move, word } from "./look.js";
 import { ask } from "./server.js";
@@ -22,6 +22,10 @@ export function startImage(found) {
     return;
   }
   startImage.started = true;
+  const { name, endings } = model.reads;
+  $("file").accept = endings.join();
+  $("file-kind").textContent = endings.map((ending) => ending.slice(1).toUpperCase()).join(", ");
+  $("drawing").hidden = name !== "image";
   $("file").addEventListener("change", () => $("file").files[0] && read($("file").files[0]));
   $("play").addEventListener("click", play);
   addEventListener("paste", (event) => {
@@ -75,6 +79,7 @@ async function read(image) {
     const found = await ask("api/read", new Blob([image]), running.signal);
     URL.revokeObjectURL(picture.src);
     picture.src = URL.createObjectURL(image);
+    picture.hidden = !image.type.startsWith("image/");
     $("figure").prepend(picture);
     show(found);
     succeed(`${about(model)}: ${Math.round(performance.now() - started)} ms`);

@@ -15,10 +15,11 @@ import pytest
 from serving.batch import files
 from serving.batch.__main__ import main
 from serving.batch.events import Events
-from serving.batch.images import Images
+from serving.batch.folders import Folder
 from serving.batch.job import Job, JobError, answer_file, begin, sweep
 from serving.batch.model import ModelError, latest_version
 from serving.batch.texts import Texts
+from serving.client.image_files import IMAGE
 from tests.serving.conftest import add_version, save_upper
 
 
@@ -28,7 +29,7 @@ def upper(texts):
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch):
-    for kind in (Texts, Images, Events):
+    for kind in (Texts, Folder, Events):
         monkeypatch.setattr(kind, "window", 5)
 
 
@@ -125,7 +126,7 @@ def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
         ]
 
     (path,) = files.find([str(folder)], job.output)
-    done = answer_file(dataclasses.replace(job, kind=Images()), read_images, path)
+    done = answer_file(dataclasses.replace(job, kind=Folder(IMAGE)), read_images, path)
     found = read(job.output / "shots.jsonl")
     assert [record["image"] for record in found] == sorted(names)
     assert found.pop(4) == {"image": "04.png", "error": "no PNG"}
@@ -135,9 +136,9 @@ def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
     (bad,) = read(job.output / "bad" / "shots.jsonl")
     assert (bad["line"], base64.b64decode(bad["bytes"])) == (5, b"04.png")
     (some,) = files.find([str(folder / "*.png")], job.output)
-    assert [file.name for file in files.images(some)] == [n for n in names if n.endswith("png")]
+    assert [file.name for file in files.files_of(some)] == [n for n in names if n.endswith("png")]
     (one,) = files.find([str(folder / "00.JPG")], job.output)
-    assert files.images(one) == [folder / "00.JPG"]
+    assert files.files_of(one) == [folder / "00.JPG"]
 
 
 def test_histories_of_a_table_share_batches_by_their_length(job, tmp_path):

@@ -1,0 +1,131 @@
+"""A kind of files beside images: its declaration is all that client, batch and page need."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from serving.batch.__main__ import main as batch
+from serving.client import InvalidRequestError, Reader, file_kinds
+from serving.client.file_kind import FileKind
+from serving.page.app import Settings
+from serving.read import main as read
+from tests.serving.conftest import add_version, serving
+from tests.serving.page.conftest import showing
+
+MARK = b"#steps\n"
+LARGEST = 100.0
+OPTIONS = {"content-type": "application/octet-stream"}
+
+
+def steps_of(example):
+    content = example if isinstance(example, bytes) else Path(example).read_bytes()
+    return [[float(cell) for cell in line.split()] for line in content.splitlines()[1:]]
+
+
+def padded(rows):
+    longest = max(map(len, rows))
+    return {"steps": [row + [[0.0] * 3] * (longest - len(row)) for row in rows]}
+
+
+STEPS = FileKind("steps", (".steps",), (MARK,), "steps", steps_of, padded, lambda row: row)
+
+
+class Summing(tf.Module):
+    """Says the sum of all numbers, and looks at the first step alone; large numbers are broken."""
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, 3], tf.float32, name="steps")])
+    def read(self, steps):
+        bad = tf.where(tf.reduce_max(steps, [1, 2]) > LARGEST)[:, 0]
+        said = tf.strings.join(
+            ["steps[", tf.strings.reduce_join(tf.strings.as_string(bad), 0), "] has too much"]
+        )
+        with tf.control_dependencies([tf.debugging.Assert(tf.size(bad) == 0, [said])]):
+            total = tf.reduce_sum(steps, [1, 2])
+        text = tf.strings.as_string(total, precision=1)
+        places = tf.one_hot(tf.zeros_like(total, tf.int32), tf.shape(steps)[1])
+        return {
+            "text": text,
+            "score": -total,
+            "tokens": text[:, None],
+            "attention_weights": places[:, None, None],
+        }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    root, module = tmp_path_factory.mktemp("steps"), Summing()
+    names = ("read", "regions", "serving_default")
+    tf.saved_model.save(module, str(root / "made"), signatures=dict.fromkeys(names, module.read))
+    add_version(root / "made", root / "sum", 1)
+    return root / "sum"
+
+
+@pytest.fixture(scope="module")
+def target(model):
+    with serving("--model_name=sum", f"--model_base_path={model}") as server:
+        yield f"127.0.0.1:{server.port}"
+
+
+@pytest.fixture(autouse=True)
+def a_kind_more(monkeypatch):
+    monkeypatch.setattr(file_kinds, "KINDS", (*file_kinds.KINDS, STEPS))
+
+
+@pytest.fixture
+def folder(tmp_path, rng):
+    """Files of several lengths, of which the second is broken, and the texts of the others."""
+    path, sums = tmp_path / "walks", {}
+    path.mkdir()
+    for number, length in enumerate((3, 1, 5, 2)):
+        steps = rng.integers(0, 9, (length, 3)) / 2 if number != 1 else rng.random((1, 3)) + 999
+        lines = "".join(" ".join(map(str, step)) + "\n" for step in steps)
+        (path / f"{number}.steps").write_bytes(MARK + lines.encode())
+        sums[f"{number}.steps"] = f"{steps.sum():.1f}"
+    return path, {name: text for name, text in sums.items() if name != "1.steps"}
+
+
+def test_the_reader_asks_by_the_kind_of_its_files(target, folder):
+    path, sums = folder
+    files = sorted(path.iterdir())
+    with Reader(target, "sum") as reader:
+        found = reader.regions(files, keep_errors=True)
+        with pytest.raises(InvalidRequestError, match=r"^steps 2 \(.*1\.steps\)"):
+            reader.read(files)
+        (alone,) = reader.read([files[2].read_bytes()])
+        assert reader.read([]) == []
+    assert isinstance(found.pop(1), InvalidRequestError)
+    assert [one.text for one in found] == list(sums.values())
+    assert [one.attention_weights[0][0][0] for one in found] == [1, 1, 1]
+    assert alone.text == sums["2.steps"]
+
+
+def test_the_command_reads_any_kind(target, folder, capsys):
+    path, sums = folder
+    words = [str(path / name) for name in sums]
+    assert read([*words, "--target", target, "--model", "sum"]) == 0
+    said = [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()]
+    assert said == list(sums.values())
+
+
+def test_a_job_reads_a_folder_of_any_kind(model, folder, tmp_path, capsys):
+    path, sums = folder
+    output = tmp_path / "out"
+    batch(["--model", str(model), "--input", str(path), "--output", str(output)])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 1
+    lines = [json.loads(line) for line in (output / "walks.jsonl").read_text().splitlines()]
+    assert lines.pop(1) == {"steps": "1.steps", "error": "has too much"}
+    assert {line["steps"]: line["text"] for line in lines} == sums
+
+
+def test_the_page_says_which_files_it_takes_and_reads_them(target, folder):
+    path, sums = folder
+    with showing(Settings(target, "sum")) as page:
+        about = page.ask("api/model")[2]["reads"]
+        found = page.ask("api/read", (path / "0.steps").read_bytes(), OPTIONS)[2]
+        status, _, broken = page.ask("api/read", MARK + b"one two three\n", OPTIONS)
+    assert about == {"name": "steps", "endings": [".steps"]}
+    assert (found["text"], found["weights"]) == (sums["0.steps"], [[[1, 0, 0]]])
+    assert status == 400
+    assert "could not convert" in broken["error"]
