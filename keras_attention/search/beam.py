@@ -10,7 +10,7 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.search import coverage, loop, results, tokens
 from keras_attention.search.loop import Progress, Running, Search
-from keras_attention.search.results import SearchResult, length_norm
+from keras_attention.search.results import SearchResult
 from keras_attention.search.tokens import NEVER, Shortlist, Step
 
 Tensor = Any
@@ -107,20 +107,10 @@ def beam_search(
             "beam_search expected 1 <= num_results <= beam_width. "
             f"Received: num_results={num_results}, beam_width={beam_width}"
         )
-    search = loop.ask(
-        "beam_search",
-        step,
-        state,
-        batch_size,
-        start_id,
-        end_id,
-        max_length,
-        length_penalty,
-        pad_id,
-        return_attention_weights,
-        memory,
-        prefix,
-        forbidden,
+    search = Search(
+        loop.decoder("beam_search", step, state, memory, batch_size),
+        tokens.rules("beam_search", batch_size, start_id, end_id, max_length, prefix, forbidden),
+        results.form("beam_search", length_penalty, pad_id, return_attention_weights),
     )
     beam = _Beam(search, beam_width, coverage_penalty, num_results)
 
@@ -132,13 +122,14 @@ def beam_search(
     zeros = ops.zeros((batch_size, num_results), "int32")
     found = results.follow_parents(outputs, steps, zeros + ops.arange(num_results, dtype="int32"))
     scores = _score(beam, progress.total, progress.length, _lost(beam, progress.coverage))
-    return search.finish(found, progress.length[:, :num_results], scores[:, :num_results])
+    length = progress.length[:, :num_results]
+    return search.form.finish(found, length, scores[:, :num_results])
 
 
 def _start(beam: _Beam, memory_mask: Tensor | None) -> Progress:
     """Return the progress before the first step."""
-    first = beam.search.first_tokens(beam.width)
-    zeros, rules = ops.zeros_like(first), beam.search.rules
+    first = beam.search.rules.start + ops.zeros((1, beam.width), "int32")
+    zeros, rules = ops.zeros_like(first), beam.search.rules.sentences
     # All beams start alike, so all but the first start out of the race.
     leads = ops.reshape(ops.arange(beam.width), (1, -1)) == 0
     return Progress(
@@ -154,21 +145,20 @@ def _start(beam: _Beam, memory_mask: Tensor | None) -> Progress:
 
 def _advance(beam: _Beam, time: Tensor, now: Running) -> tuple[dict[str, Any], Running]:
     """Take a step of the search: let each hypothesis grow by a token, and keep the best."""
-    _, _, finished, _, _, rules, _, covered = now.progress
-    end_ids = beam.search.end_ids
+    finished, rules, covered = now.progress.finished, now.progress.rules, now.progress.coverage
+    ends = beam.search.rules.ends
     log_probs, weights, state = loop.decode(beam.search, time, now)
     if beam.coverage_penalty:
         covered = coverage.add(covered, weights, finished)
     lost = _lost(beam, covered)
     parents, picked, gain, total, length = _choose(beam, log_probs, now.progress, lost)
     outputs = {"tokens": picked, "log_probs": gain, "parents": parents}
-    if beam.search.keeps_weights:
+    if beam.search.form.keeps_weights:
         outputs["weights"] = results.kept(weights, ops.shape(picked)[0], beam.width)
     finished = backend.gather_in_rows(finished, parents)
-    finished = ops.logical_or(finished, tokens.is_one_of(picked, end_ids))
-    finished = ops.logical_or(finished, length >= ops.expand_dims(rules.limits, 1))
+    finished = ops.logical_or(finished, tokens.are_last(picked, length, ends, rules))
     # A frozen beam goes on reading an end token, which any embedding knows.
-    last = ops.where(finished, end_ids[0], picked)
+    last = ops.where(finished, ends[0], picked)
     if lost is not None:
         covered = backend.gather_in_rows(covered, parents)
         lost = backend.gather_in_rows(lost, parents)
@@ -206,7 +196,7 @@ def _choose(
     gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
     grown = ops.expand_dims(progress.length, -1) + ops.where(frozen, ops.zeros_like(token), 1)
     sums = ops.expand_dims(progress.total, -1) + gain
-    scores = sums / length_norm(grown, beam.search.length_penalty)
+    scores = beam.search.form.score(sums, grown)
     if lost is not None:
         scores = scores + ops.expand_dims(lost, -1)
     candidates = ops.reshape(scores, (-1, width * choices))
@@ -226,17 +216,17 @@ def _lost(beam: _Beam, covered: Any) -> Tensor | None:
 
 def _score(beam: _Beam, total: Tensor, length: Tensor, lost: Tensor | None) -> Tensor:
     """Return what hypotheses are compared by, `(B, W)`."""
-    scores = total / length_norm(length, beam.search.length_penalty)
+    scores = beam.search.form.score(total, length)
     return scores if lost is None else scores + lost
 
 
 def _is_settled(beam: _Beam, progress: Progress, lost: Tensor | None) -> Tensor:
     """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
-    _, _, finished, total, length, rules, _, _ = progress
+    finished, total, length = progress.finished, progress.total, progress.length
     scores = _score(beam, total, length, lost)
     ended = ops.where(finished, scores, NEVER)
     # An open hypothesis scores best if all that follows costs nothing and covers all.
-    longest = ops.maximum(ops.expand_dims(rules.limits, 1), length)
+    longest = ops.maximum(ops.expand_dims(progress.rules.limits, 1), length)
     reach = ops.where(finished, NEVER, _score(beam, total, longest, None))
     worst_result = ops.top_k(ended, beam.num_results)[0][:, -1]
     best_open = ops.max(reach, axis=1, initial=NEVER)

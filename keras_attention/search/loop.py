@@ -1,84 +1,49 @@
-"""The loop of a search: its arguments, its state, and how sentences leave it."""
+"""The loop of a search: its decoder, its state, and how sentences leave it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.fast import switch
-from keras_attention.search import results, tokens
-from keras_attention.search.tokens import Rules, Step
+from keras_attention.search import tokens
+from keras_attention.search.results import Form
+from keras_attention.search.tokens import Rules, SentenceRules, Step
 
 Tensor = Any
 
 
-class Search(NamedTuple):
-    """The checked arguments that all searches share, see `beam_search`.
+class Decoder(NamedTuple):
+    """What takes the steps, see `keras_attention.search`.
 
     Attributes:
-        step: the decoder.
-        state: its state before the first step.
-        memory: structure of tensors for it, or None.
-        batch_size: number of sentences.
-        start_id: the token that is read first, or one for each sentence.
-        end_ids: the tokens that end a sentence.
-        rules: of each sentence.
-        longest: the greatest number of steps.
-        length_penalty: of the scores.
-        pad_id: what fills `ids` after the end.
-        keeps_weights: whether the attention weights are kept.
+        step: the step function.
+        state: its state before the first step, `(B, ...)`.
+        memory: structure of tensors `(B, ...)` for it, or None.
     """
 
     step: Step
     state: Any
     memory: Any
-    batch_size: int | Tensor
-    start_id: int | Tensor
-    end_ids: Sequence[int]
+
+
+class Search(NamedTuple):
+    """The checked arguments that all searches share, see `beam_search`."""
+
+    decoder: Decoder
     rules: Rules
-    longest: int | Tensor
-    length_penalty: float | Tensor
-    pad_id: int
-    keeps_weights: bool
-
-    def first_tokens(self, count: int) -> Tensor:
-        """Return the tokens that are read first, `(B, count)`."""
-        start = ops.convert_to_tensor(self.start_id, "int32")
-        start = ops.expand_dims(start, 1) if len(start.shape) else start
-        return ops.zeros((self.batch_size, count), "int32") + start
-
-    def finish(self, found: dict[str, Any], length: Tensor, scores: Tensor) -> results.SearchResult:
-        """Return the result: see `results.finish`."""
-        return results.finish(found, length, scores, self.pad_id)
+    form: Form
 
 
-def ask(
-    name: str,
-    step: Step,
-    state: Any,
-    batch_size: int | Tensor,
-    start_id: int | Tensor,
-    end_id: int | Sequence[int],
-    max_length: int | Tensor,
-    length_penalty: float | Tensor,
-    pad_id: int,
-    return_attention_weights: bool,
-    memory: Any,
-    prefix: Any,
-    forbidden: Any,
-) -> Search:
-    """Check the arguments that all searches share.
+def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Tensor) -> Decoder:
+    """Return the decoder of the search `name`.
 
     Raises:
-        ValueError: as `beam_search` says, with the name of the search.
+        ValueError: a state with other than `batch_size` rows.
     """
-    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
-        raise ValueError(
-            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
-        )
     for x in tree.flatten(state):
         rows = x.shape[0] if len(x.shape) else None
         if isinstance(batch_size, int) and rows is not None and rows != batch_size:
@@ -87,20 +52,7 @@ def ask(
                 "sentences: the search repeats it for its hypotheses, and nothing is tiled. "
                 f"Received: {tuple(x.shape)}"
             )
-    rules, longest = tokens.rules(name, batch_size, max_length, prefix, forbidden)
-    return Search(
-        step=step,
-        state=state,
-        memory=memory,
-        batch_size=batch_size,
-        start_id=start_id,
-        end_ids=tokens.ends(name, end_id),
-        rules=rules,
-        longest=longest,
-        length_penalty=length_penalty,
-        pad_id=pad_id,
-        keeps_weights=return_attention_weights,
-    )
+    return Decoder(step, state, memory)
 
 
 class Progress(NamedTuple):
@@ -123,7 +75,7 @@ class Progress(NamedTuple):
     finished: Tensor
     total: Tensor
     length: Tensor
-    rules: Rules
+    rules: SentenceRules
     draws: Any = ()
     coverage: Any = ()
 
@@ -164,33 +116,33 @@ def run(
         The outputs `(T, B, ...)`, the progress of all sentences, and the number of steps.
     """
     count = progress.tokens.shape[1]
-    state = search.state
+    state, memory = search.decoder.state, search.decoder.memory
     if count > 1:
         state = tree.map_structure(lambda x: ops.repeat(x, count, axis=0), state)
     running, leaving = Running(progress, state), {}
-    if switch.lets_leave(search.memory):
+    if switch.lets_leave(memory):
         rows = ops.arange(ops.shape(progress.settled)[0], dtype="int32")
-        tensors = [x for x in tree.flatten(search.memory) if x is not None]
+        tensors = [x for x in tree.flatten(memory) if x is not None]
         running = Running(progress, state, rows, tensors, progress)
         leaving = {"pause": _any_settled, "resume": _leave}
     outputs, running, steps = backend.unfold(
-        advance, running, lambda now: ops.all(now.progress.settled), search.longest, **leaving
+        advance, running, lambda now: ops.all(now.progress.settled), search.rules.longest, **leaving
     )
     return outputs, running.whole or running.progress, steps
 
 
 def decode(search: Search, time: Tensor, now: Running) -> tuple[Any, Any, Any]:
     """Take the decoder's step: log-probabilities that the rules allow, weights, next state."""
+    step, _, memory = search.decoder
     last = ops.reshape(now.progress.tokens, (-1,))
-    if search.memory is None:
-        log_probs, weights, state = search.step(last, now.state)
-    elif not now.whole:
-        log_probs, weights, state = search.step(last, now.state, search.memory)
+    if memory is None:
+        log_probs, weights, state = step(last, now.state)
     else:
-        tensors = iter(now.memory)
-        flat = [None if x is None else next(tensors) for x in tree.flatten(search.memory)]
-        memory = tree.pack_sequence_as(search.memory, flat)
-        log_probs, weights, state = search.step(last, now.state, memory)
+        if now.whole:  # some sentences have left
+            tensors = iter(now.memory)
+            flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
+            memory = tree.pack_sequence_as(memory, flat)
+        log_probs, weights, state = step(last, now.state, memory)
     count = now.progress.tokens.shape[1]
     return tokens.allowed(log_probs, time, now.progress.rules, count), weights, state
 

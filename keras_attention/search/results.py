@@ -34,30 +34,57 @@ class SearchResult(NamedTuple):
     log_probs: Tensor
 
 
-def length_norm(length: Tensor, penalty: float | Tensor) -> Tensor:
-    """Return what a sum of log-probabilities is divided by."""
-    return ops.power((5.0 + ops.cast(length, "float32")) / 6.0, penalty)
+class Form(NamedTuple):
+    """What is made of the results.
 
-
-def finish(found: dict[str, Any], length: Tensor, scores: Tensor, pad_id: int) -> SearchResult:
-    """Return the result.
-
-    Args:
-        found: `tokens` and `log_probs` `(..., T)`, and, if wanted, `weights` `(..., T, ..., S)`.
-        length: `(...)`, the number of tokens of each hypothesis.
-        scores: `(...)`, -inf if there is no such hypothesis.
+    Attributes:
+        length_penalty: of the scores.
         pad_id: what fills `ids` after the end.
+        keeps_weights: whether the attention weights are kept.
     """
-    length = ops.where(scores > -float("inf"), length, 0)
-    ids = found["tokens"]
-    inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
-    weights = None
-    if "weights" in found:
-        weights = tree.map_structure(lambda x: _blank(x, inside), found["weights"])
-        if all(x.shape[-1] == 0 for x in tree.flatten(weights)):
-            weights = None
-    ids = ops.where(inside, ids, ops.full_like(ids, pad_id))
-    return SearchResult(ids, length, scores, weights, _blank(found["log_probs"], inside))
+
+    length_penalty: float | Tensor
+    pad_id: int
+    keeps_weights: bool
+
+    def score(self, total: Tensor, length: Tensor) -> Tensor:
+        """Return the scores of sums of log-probabilities over so many tokens."""
+        norm = (5.0 + ops.cast(length, "float32")) / 6.0
+        return total / ops.power(norm, self.length_penalty)
+
+    def finish(self, found: dict[str, Any], length: Tensor, scores: Tensor) -> SearchResult:
+        """Return the result.
+
+        Args:
+            found: `tokens` and `log_probs` `(..., T)`; if wanted, `weights` `(..., T, ..., S)`.
+            length: `(...)`, the number of tokens of each hypothesis.
+            scores: `(...)`, -inf if there is no such hypothesis.
+        """
+        length = ops.where(scores > -float("inf"), length, 0)
+        ids = found["tokens"]
+        inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
+        weights = None
+        if "weights" in found:
+            weights = tree.map_structure(lambda x: _blank(x, inside), found["weights"])
+            if all(x.shape[-1] == 0 for x in tree.flatten(weights)):
+                weights = None
+        ids = ops.where(inside, ids, ops.full_like(ids, self.pad_id))
+        return SearchResult(ids, length, scores, weights, _blank(found["log_probs"], inside))
+
+
+def form(
+    name: str, length_penalty: float | Tensor, pad_id: int, return_attention_weights: bool
+) -> Form:
+    """Return what the search `name` makes of its results.
+
+    Raises:
+        ValueError: `length_penalty` below 0.
+    """
+    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
+        raise ValueError(
+            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
+        )
+    return Form(length_penalty, pad_id, return_attention_weights)
 
 
 def _blank(x: Tensor, inside: Tensor) -> Tensor:

@@ -73,21 +73,10 @@ def greedy_search(
         )
         ```
     """
-
-    search = loop.ask(
-        "greedy_search",
-        step,
-        state,
-        batch_size,
-        start_id,
-        end_id,
-        max_length,
-        length_penalty,
-        pad_id,
-        return_attention_weights,
-        memory,
-        prefix,
-        forbidden,
+    search = Search(
+        loop.decoder("greedy_search", step, state, memory, batch_size),
+        tokens.rules("greedy_search", batch_size, start_id, end_id, max_length, prefix, forbidden),
+        results.form("greedy_search", length_penalty, pad_id, return_attention_weights),
     )
     found = _one_by_one(search, lambda log_probs, *_: tokens.most_probable(log_probs, 1), 1)
     return SearchResult(*(_without_results(x) for x in found))
@@ -171,23 +160,13 @@ def sample_search(
     for name, number in (("temperature", temperature), ("top_p", top_p)):
         if isinstance(number, (int, float)) and not number > 0:
             raise ValueError(f"sample_search expected {name} > 0. Received: {name}={number}")
-    search = loop.ask(
-        "sample_search",
-        step,
-        state,
-        batch_size,
-        start_id,
-        end_id,
-        max_length,
-        length_penalty,
-        pad_id,
-        return_attention_weights,
-        memory,
-        prefix,
-        forbidden,
+    search = Search(
+        loop.decoder("sample_search", step, state, memory, batch_size),
+        tokens.rules("sample_search", batch_size, start_id, end_id, max_length, prefix, forbidden),
+        results.form("sample_search", length_penalty, pad_id, return_attention_weights),
     )
     # Drawn before the loop, or the seed's state would leak out of it.
-    draws = keras.random.uniform((batch_size, num_results, search.longest), seed=seed)
+    draws = keras.random.uniform((batch_size, num_results, search.rules.longest), seed=seed)
 
     def draw(log_probs: Any, time: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
         now = ops.reshape(ops.take(draws, time, axis=2), (-1, 1))
@@ -260,21 +239,22 @@ def _one_by_one(
         total = total + ops.where(finished, 0.0, gain)
         length = length + ops.cast(ops.logical_not(finished), "int32")
         outputs = {"tokens": best, "log_probs": gain}
-        if search.keeps_weights:
+        if search.form.keeps_weights:
             outputs["weights"] = results.kept(weights, ops.shape(best)[0], count)
-        finished = ops.logical_or(finished, tokens.is_one_of(best, search.end_ids))
-        finished = ops.logical_or(finished, length >= ops.expand_dims(rules.limits, 1))
+        ends = search.rules.ends
+        finished = ops.logical_or(finished, tokens.are_last(best, length, ends, rules))
         # A finished sentence goes on with an end token, which any embedding knows.
-        last = ops.where(finished, search.end_ids[0], best)
+        last = ops.where(finished, ends[0], best)
         progress = Progress(ops.all(finished, 1), last, finished, total, length, rules, draws)
         return loop.spread(outputs, now), now._replace(progress=progress, state=state)
 
-    first, limits = search.first_tokens(count), search.rules.limits
+    rules = search.rules.sentences
+    first = search.rules.start + ops.zeros((1, count), "int32")
     zeros = ops.zeros_like(first)
-    finished = zeros >= ops.expand_dims(limits, 1)
+    finished = zeros >= ops.expand_dims(rules.limits, 1)
     total = ops.cast(zeros, "float32")
-    progress = Progress(limits <= 0, first, finished, total, zeros, search.rules, draws)
+    progress = Progress(rules.limits <= 0, first, finished, total, zeros, rules, draws)
     outputs, progress, _ = loop.run(search, advance, progress)
     found = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
-    scores = progress.total / results.length_norm(progress.length, search.length_penalty)
-    return search.finish(found, progress.length, scores)
+    scores = search.form.score(progress.total, progress.length)
+    return search.form.finish(found, progress.length, scores)

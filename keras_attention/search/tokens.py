@@ -30,7 +30,7 @@ class Shortlist(NamedTuple):
     ids: Tensor
 
 
-class Rules(NamedTuple):
+class SentenceRules(NamedTuple):
     """The rules of each sentence.
 
     Attributes:
@@ -44,16 +44,44 @@ class Rules(NamedTuple):
     forbidden: Any = ()
 
 
+class Rules(NamedTuple):
+    """The rules of all sentences.
+
+    Attributes:
+        start: int32 `(B, 1)`, the token that is read first.
+        ends: the tokens that end a sentence.
+        longest: the greatest number of steps.
+        sentences: the rules of each.
+    """
+
+    start: Tensor
+    ends: Sequence[int]
+    longest: int | Tensor
+    sentences: SentenceRules
+
+
 def rules(
-    name: str, batch_size: Any, max_length: Any, prefix: Any, forbidden: Any
-) -> tuple[Rules, Any]:
-    """Return the rules of all sentences, and the greatest length of all, for the loop."""
+    name: str,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    end_id: int | Sequence[int],
+    max_length: int | Tensor,
+    prefix: Any,
+    forbidden: Any,
+) -> Rules:
+    """Return the rules of the search `name`, see `beam_search`.
+
+    Raises:
+        ValueError: `max_length` below 1, or another argument of a wrong shape.
+    """
     if isinstance(max_length, int) and max_length < 1:
         raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape):
         longest = ops.max(limits, initial=1)
     limits = ops.zeros((batch_size,), "int32") + limits
+    start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
+    start = ops.zeros((batch_size, 1), "int32") + start
     tables = {"prefix": prefix, "forbidden": forbidden}
     for which, given in tables.items():
         if given is None:
@@ -66,10 +94,10 @@ def rules(
                 f"Received: {which} {tuple(table.shape)}"
             )
         tables[which] = ops.zeros((batch_size, 1), "int32") + table
-    return Rules(limits, **tables), longest
+    return Rules(start, _ends(name, end_id), longest, SentenceRules(limits, **tables))
 
 
-def ends(name: str, end_id: int | Sequence[int]) -> list[int]:
+def _ends(name: str, end_id: int | Sequence[int]) -> list[int]:
     """Return the tokens that end a sentence."""
     found = [int(x) for x in np.ravel(end_id)]
     if np.ndim(end_id) > 1 or not found or not np.issubdtype(np.asarray(end_id).dtype, np.integer):
@@ -80,15 +108,15 @@ def ends(name: str, end_id: int | Sequence[int]) -> list[int]:
     return found
 
 
-def is_one_of(tokens: Tensor, ids: Sequence[int]) -> Tensor:
-    """Return whether each token is one of the ids."""
-    found = ops.equal(tokens, ids[0])
-    for other in ids[1:]:
-        found = ops.logical_or(found, ops.equal(tokens, other))
+def are_last(tokens: Tensor, length: Tensor, ends: Sequence[int], rules: SentenceRules) -> Tensor:
+    """Return whether tokens `(B, n)` end their hypotheses, whose length is `(B, n)` with them."""
+    found = length >= ops.expand_dims(rules.limits, 1)
+    for end in ends:
+        found = ops.logical_or(found, ops.equal(tokens, end))
     return found
 
 
-def allowed(log_probs: Tensor | Shortlist, time: Tensor, rules: Rules, rows: int) -> Any:
+def allowed(log_probs: Tensor | Shortlist, time: Tensor, rules: SentenceRules, rows: int) -> Any:
     """Return the log-probabilities, -inf where the rules of a sentence say so.
 
     Args:
