@@ -166,7 +166,7 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
     texts.mkdir()
     draw(texts, options.lines)
     export = [sys.executable, "-m", "serving.export", "--run", str(options.run)]
-    export += ["--output", str(model), "--beam-width", str(width), "--num-results", str(width)]
+    export += ["--output", str(model), "--beam-width", str(width), "--nbest", str(width)]
     subprocess.run(export, env=ENVIRONMENT, check=True)
     rows: dict[str, Any] = {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import runpy
 import sys
 
@@ -46,8 +47,9 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(0 if arguments else 2)
     name, *rest = arguments
     if name not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        print(f"error: expected a command, {known}. Received: {name}", file=sys.stderr)
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        expected = near[0] if near else f"a command, {', '.join(COMMANDS)}"
+        print(f"error: expected {expected}. Received: {name}", file=sys.stderr)
         raise SystemExit(2)
     module, _ = COMMANDS[name]
     sys.argv = [name, *rest]

@@ -31,6 +31,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.predict",
         description="Says how probable an outcome is after each history in a table.",
+        examples=(
+            "--model pbcseq visits.csv",
+            "--local models/pbcseq/1 --only 17 --png timeline.png visits.csv",
+        ),
     )
     parser.add_argument("table", metavar="CSV", help="a row for each visit; .gz allowed")
     add_connection(parser, "histories")

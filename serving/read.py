@@ -37,6 +37,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.read",
         description="Reads images, PNG or JPEG, with a served model, or here with --local.",
+        examples=(
+            "--model digits digits/*.png",
+            "--local models/digits/1 --regions --png looked.png digits/0.png",
+        ),
     )
     parser.add_argument("images", nargs="+", metavar="IMAGE", help="files")
     add_connection(parser, "images")

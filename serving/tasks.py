@@ -222,10 +222,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(
         prog="python -m serving.tasks",
         description="Train, evaluate, export, check, serve and query a model of another task.",
+        examples=("digits", "pronounce --output /tmp/pronounce"),
     )
     parser.add_argument("task", choices=TASKS, help="what is shown")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/TASK")
-    parser.add_argument("--seed", type=count, default=7, help="of what the served model is asked")
+    parser.add_argument(
+        "--seed", type=count, default=7, metavar="N", help="of what the served model is asked"
+    )
     options = parser.parse_args(arguments)
     name, task = options.task, TASKS[options.task]
     output = options.output or Path("demo") / name

@@ -7,6 +7,8 @@ import importlib
 import json
 import os
 import pty
+import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -71,6 +73,7 @@ MISTAKES = [
     ("training.train_arrays", ["FILE"], "is not prepared"),
     ("training.train_arrays", [], "arguments are required: "),
     ("training.evaluate", ["--run", "NEW"], "is not a run"),
+    ("training.evaluate", ["--run", "RUNS"], "has no config.toml. Did you mean RUN?"),
     ("training.evaluate", ["--run", "RUN", "--length-penalty", "-1"], "at least 0. Received: -1"),
     ("training.evaluate", ["--run", "RUN", "--output", "NEW/a.json"], "there is no directory"),
     ("training.evaluate", ["--run", "RUN", "--hypotheses", "RUN"], "it is a directory"),
@@ -95,9 +98,10 @@ MISTAKES = [
     ("training.study", ["length", "--output", "NEW", "--run", "a"], "expected NAME=DIR"),
     ("training.study", ["length", "--output", "NEW", "--run", "none=/no"], "/no is not a run"),
     ("training.study", ["mechanisms", "--output", "NEW", "--preset", "what"], "unknown preset"),
+    ("training.study", ["mechanisms", "--output", "NEW", "--only", "what"], "Received: what"),
     ("serving.export", ["--run", "NEW", "--output", "NEW"], "is not a run"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--length-penalty", "-1"], "-1"),
-    ("serving.export", ["--run", "RUN", "--output", "NEW", "--num-results", "9"], "--num-results"),
+    ("serving.export", ["--run", "RUN", "--output", "NEW", "--nbest", "9"], "--nbest expected"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "Not a directory"),
     ("serving.check", ["NEW", "--timeout", "0"], "more than 0 seconds"),
@@ -113,6 +117,8 @@ MISTAKES = [
     ("serving.client", [*ASKED, "--align", "--png", "NEW/a.png", "a"], "there is no directory"),
     ("serving.client", [*ASKED, "--align", "--png", "FULL", "a"], "it is a directory"),
     ("serving.client", [*ASKED, "text"], "127.0.0.1:1"),
+    ("serving.client", ["--local", "MODEL", "text"], "format onnx. Received: a SavedModel"),
+    ("serving.client", [*ASKED, "--nbest=0", "text"], "1. Received: 0"),
     ("serving.read", [*ASKED, "/no.png"], "/no.png"),
     ("serving.read", [*ASKED, "FILE", "--png", "a.png"], "--png needs --regions"),
     ("serving.read", [*ASKED, "FILE", "--regions", "--png", "NEW/a"], "there is no directory"),
@@ -140,7 +146,7 @@ MISTAKES = [
 
 
 def filled(text, folder):
-    places = {"RUN": RUN, "NEW": folder / "new"}
+    places = {"RUNS": RUN.parent, "RUN": RUN, "NEW": folder / "new"}
     places |= {name: folder / "kept" / name.lower() for name in ("FILE", "FULL", "MODEL")}
     for name, place in places.items():
         text = text.replace(name, str(place))
@@ -189,18 +195,8 @@ def fails(name, words, capsys):
     return line
 
 
-def arguments_of(parser):
-    """All arguments of a parser and of those beneath it, each with its parser."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            for below in action.choices.values():
-                yield from arguments_of(below)
-        else:
-            yield parser, action
-
-
-@pytest.mark.parametrize("name", MODULES)
-def test_help_says_what_the_command_does_and_names_each_default(name, capsys, monkeypatch):
+def parser_of(name, monkeypatch):
+    """The parser of a command, which is asked for help."""
     parsers, parse = [], argparse.ArgumentParser.parse_args
 
     def kept(self, *arguments):
@@ -211,12 +207,65 @@ def test_help_says_what_the_command_does_and_names_each_default(name, capsys, mo
     with pytest.raises(SystemExit) as ended:
         module_of(name).main(["--help"])
     assert ended.value.code == 0
+    monkeypatch.undo()
+    return parsers[0]
+
+
+def parsers_of(parser):
+    """A parser and those beneath it."""
+    below = [a.choices for a in parser._actions if isinstance(a, argparse._SubParsersAction)]
+    return [parser, *(one for choices in below for one in choices.values())]
+
+
+def arguments_of(parser):
+    """All arguments of a parser and of those beneath it, each with its parser."""
+    for one in parsers_of(parser):
+        for action in one._actions:
+            if not isinstance(action, argparse._SubParsersAction):
+                yield one, action
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_help_says_what_the_command_does_and_names_each_default(name, capsys, monkeypatch):
+    top = parser_of(name, monkeypatch)
     assert len(capsys.readouterr().out.splitlines()) > 5
-    for parser, action in arguments_of(parsers[0]):
+    for parser, action in arguments_of(top):
         assert action.help, (parser.prog, action.dest)
         if default := said_of(action.default):
             shown = "".join(parser.format_help().split())  # lines break at hyphens, too
             assert f"default:{default}" in shown, (parser.prog, action.dest)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_help_ends_in_two_examples_that_the_command_takes(name, monkeypatch, tmp_path):
+    top = parser_of(name, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    for parser in parsers_of(top):
+        lines = parser.format_help().partition("\nexamples:\n")[2].splitlines()
+        assert len(lines) == 2, parser.prog
+        for line in lines:
+            assert line.startswith(f"  {parser.prog}")
+            words = shlex.split(re.split(" [<>#|]", line)[0])[3:]  # python -m NAME
+            if "--help" not in words:
+                top.parse_args(words)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_help_says_what_a_value_is_and_an_option_s_is_the_same_everywhere(name, monkeypatch):
+    for parser, action in arguments_of(parser_of(name, monkeypatch)):
+        if action.nargs != 0 and not action.choices:
+            assert action.metavar, (parser.prog, action.dest)
+        for option in action.option_strings:
+            if option in VALUES:
+                assert action.metavar == VALUES[option], (parser.prog, option)
+
+
+VALUES = {  # of options that several commands have
+    **dict.fromkeys(("--nbest", "--batch-size", "--beam-width", "--threads", "--workers"), "N"),
+    **dict.fromkeys(("--seed", "--count", "--limit"), "N"),
+    **dict.fromkeys(("--timeout", "--call-timeout", "--wait-ready"), "SECONDS"),
+    **{"--target": "HOST:PORT", "--data": "SPEC", "--set": "KEY=VALUE", "--png": "FILE"},
+}
 
 
 def said_of(default):

@@ -23,9 +23,9 @@ def main(arguments: list[str] | None = None) -> None:
         metavar="SPEC",
         help="a corpus, or files, which are read whole; default: the run's own",
     )
-    parser.add_argument("--split", default="test", help="split of the corpus")
+    parser.add_argument("--split", default="test", metavar="NAME", help="split of the corpus")
     add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit")
-    parser.add_argument("--seed", type=count, default=0, help="seed of --limit")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of --limit")
     add_options(parser, "--lowercase")
     parser.add_argument(
         "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import ast
 import contextlib
 import importlib
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import training.command.extras  # noqa: F401
-from training.command.options import main_guard
+from training import studies
+from training.command.options import going_on, main_guard
 from training.command.parser import Parser
-
-STUDIES = {  # module of training.studies, and what it finds
-    "length": ("length", "BLEU by source length, without attention and with"),
-    "regions": ("regions", "images: score functions, no attention, and CTC at equal training"),
-    "order": ("order", "histories: the order of events, attention, and what needs neither"),
-    "mechanisms": ("mechanisms", "every attention mechanism at equal size and training"),
-    "gradients": ("gradients", "the gradient's norm over the distance to the loss"),
-    "alignment": ("alignment", "alignment error rate by mechanism, and heat-maps"),
-    "names": ("names", "whether names that training never saw come through a translation"),
-    "sigmorphon": (
-        "sigmorphon",
-        "spelling to sound in 21 languages, beside the contest's baseline",
-    ),
-    "compare": ("compare", "whether one recipe is better than another, or chance explains it"),
-}
+from training.studies.asked import STUDIES
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -39,14 +25,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         "again. The last line is a JSON object.",
         examples=["mechanisms --output studies/mechanisms", "compare --help"],
     )
-    words = sys.argv[1:] if arguments is None else arguments
     names = parser.add_subparsers(dest="study", required=True, metavar="NAME")
-    for name, (module, about) in STUDIES.items():
-        found = names.add_parser(name, help=about)
-        if name in words[:1]:  # the others' modules take seconds, and are not asked
-            study = _study(module)
-            found.description = (study.__doc__ or "").partition("\n\n")[2]
-            study.add_arguments(found)
+    for name, study in STUDIES.items():
+        found = names.add_parser(
+            name, help=study.about, description=_description(name), examples=study.examples
+        )
+        study.add_options(found)
         found.add_argument(
             "--output",
             type=Path,
@@ -54,13 +38,14 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
             metavar="DIR",
             help=f"default: studies/{name}",
         )
-    return parser.parse_args(words)
+    return parser.parse_args(arguments)
 
 
-def _study(module: str) -> ModuleType:
-    import training.command.startup  # noqa: F401
-
-    return importlib.import_module(f"training.studies.{module}")
+def _description(name: str) -> str:
+    """Return how a study is made: its module's text, which is not imported for it."""
+    path = Path(studies.__file__).with_name(f"{name}.py")
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.partition("\n\n")[2].split())
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -68,7 +53,11 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     try:
-        result = _study(STUDIES[options.study][0]).run(options)
+        with going_on("the same command goes on"):
+            import training.command.startup  # noqa: F401
+
+            study = importlib.import_module(f"training.studies.{options.study}")
+            result = study.run(options)
     finally:
         with contextlib.suppress(OSError):  # it holds something
             options.output.rmdir()

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from training.command.options import main_guard
+from training.command.options import going_on, main_guard
 from training.command.parser import Parser
 from training.runs.files import RunFiles
 from training.runs.summary import summary
@@ -33,7 +33,7 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
-    try:
+    with going_on("the same command goes on"):
         from training.fit.arrays import train_arrays  # Keras and its backend take seconds
         from training.fit.distributed import joined
 
@@ -41,8 +41,6 @@ def main(arguments: list[str] | None = None) -> None:
             train_arrays(options.run, processes)
             if processes.writes:
                 print(json.dumps(summary(RunFiles(options.run))))
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("the same command goes on") from None
 
 
 if __name__ == "__main__":

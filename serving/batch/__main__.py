@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.command.options import main_guard
+from training.command.options import going_on, main_guard
 from training.command.parser import Parser, positive_int
 from training.command.progress import progress
 
@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     else:
         found = engines.on_ray(job, paths, options.threads, options.workers, options.address)
     done = []
-    with progress(len(paths), "files") as advance:
+    going = going_on("the same command answers the files that are missing")
+    with going, progress(len(paths), "files") as advance:
         for one in found:
             done.append(one)
             advance(1)
@@ -56,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
         "file of JSON lines, in order, written aside and renamed: one that is there is "
         "whole, and a job that is started again makes the missing ones. The last line printed is "
         "a JSON object.",
+        examples=(
+            "--model models/en-fr --input 'texts/*.txt' --output french",
+            "--model models/digits --input scans --output read --workers 4",
+        ),
     )
     parser.add_argument(
         "--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it"
@@ -90,7 +95,9 @@ def _parser() -> argparse.ArgumentParser:
         "--batch-size", type=positive_int, default=64, metavar="N", help="answered together"
     )
     parser.add_argument(
+        "--max-bytes",
         "--longest",
+        dest="longest",
         type=positive_int,
         default=4000,
         metavar="BYTES",

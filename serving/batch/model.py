@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,8 @@ class Model:
     """
 
     def __init__(self, version: Path, kind: Kind, threads: int) -> None:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+        import training.command.startup  # noqa: F401
+
         import tensorflow as tf
         import tensorflow_text  # noqa: F401 - registers its ops
 

@@ -150,6 +150,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="python -m serving.check",
         description="Checks that TensorFlow Serving can serve a SavedModel, or that an ONNX export "
         "answers as its run does.",
+        examples=(
+            "models/en-fr/1",
+            "models/en-fr/1 --against localhost:8500 --report stock.md",
+        ),
     )
     parser.add_argument("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -166,7 +170,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
     add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
-    add("--server-version", default="unknown", help="for the report: servers do not tell theirs")
+    add(
+        "--server-version",
+        default="unknown",
+        metavar="TEXT",
+        help="for the report: servers do not tell theirs",
+    )
     add(
         "--release",
         choices=RELEASES,

@@ -18,6 +18,7 @@ from serving.client.options import (
     ended,
     file_to_write,
     local_options,
+    size,
 )
 from serving.client.printing import print_error, print_json, printable
 
@@ -26,10 +27,13 @@ if TYPE_CHECKING:
     from serving.client.texts import Translator
 
 
+ALL = "all"
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate; returns the exit status."""
     parser = _parser()
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_args(_with_number(sys.argv[1:] if argv is None else argv))
     asked = ("nbest", "align", "score", "split", "metadata")
     if arguments.prefix is not None and any(getattr(arguments, name) for name in asked):
         parser.error("--prefix expected no other signature than --alternatives")
@@ -45,12 +49,22 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.client",
         description="Translates texts with a served model, or in this process with --local.",
+        examples=(
+            '--model en-fr "She is eating a green apple."',
+            "--local models/en-fr/1 --nbest 3 < english.txt",
+        ),
     )
     add = parser.add_argument
     add("texts", nargs="*", metavar="TEXT", help="texts; none reads lines of the standard input")
     add_connection(parser, "texts")
     signature = parser.add_mutually_exclusive_group()
-    signature.add_argument("--nbest", action="store_true", help="several translations, with scores")
+    signature.add_argument(
+        "--nbest",
+        type=_how_many,
+        nargs="?",
+        metavar="N",
+        help="the N best translations, with scores; without N, all that the model returns",
+    )
     signature.add_argument("--align", action="store_true", help="draw the attention weights")
     signature.add_argument(
         "--score",
@@ -78,6 +92,20 @@ def _parser() -> argparse.ArgumentParser:
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
     return parser
+
+
+def _how_many(text: str) -> int:
+    return sys.maxsize if text == ALL else size(text)
+
+
+def _with_number(words: Sequence[str]) -> list[str]:
+    """Let `--nbest` have its number or none: a text may follow it."""
+    after = [*words[1:], ""]
+    pairs = zip(words, after, strict=True)
+    return [
+        f"--nbest={ALL}" if word == "--nbest" and not following.isdecimal() else word
+        for word, following in pairs
+    ]
 
 
 def _ask(arguments: argparse.Namespace) -> int:
@@ -157,6 +185,12 @@ def _show_alternatives(translator: Translator, arguments: Any, texts: list[str])
 
 def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
     for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
+        if len(hypotheses) < arguments.nbest < sys.maxsize:
+            raise ValueError(
+                f"--nbest expected at most {len(hypotheses)}, which the model was exported with. "
+                f"Received: {arguments.nbest}"
+            )
+        hypotheses = hypotheses[: arguments.nbest]
         if arguments.json:
             print_json(source=text, hypotheses=[asdict(hypothesis) for hypothesis in hypotheses])
         else:

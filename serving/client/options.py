@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -21,7 +21,16 @@ _EXTRAS = {
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are one line, as the errors of all commands are."""
+    """A parser whose help ends in examples, and whose errors are one line, as of all commands."""
+
+    def __init__(self, examples: Sequence[str], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.examples = examples
+
+    def format_help(self) -> str:
+        """Return the help with the examples."""
+        lines = "".join(f"  {self.prog} {words}\n" for words in self.examples)
+        return f"{super().format_help()}\nexamples:\n{lines}"
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""
@@ -78,10 +87,11 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     add(
         "--target",
         default="localhost:8500",
-        help="host:port of the server, or unix:PATH; default: localhost:8500",
+        metavar="HOST:PORT",
+        help="the server, or unix:PATH; default: localhost:8500",
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--model", help="name of the model on the server")
+    where.add_argument("--model", metavar="NAME", help="name of the model on the server")
     where.add_argument(
         "--local",
         type=Path,
@@ -92,11 +102,14 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
         "--threads",
         type=size,
         default=1,
+        metavar="N",
         help="with --local: that an operation may use; default: 1",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--version", type=int, help="version of the model; default: the latest")
-    which.add_argument("--label", help="label of the version")
+    which.add_argument(
+        "--version", type=int, metavar="N", help="version of the model; default: the latest"
+    )
+    which.add_argument("--label", metavar="NAME", help="label of the version")
     add(
         "--timeout",
         type=seconds,
@@ -109,9 +122,16 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
         "--retries",
         type=count,
         default=RETRIES,
+        metavar="N",
         help=f"further attempts at a busy or absent server; default: {RETRIES}",
     )
-    add("--batch-size", type=size, default=32, help=f"most {rows} in a request; default: 32")
+    add(
+        "--batch-size",
+        type=size,
+        default=32,
+        metavar="N",
+        help=f"most {rows} in a request; default: 32",
+    )
     add(
         "--wait-ready",
         type=seconds,
@@ -120,10 +140,13 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     )
     tls = parser.add_argument_group("encrypted connections (PEM files)")
     tls.add_argument("--tls", action="store_true", help="with the system's root certificates")
-    tls.add_argument("--tls-roots", type=Path, help="root certificates of the server")
-    tls.add_argument("--tls-cert", type=Path, help="the client's certificate")
-    tls.add_argument("--tls-key", type=Path, help="the client's private key")
-    tls.add_argument("--tls-server-name", help="name in the server's certificate")
+    for name, about in (
+        ("--tls-roots", "root certificates of the server"),
+        ("--tls-cert", "the client's certificate"),
+        ("--tls-key", "the client's private key"),
+    ):
+        tls.add_argument(name, type=Path, metavar="FILE", help=about)
+    tls.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
 
 def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -43,10 +43,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(
         prog="python -m serving.demo",
         description="Train, evaluate, export, check, serve and query a small translator.",
+        examples=("", "--pair en-zh --output /tmp/demo"),
     )
     parser.add_argument("--pair", default="en-fr", choices=sorted(EXPECTED), help="of languages")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/PAIR")
-    parser.add_argument("--seed", type=count, default=7, help="of the test sentences drawn")
+    parser.add_argument(
+        "--seed", type=count, default=7, metavar="N", help="of the test sentences drawn"
+    )
     options = parser.parse_args(arguments)
     output = options.output or Path("demo") / options.pair
     started = time.perf_counter()

@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None) -> None:
         parser.error("--no-tables expected --format onnx. Received: --format savedmodel")
     if options.num_results > options.beam_width:
         parser.error(
-            f"--num-results expected at most --beam-width, {options.beam_width}. "
+            f"--nbest expected at most --beam-width, {options.beam_width}. "
             f"Received: {options.num_results}"
         )
     # Imported here because TensorFlow takes seconds.
@@ -62,6 +62,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.export",
         description="Export a run, or an ensemble of several, as a new version of a model.",
+        examples=(
+            "--run runs/mine --output models/mine",
+            "--run runs/mine --output models/mine-onnx --format onnx --weights int8",
+        ),
     )
     add_options(parser, "--run")
     parser.add_argument(
@@ -73,11 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     add_options(parser, *SEARCH, "--precision")
     parser.add_argument(
+        "--nbest",
         "--num-results",
+        dest="num_results",
         type=positive_int,
         default=5,
         metavar="N",
-        help="translations that nbest returns; default: 5",
+        help="translations that the signature nbest returns; default: 5",
     )
     parser.add_argument(
         "--max-source-length",

@@ -21,8 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m serving.page",
         description="A page that asks a model server, this project's or TensorFlow Serving, over "
         "gRPC, and shows what the model says and where it looks. Nothing typed is kept or logged.",
+        examples=(
+            "--model en-fr --open",
+            "--static models/en-fr-onnx/1 --output translator.html --single-file",
+        ),
     )
-    parser.add_argument("--target", default="localhost:8500", help="default: localhost:8500")
+    parser.add_argument(
+        "--target",
+        default="localhost:8500",
+        metavar="HOST:PORT",
+        help="the server, or unix:PATH; default: localhost:8500",
+    )
     parser.add_argument("--model", metavar="NAME", help="as the server calls it")
     parser.add_argument(
         "--static",
@@ -46,10 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="assets.extra/manifest.json of the export: what it says of the model is shown",
     )
     parser.add_argument("--example", default="", metavar="TEXT", help="what to begin with")
-    parser.add_argument("--port", type=port, default=8080, help="of the page; default: 8080")
+    parser.add_argument(
+        "--port", type=port, default=8080, metavar="PORT", help="of the page; default: 8080"
+    )
     parser.add_argument(
         "--host",
         default="127.0.0.1",
+        metavar="ADDRESS",
         help="address to listen on; default: 127.0.0.1, this machine alone. The page has no "
         "passwords: put a proxy that has them in front of any other",
     )
@@ -62,7 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="a further name by which browsers reach the page; may be given several times",
     )
     parser.add_argument(
-        "--timeout", type=seconds, default=10.0, metavar="S", help="of a request; default: 10"
+        "--timeout",
+        type=seconds,
+        default=10.0,
+        metavar="SECONDS",
+        help="for each request; default: 10",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     options = parser.parse_args(arguments)

@@ -80,10 +80,11 @@ class BasePath:
                     found.unreadable[number] = error
         self._unsettled = found.fingerprints
         if not (found.present or self._found_empty):
+            hint = "Did you forget to name your leaf directory as a number (eg. '/1/')?"
+            if path.name.isdecimal():
+                hint = f"Did you mean {path.parent}?"
             log.warning(
-                "No versions of servable %s found under base path %s. Did you forget to name your "
-                "leaf directory as a number (eg. '/1/')?",
-                *(name, path),
+                "No versions of servable %s found under base path %s. %s", *(name, path, hint)
             )
         self._found_empty = not found.present
         return found

@@ -1,4 +1,4 @@
-"""The flags of the stock server that this one understands."""
+"""The flags of the stock server that this one understands, and its own."""
 
 import argparse
 from collections.abc import Callable
@@ -20,43 +20,87 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="python -m serving.server",
         description="Serves SavedModels with TensorFlow Serving's protocol and flags.",
+        examples=(
+            "--port=8500 --model_name=en-fr --model_base_path=$PWD/models/en-fr",
+            "--rest_api_port=8501 --model_config_file=models.config --enable_batching",
+        ),
+        usage="%(prog)s --model_base_path=PATH [--FLAG=VALUE ...]\n"
+        "       %(prog)s --model_config_file=FILE [--FLAG=VALUE ...]",
         allow_abbrev=False,
     )
+    _add_stock_flags(parser)
+    _add_limits(parser.add_argument_group("limits (not of the stock server)"))
+    _add_operation(parser.add_argument_group("operation (not of the stock server)"))
+    return parser
 
-    def add(name: str, default: object, text: str, kind: Callable[[str], object] = str) -> None:
-        if isinstance(default, bool):
-            parser.add_argument(
-                f"--{name}", type=_boolean, nargs="?", const=True, default=default, help=text
-            )
-        else:
-            parser.add_argument(f"--{name}", type=kind, default=default, help=text)
 
-    add("port", 8500, "TCP port of gRPC; 0 takes any that is free", port)
-    add("host", "127.0.0.1", "address to listen on; 0.0.0.0 lets other machines in")
-    add("grpc_socket_path", None, "also listen for gRPC at this UNIX socket", Path)
-    add("rest_api_port", 0, "TCP port of REST; 0 for none", port)
-    add("rest_api_timeout_in_ms", 30000, "timeout of REST requests", count)
-    add("model_name", "default", "name of the model (not with --model_config_file)")
-    add("model_base_path", None, "directory of the model's numbered versions", Path)
-    add("model_config_file", None, "text ModelServerConfig: several models, versions, labels", Path)
+def _add(
+    group: argparse._ActionsContainer,
+    name: str,
+    default: object,
+    metavar: str,
+    text: str,
+    kind: Callable[[str], object] = str,
+) -> None:
+    group.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
+
+
+def _add_switch(group: argparse._ActionsContainer, name: str, default: bool, text: str) -> None:
+    group.add_argument(
+        f"--{name}",
+        type=_boolean,
+        nargs="?",
+        const=True,
+        default=default,
+        metavar="true|false",
+        help=text,
+    )
+
+
+def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
+    def add(
+        name: str, default: object, metavar: str, text: str, kind: Callable[[str], object] = str
+    ) -> None:
+        _add(parser, name, default, metavar, text, kind)
+
+    def switch(name: str, default: bool, text: str) -> None:
+        _add_switch(parser, name, default, text)
+
+    add("port", 8500, "PORT", "TCP port of gRPC; 0 takes any that is free", port)
+    add("host", "127.0.0.1", "ADDRESS", "address to listen on; 0.0.0.0 lets other machines in")
+    add("grpc_socket_path", None, "PATH", "also listen for gRPC at this UNIX socket", Path)
+    add("rest_api_port", 0, "PORT", "TCP port of REST; 0 for none", port)
+    add("rest_api_timeout_in_ms", 30000, "MS", "timeout of REST requests", count)
+    add("model_name", "default", "NAME", "name of the model (not with --model_config_file)")
+    add("model_base_path", None, "PATH", "directory of the model's numbered versions", Path)
+    add(
+        "model_config_file",
+        None,
+        "FILE",
+        "text ModelServerConfig: several models, versions, labels",
+        Path,
+    )
     add(
         "model_config_file_poll_wait_seconds",
         0,
-        "seconds between reads of it; 0 reads once",
+        "SECONDS",
+        "between reads of it; 0 reads once",
         count,
     )
     add(
         "file_system_poll_wait_seconds",
         1,
-        "seconds between looks for versions; 0 looks once",
+        "SECONDS",
+        "between looks for versions; 0 looks once",
         count,
     )
-    add("allow_version_labels_for_unavailable_models", False, "let new labels wait for versions")
-    add("saved_model_tags", "serve", "comma-separated tags of the meta graph to load")
+    switch("allow_version_labels_for_unavailable_models", False, "let new labels wait for versions")
+    add("saved_model_tags", "serve", "TAGS", "of the meta graph to load, with commas between them")
     add(
         "tensorflow_inter_op_parallelism",
         0,
-        "threads that the ops of all requests share, 0 is automatic; in threads of their own run "
+        "THREADS",
+        "that the ops of all requests share, 0 is automatic; in threads of their own run "
         "those of texts beyond 1,000 bytes, and, without batching, of requests beside as many "
         "others as there are cores",
         count,
@@ -64,55 +108,65 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "tensorflow_intra_op_parallelism",
         0,
-        "threads that an op may use; 0 is automatic",
+        "THREADS",
+        "that an op may use; 0 is automatic",
         whole_number,
     )
-    add("enable_model_warmup", True, "replay the warm-up requests of a version before it serves")
-    add("enable_batching", False, "run requests of several clients together")
-    add("batching_parameters_file", None, "text BatchingParameters", Path)
-    add("monitoring_config_file", None, "text MonitoringConfig: where metrics are, on REST", Path)
-    add("ssl_config_file", None, "text SSLConfig: TLS for gRPC", Path)
+    switch("enable_model_warmup", True, "replay the warm-up requests of a version before it serves")
+    switch("enable_batching", False, "run requests of several clients together")
+    add("batching_parameters_file", None, "FILE", "text BatchingParameters", Path)
+    add(
+        "monitoring_config_file",
+        None,
+        "FILE",
+        "text MonitoringConfig: where metrics are, on REST",
+        Path,
+    )
+    add("ssl_config_file", None, "FILE", "text SSLConfig: TLS for gRPC", Path)
     add(
         "grpc_channel_arguments",
         "",
-        "comma-separated gRPC arguments, e.g. grpc.max_connection_age_ms=60000",
+        "KEY=VALUE,…",
+        "of gRPC, such as grpc.max_connection_age_ms=60000",
     )
-    add(
+    switch(
         "enable_signature_method_name_check",
         False,
         "refuse Classify and Regress on a signature of another method",
     )
-    add("enable_grpc_healthcheck_service", False, "serve grpc.health.v1")
-    limits = parser.add_argument_group("limits (not of the stock server)")
+    switch("enable_grpc_healthcheck_service", False, "serve grpc.health.v1")
 
-    def limit(name: str, default: int, text: str) -> None:
-        limits.add_argument(f"--{name}", type=count, default=default, help=text)
 
-    limit("max_request_rows", 1000, "rows of a request; 0 for any number")
-    limit("max_request_bytes", 100 * 2**20, "bytes of a request, unpacked, over gRPC and REST")
+def _add_limits(group: argparse._ArgumentGroup) -> None:
+    def limit(name: str, default: int, metavar: str, text: str) -> None:
+        _add(group, name, default, metavar, text, count)
+
+    limit("max_request_rows", 1000, "N", "rows of a request; 0 for any number")
+    limit("max_request_bytes", 100 * 2**20, "BYTES", "of a request, unpacked, over gRPC and REST")
     limit(
         "max_waiting_requests",
         960,
+        "N",
         "requests that wait for one of 64 runs; more are refused with RESOURCE_EXHAUSTED",
     )
     limit(
         "shutdown_grace_seconds",
         30,
-        "seconds for requests under way on SIGTERM; then they are stopped",
+        "SECONDS",
+        "for requests under way on SIGTERM; then they are stopped",
     )
-    operation = parser.add_argument_group("operation (not of the stock server)")
-    operation.add_argument(
+
+
+def _add_operation(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--request_log",
         choices=FORMATS,
         default="off",
         help="a line on stderr for each request: id, model, version, status, rows, milliseconds",
     )
-    operation.add_argument(
-        "--enable_reload_config",
-        type=_boolean,
-        nargs="?",
-        const=True,
-        default=True,
-        help="serve ModelService.HandleReloadConfigRequest to whoever reaches the port",
+    _add_switch(
+        group,
+        "enable_reload_config",
+        True,
+        "serve ModelService.HandleReloadConfigRequest to whoever reaches the port",
     )
-    return parser

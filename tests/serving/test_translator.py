@@ -206,8 +206,24 @@ def test_the_command_prints_json(target, capsys):
     }
     _, out, _ = run(capsys, *common, "--nbest")
     assert json.loads(out)["hypotheses"][0] == {"text": "ONE TWO", "score": -1.5}
+    _, out, _ = run(capsys, *common, "--nbest", "2")
+    assert [one["text"] for one in json.loads(out)["hypotheses"]] == ["ONE TWO", "one two"]
     _, out, _ = run(capsys, *common, "--align")
     assert json.loads(out)["target_tokens"] == ["ONE", "TWO"]
+
+
+def test_a_text_may_follow_nbest_without_its_number(target, capsys):
+    _, out, _ = run(capsys, "--target", target, "--model", "upper", "--nbest", "one two")
+    assert out.splitlines()[0] == "one two"
+    assert len(out.splitlines()) == 4
+
+
+def test_more_than_the_model_returns_is_one_line(target, capsys):
+    words = ("--target", target, "--model", "upper", "--nbest", "4", "one")
+    status, out, err = run(capsys, *words)
+    assert (status, out) == (1, "")
+    expected = "--nbest expected at most 3, which the model was exported with. Received: 4"
+    assert err == f"error: {expected}\n"
 
 
 def test_the_command_draws_an_alignment(target, capsys):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,15 @@ def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
     """Add options that look the same in every command; `--run` and `--set` give lists."""
     for name in names:
         parser.add_argument(name, **OPTIONS[name])
+
+
+@contextmanager
+def going_on(how: str) -> Iterator[None]:
+    """Where Ctrl-C is pressed, say how to go on; of what `main_guard` runs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(how) from None
 
 
 def main_guard(main: Callable[[], None]) -> None:

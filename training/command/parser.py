@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
             self.epilog = self.end_of_help()
         found = super().format_help()
         if self.examples:
-            lines = "".join(f"  {self.prog} {words}\n" for words in self.examples)
+            lines = "".join(f"  {self.prog} {words}".rstrip() + "\n" for words in self.examples)
             found += f"\nexamples:\n{lines}"
         return found
 

@@ -18,11 +18,9 @@ class SpecError(CorpusError, UsageError):
 
 def unknown(what: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
     """Return the error for a SPEC that names no `what`, of the `expected` forms and the names."""
-    meant = _meant(spec, names)
-    hint = f". Did you mean {meant}?" if meant else ""
-    return SpecError(
-        f"Unknown {what} {spec!r}; expected {expected} or one of {', '.join(names)}{hint}"
-    )
+    if meant := _meant(spec, names):
+        return SpecError(f"Unknown {what} {spec!r}. Did you mean {meant}?")
+    return SpecError(f"Unknown {what} {spec!r}; expected {expected} or one of {', '.join(names)}")
 
 
 def _meant(spec: str, names: Sequence[str]) -> str | None:

@@ -63,7 +63,9 @@ def load_run(path: str | Path) -> Run:
     """
     files = RunFiles(path)
     if not files.config.is_file():
-        raise RunError(f"{files.path} is not a run: it has no {files.config.name}")
+        below = sorted(files.path.glob(f"*/{files.config.name}"))
+        hint = f". Did you mean {below[0].parent}?" if below else ""
+        raise RunError(f"{files.path} is not a run: it has no {files.config.name}{hint}")
     if not files.best.is_file():
         raise RunError(f"{files.path} has no trained weights yet: {files.best.name} is missing")
     config = load_config(files.config)

@@ -6,7 +6,8 @@ sentences, and of the Alibi tales, all pairs and those of at most 15 words a sid
 read links (threshold or largest weight, a step earlier or later, symmetrised or not, with a prior
 that keeps them near the diagonal or without) is tried. Which is best for a model is chosen on
 other sentences of the same kind: of the phrasebook on its dev sentences, of the tales each half on
-the other half. A plain diagonal stands beside.
+the other half. A plain diagonal stands beside. Where no --run is given, models are trained with the
+preset: additive, general and scaled dot attention in Luong's order, and additive in Bahdanau's.
 """
 
 from __future__ import annotations
@@ -56,15 +57,6 @@ EXAMPLES = {
     "es": (("She is eating a green apple.", "Ella está comiendo una manzana verde."),),
     "zh": (("She is eating a green apple.", "她在吃一个绿苹果。"),),
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    shared.add_model_arguments(parser, "phrasebook-en-fr")
-    parser.epilog = (
-        "Where no --run is given, models are trained with the preset: "
-        f"{'; '.join(MODELS)} (in Luong's order unless said)."
-    )
 
 
 def run(options: argparse.Namespace) -> dict:

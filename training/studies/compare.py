@@ -13,14 +13,11 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_options
-from training.command.parser import positive_int
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
@@ -56,20 +53,6 @@ class Difference:
     def is_chance(self) -> bool:
         """Whether chance may explain it."""
         return self.low <= 0 <= self.high or self.p >= LEVEL
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    for side, about in zip(SIDES, ("the runs of one side", "those of the other"), strict=True):
-        parser.add_argument(
-            f"--{side}", nargs="+", required=True, type=Path, metavar="DIR", help=about
-        )
-    parser.add_argument("--data", metavar="SPEC", help="default: the runs' training corpus")
-    parser.add_argument("--split", default="dev", help="split of the corpus")
-    add_options(parser, "--limit", "--beam-width", "--lowercase")
-    parser.add_argument(
-        "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"
-    )
 
 
 def run(options: argparse.Namespace) -> dict:

@@ -33,10 +33,6 @@ GAINS = (0.5, 1.0, 2.0)  # of the recurrent kernels
 INPUT_SCALE = 0.1  # standard deviation; larger inputs saturate the cells
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add nothing: the study has no options."""
-
-
 def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
     rows = []

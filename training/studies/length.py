@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_options
 from training.command.progress import progress
 from training.config.schema import Config
 from training.data import corpus
@@ -31,12 +30,6 @@ from training.studies import shared
 ATTENTIONS = ("none", "additive", "general")
 PER_BUCKET = 300  # joined sentences of each length
 ENOUGH = 50  # sentences; buckets with fewer are marked
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    shared.add_model_arguments(parser, "tatoeba-en-fr")
-    add_options(parser, "--beam-width", "--lowercase")
 
 
 def run(options: argparse.Namespace) -> dict:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import keras_attention.mechanisms
-from training.command.options import add_options
+from training.command.errors import UsageError
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.asked import Search
@@ -37,23 +37,11 @@ MODELS = {
 }
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    shared.add_model_arguments(parser, "phrasebook-en-fr")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=MODELS,
-        metavar="NAME",
-        help=f"some of {', '.join(MODELS)}; may be given several times; default: all",
-    )
-    parser.add_argument("--split", default="dev", help="split of the corpus")
-    add_options(parser, "--limit", "--beam-width")
-
-
 def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
     names = options.only or list(MODELS)
+    if unknown := [name for name in names if name not in MODELS]:
+        raise UsageError(f"--only expected some of {', '.join(MODELS)}. Received: {unknown[0]}")
     runs = shared.collect(options, {name: MODELS[name] for name in names})
     split, read = load_split(shared.same_data(runs), options.split, limit=options.limit)
     rows = []

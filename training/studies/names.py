@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.options import add_options
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
@@ -49,14 +48,6 @@ class NamedSplit:
 
     split: Split
     names: list[list[str]]
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    shared.add_runs(parser)
-    parser.add_argument("--data", metavar="SPEC", help="default: the runs' training corpus")
-    parser.add_argument("--split", default="dev", help="split of the corpus")
-    add_options(parser, "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:

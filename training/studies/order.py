@@ -18,7 +18,6 @@ import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
 from training.command.errors import UserError
-from training.command.options import add_options
 from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
@@ -44,12 +43,6 @@ VARIANTS = {
 EPOCHS = (8, 16, 32)
 REPEATS, FOLDS = 5, 5  # trainings of each, and folds of the cross-validation
 SAMPLES = 300  # of the bootstrap
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    parser.add_argument("--preset", default="pbcseq", metavar="NAME", help="preset of the models")
-    add_options(parser, "--set")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:

@@ -41,11 +41,6 @@ SHOWN = 3  # images in the figure
 ATTENTIONS = ("additive", "general", "dot", "none")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    shared.add_model_arguments(parser, "captcha")
-
-
 def run(options: argparse.Namespace) -> dict[str, Any]:
     """Do the study; return what its last line says."""
     base = override(load_preset(options.preset), options.settings)

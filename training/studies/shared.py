@@ -15,37 +15,12 @@ import keras
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
-from training.command.options import add_options
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
 from training.fit.train import resume, train
 from training.runs.files import RunFiles
 from training.runs.history import read_history
 from training.runs.run import Run, load_run
-
-
-def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names trained models."""
-    parser.add_argument(
-        "--run",
-        dest="runs",
-        action="append",
-        default=[],
-        metavar="NAME=DIR",
-        help="a trained model; may be given several times",
-    )
-
-
-def add_model_arguments(parser: argparse.ArgumentParser, preset: str) -> None:
-    """Add the options that say which models there are and how the others are trained."""
-    add_runs(parser)
-    parser.add_argument(
-        "--preset",
-        default=preset,
-        metavar="NAME",
-        help="preset of the models that are not given",
-    )
-    add_options(parser, "--set")
 
 
 def given_runs(options: argparse.Namespace) -> dict[str, Path]:

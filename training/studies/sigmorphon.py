@@ -21,8 +21,6 @@ from typing import Any
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
-from training.command.options import add_options
-from training.command.parser import positive_int
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data import corpus
@@ -40,24 +38,6 @@ BASELINE = {  # words wrong on dev, in percent
     **{"ady": 22.0, "gre": 5.0, "ice": 11.0, "ita": 22.0, "khm": 34.0},
     **{"lav": 41.0, "mlt_latn": 20.0, "rum": 10.0, "slv": 43.0, "wel_sw": 16.0},
 }
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the study's options."""
-    parser.add_argument("--subtask", choices=LANGUAGES, default="medium", help="the amount of data")
-    parser.add_argument(
-        "--languages", nargs="+", metavar="NAME", help="as the files name them, else all"
-    )
-    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="of each")
-    parser.add_argument(
-        "--processes",
-        type=positive_int,
-        default=1,
-        metavar="N",
-        help="languages at once, on a core each",
-    )
-    parser.add_argument("--preset", metavar="NAME", help="else g2p- and the subtask")
-    add_options(parser, "--set", "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:

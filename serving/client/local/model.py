@@ -90,6 +90,10 @@ def _version(path: Path) -> Path:
     if (path / MANIFEST).is_file():
         return path
     versions = [each for each in path.glob("*") if each.name.isdecimal() and each.is_dir()]
+    if any((each / "saved_model.pb").is_file() for each in (path, *versions)):
+        raise ValueError(
+            f"{path} expected to be an export with --format onnx. Received: a SavedModel"
+        )
     if not versions:
         raise ValueError(f"{path} holds no {MANIFEST}: expected models/NAME or models/NAME/1")
     return max(versions, key=lambda each: int(each.name))
