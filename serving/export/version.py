@@ -23,11 +23,11 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from keras_attention import exporting
 from serving.check.stored_weights import count_not_finite
 from serving.export.events import ExportedPredictor
+from serving.export.examples import dev_sources, examples
 from serving.export.images import ExportedReader
 from serving.export.texts import WARMUP_TEXTS, Exported, asked_of
 from training.command.errors import UserError
 from training.command.progress import Tell
-from training.data.splits import load_split
 from training.runs.history import read_history
 from training.runs.run import Run
 from training.runs.summary import kept
@@ -228,14 +228,8 @@ def agreement(
 
 def _compared(run: Run) -> list[Any]:
     """Return the sources that are compared: of the dev split, where it can be found."""
-    config, texts = run.config, KINDS[run.config.source].tokens
-    try:
-        if texts:
-            return list(load_split(config, "dev", limit=AGREEMENT_TEXTS)[0].sources)
-        found = run.source.load_split(config, config.data, "dev", limit=AGREEMENT_TEXTS)
-        return list(found.sources)
-    except UserError:
-        return [text for batch in WARMUP_TEXTS for text in batch] if texts else []
+    texts = [text for batch in WARMUP_TEXTS for text in batch]
+    return dev_sources(run, AGREEMENT_TEXTS) or (texts if KINDS[run.config.source].tokens else [])
 
 
 def _differences(
@@ -255,6 +249,7 @@ def _manifest(runs: Sequence[Run], settings: dict) -> dict:
     return {
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "settings": settings,
+        "examples": examples(runs[0]),
         "runs": [
             {
                 "name": run.path.resolve().name,
