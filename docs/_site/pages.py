@@ -17,7 +17,8 @@ GROUPS, FORMULAS = REFERENCE["groups"], REFERENCE["formulas"]
 MECHANISMS = {n for n in GROUPS[0]["names"] if n.endswith("Attention")}
 # The model's page has these, too.
 SHARED = {
-    f"assets/{n}": ROOT / "serving" / "page" / "static" / n for n in ("ribbons.js", "ribbons.css")
+    f"assets/{n}": ROOT / "serving" / "page" / "static" / n
+    for n in ("look.js", "ribbons.js", "ribbons.css")
 }
 
 

@@ -10,7 +10,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.page.card import read_card
+from serving.page.card import Card, read_card
 from training.command.install import install
 from training.command.parser import Parser, port, seconds
 
@@ -121,7 +121,7 @@ def _serve(options: argparse.Namespace) -> int:
             raise
         return _fail(f"{error.name} is not installed: {install('page')}")
     try:
-        card = read_card(options.manifest) if options.manifest else {}
+        card = read_card(options.manifest) if options.manifest else Card()
     except (OSError, ValueError) as error:
         return _fail(str(error))
     names = (*LOCAL, *options.names, *([options.host] if _is_one(options.host) else []))

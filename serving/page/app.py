@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from starlette.staticfiles import StaticFiles
 
 from serving.client import AsyncPredictor, AsyncReader, AsyncTranslator
 from serving.page import events, images, suggesting, texts
+from serving.page.card import Card
 from serving.page.requests import Answer, Headers, Read, answering, file, json_object, nothing
 
 STATIC = Path(__file__).with_name("static")
@@ -39,7 +40,7 @@ class Settings:
         target: the model server, `host:port`.
         model: the name it serves the model by.
         timeout: seconds for a request.
-        card: lines that say what is known of the model: see `serving.page.card`.
+        card: what is known of the model.
         example: a text to begin with.
         options: further arguments of the clients, see `serving.client.transport.Endpoint`.
         hosts: names by which browsers may ask for the page; others are refused, so that a foreign
@@ -49,7 +50,7 @@ class Settings:
     target: str
     model: str
     timeout: float = 10.0
-    card: dict[str, str] = field(default_factory=dict)
+    card: Card = field(default_factory=Card)
     example: str = ""
     options: dict[str, Any] = field(default_factory=dict)
     hosts: tuple[str, ...] = LOCAL
@@ -78,7 +79,7 @@ def build(settings: Settings) -> Starlette:
             "target": settings.target,
             "signatures": found.signatures,
             "reads": images.described(found.signatures.get("read", {}).get("inputs", ())),
-            "card": settings.card,
+            "card": asdict(settings.card),
             "example": settings.example,
             "most_characters": texts.MOST_CHARACTERS,
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
@@ -18,13 +20,29 @@ FIGURES = {
     "auc": "AUC",
     "val_perplexity": "Perplexity",
 }
+# As in phrasebook-en-fr, and in parallel:data/train.en,data/train.fr.
+_LANGUAGES = re.compile(r"-([a-z]{2})-([a-z]{2})$|\.([a-z]{2}),.*\.([a-z]{2})$")
 
 
-def read_card(manifest: Path) -> dict[str, str]:
-    """Return the lines of a card, name and value, in the order to be read.
+@dataclass(frozen=True)
+class Card:
+    """What people are told of a model.
 
-    Args:
-        manifest: `assets.extra/manifest.json` of an export.
+    Attributes:
+        lines: name and value, in the order to be read.
+        languages: codes of source and target, where the data's name has them.
+        score: the figure of the weights that were exported by which they were chosen.
+        examples: texts to begin with.
+    """
+
+    lines: dict[str, str] = field(default_factory=dict)
+    languages: tuple[str, ...] = ()
+    score: str = ""
+    examples: tuple[str, ...] = ()
+
+
+def read_card(manifest: Path) -> Card:
+    """Read the manifest of an export, `manifest.json`.
 
     Raises:
         OSError: if the file cannot be read.
@@ -33,33 +51,48 @@ def read_card(manifest: Path) -> dict[str, str]:
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
         run = found["runs"][0]
-        card = {"Run": _listed(each["name"] for each in found["runs"]), **_of_run(run)}
+        figures, which = _figures(run)
+        lines = {"Run": _listed(each["name"] for each in found["runs"]), **_of_run(run)}
+        lines |= {f"{name}, {which}, dev": value for name, value in figures.items()}
         settings = {key: value for key, value in found["settings"].items() if value is not None}
-        card["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings.items())
-        card["Exported"] = str(found["created"])
-        card["Versions"] = _listed(f"{key} {value}" for key, value in found["versions"].items())
+        lines["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings.items())
+        lines["Exported"] = str(found["created"])
+        lines["Versions"] = _listed(f"{key} {value}" for key, value in found["versions"].items())
+        return Card(
+            lines,
+            _languages(run["config"]["data"]),
+            next((f"{name} {value}" for name, value in figures.items()), ""),
+            tuple(map(str, found.get("examples", ()))),
+        )
     except (UnicodeDecodeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:
         raise ValueError(f"{manifest} is not the manifest of an export") from e
-    return card
 
 
 def _of_run(run: dict[str, Any]) -> dict[str, str]:
-    config, history = run["config"], run["history"]
-    # Exports of before have no record of the weights that were kept.
-    exported = run.get("kept") or best(history, config.get("keep_by", "auto"))
+    config = run["config"]
     card = {"Data": _named(config["data"]), "Attention": config["attention"]}
     # A model of images has no recurrent encoder, one of labels no decoder.
     encoder = config.get("encoder") or "convolutional"
     decoder = f", {config['decoder']} decoder" if "decoder" in config else ""
     card["Model"] = f"{encoder} encoder{decoder}"
     card["Weights"] = f"{run['parameters']:,}"
-    card["Training"] = f"{len(history)} epochs"
+    card["Training"] = f"{len(run['history'])} epochs"
+    return card
+
+
+def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str]:
+    """Return the figures of the weights that were exported, and the epochs they are of."""
+    # Exports of before have no record of the weights that were kept.
+    exported = run.get("kept") or best(run["history"], run["config"].get("keep_by", "auto"))
     epochs: Any = exported.get("epochs")
     which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {exported['epoch']}"
-    for key, name in FIGURES.items():
-        if key in exported:
-            card[f"{name}, {which}, dev"] = f"{exported[key]:.4g}"
-    return card
+    found = {name: f"{exported[key]:.4g}" for key, name in FIGURES.items() if key in exported}
+    return found, which
+
+
+def _languages(data: str) -> tuple[str, ...]:
+    found = _LANGUAGES.search(data)
+    return tuple(code for code in found.groups() if code) if found else ()
 
 
 def _named(data: str) -> str:

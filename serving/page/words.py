@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 MARK = "▁"  # SentencePiece's, in front of each piece that begins a word
+UNKNOWN = "<unk>"  # may stand for a whole word, its mark with it
 
 Weights = Sequence[Sequence[float]]
 
@@ -60,7 +61,9 @@ def _texts(tokens: Sequence[str], found: list[list[int]]) -> list[str]:
 def _spelled(token: str) -> bool:
     """Whether a token is letters of a script that puts spaces between words."""
     text = token.removeprefix(MARK)
-    return any(c.isalnum() for c in text) and not any(_unspaced(c) for c in text)
+    return (
+        text != UNKNOWN and any(c.isalnum() for c in text) and not any(_unspaced(c) for c in text)
+    )
 
 
 def _unspaced(character: str) -> bool:

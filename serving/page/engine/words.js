@@ -4,7 +4,8 @@ const MARK = "▁"; // SentencePiece's, in front of each piece that begins a wor
 // Scripts that put no spaces between words, their punctuation, and the wide forms of Latin letters.
 const UNSPACED = new RegExp("[\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Bopomofo}\\p{Script=Yi}"
   + "\\u0e00-\\u0eff\\u3000-\\u303f\\uff01-\\uff60]", "u");
-const spelled = (token) => /[\p{L}\p{N}]/u.test(token) && !UNSPACED.test(token);
+const UNKNOWN = "<unk>"; // may stand for a whole word, its mark with it
+const spelled = (token) => token !== UNKNOWN && /[\p{L}\p{N}]/u.test(token) && !UNSPACED.test(token);
 
 // Return the positions of the tokens of each word, in order.
 export function groups(tokens) {

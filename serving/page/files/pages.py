@@ -12,7 +12,8 @@ from serving.page.files.scripts import join
 
 _PAGE = Path(__file__).parents[1]
 STATIC, ENGINE = _PAGE / "static", _PAGE / "engine"
-_STYLE = '<link rel="stylesheet" href="static/page.css">'
+STYLES = ("ribbons.css", "page.css")
+_STYLE = "\n".join(f'<link rel="stylesheet" href="static/{name}">' for name in STYLES)
 _ICON = '<link rel="icon" href="static/icon.svg">'
 _SCRIPT = '<script type="module" src="static/page.js"></script>'
 _END = "</body>"
@@ -30,13 +31,13 @@ def write_folder(site: Path, model: bytes) -> None:
     own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
     html = _replaced(
         {
-            _STYLE: f'{_policy(own)}\n<link rel="stylesheet" href="page.css">',
+            _STYLE: f"{_policy(own)}\n{_STYLE.replace('static/', '')}",
             _ICON: '<link rel="icon" href="icon.svg">',
             _SCRIPT: '<script src="page.js" defer></script>',
         }
     )
     site.mkdir(parents=True, exist_ok=True)
-    for name in ("page.css", "icon.svg"):
+    for name in (*STYLES, "icon.svg"):
         (site / name).write_bytes((STATIC / name).read_bytes())
     for name, text in {"index.html": html, "page.js": page(), "worker.js": worker()}.items():
         (site / name).write_text(text, encoding="utf-8")
@@ -45,7 +46,7 @@ def write_folder(site: Path, model: bytes) -> None:
 
 def write_file(path: Path, model: bytes) -> None:
     """Write one HTML file, with the arguments of `write_folder`."""
-    style = (STATIC / "page.css").read_text(encoding="utf-8")
+    style = "".join((STATIC / name).read_text(encoding="utf-8") for name in STYLES)
     icon = _base64((STATIC / "icon.svg").read_bytes())
     script = page()
     own = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 
 from serving.client.local.model import MANIFEST, Folder
@@ -43,7 +44,7 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
         "version": int(path.name) if numbered else 1,
         "signatures": {name: {} for name in SIGNATURES[task][: None if attends else -1]},
         "reads": described(["image_bytes"]),
-        "card": read_card(path / MANIFEST),
+        "card": asdict(read_card(path / MANIFEST)),
         "example": example,
         "most_characters": MOST_CHARACTERS,
     }

@@ -1,5 +1,5 @@
-// Sentences that were kept, in this browser alone, and links that carry them in their last part,
-// which browsers do not send to any server.
+// Texts that were kept, in this browser alone, and links that carry them in their last part, which
+// browsers do not send to any server.
 
 import { element } from "./look.js";
 
@@ -11,14 +11,9 @@ const $ = (id) => document.getElementById(id);
 export function startHistory(current, open) {
   let kept = [...fromLink(), ...stored()].slice(0, MOST);
   const show = () => {
-    $("history").replaceChildren(...kept.map((pair) => {
-      const button = element("button", "", { type: "button", dir: "auto" });
-      button.append(element("span", pair.text), element("span", pair.translation, { className: "said", dir: "auto" }));
-      button.addEventListener("click", () => open(pair.text));
-      const item = element("li");
-      item.append(button);
-      return item;
-    }));
+    $("history").replaceChildren(...kept.map((pair) => line(pair, open)));
+    $("empty").hidden = kept.length > 0;
+    $("clear").hidden = !kept.length;
     try {
       localStorage.setItem(KEY, JSON.stringify(kept));
     } catch {
@@ -26,7 +21,7 @@ export function startHistory(current, open) {
     }
   };
   $("keep").addEventListener("click", () => {
-    const pair = current();
+    const pair = { ...current(), at: Date.now() };
     if (!pair.text.trim()) return;
     kept = [pair, ...kept.filter((other) => other.text !== pair.text)].slice(0, MOST);
     show();
@@ -48,6 +43,24 @@ export function startHistory(current, open) {
   });
   show();
   return kept[0]?.text;
+}
+
+function line({ text, translation, at }, open) {
+  const button = element("button", "", { type: "button" });
+  button.append(element("span", text, { dir: "auto" }));
+  if (at) button.append(when(new Date(at)));
+  if (translation) button.append(element("span", translation, { className: "said", dir: "auto" }));
+  button.addEventListener("click", () => open(text));
+  const item = element("li");
+  item.append(button);
+  return item;
+}
+
+// The hour today, the day before.
+function when(date) {
+  const today = date.toDateString() === new Date().toDateString();
+  const text = date.toLocaleString([], today ? { hour: "numeric", minute: "2-digit" } : { day: "numeric", month: "short", year: "numeric" });
+  return element("time", text, { dateTime: date.toISOString() });
 }
 
 function fromLink() {

@@ -9,15 +9,28 @@ import { startText } from "./text.js";
 
 const $ = (id) => document.getElementById(id);
 
+// One line of the model, and behind it all that is known.
 function showCard({ model, version, target, card, signatures }) {
-  const lines = { Name: model, Version: version, ...(target && { Server: target }), ...card, Signatures: Object.keys(signatures).join(", ") };
-  $("card").replaceChildren(...Object.entries(lines).flatMap(([name, value]) => [element("dt", name), element("dd", String(value))]));
-  document.title = `${model}: where the model looks`;
+  const names = new Intl.DisplayNames("en", { type: "language" });
+  const languages = card.languages.map((code) => names.of(code));
+  const summary = [languages.join(" to "), card.score].filter(Boolean);
+  $("title").textContent = model;
+  $("summary").textContent = summary.join(" · ");
+  document.title = [model, ...summary.slice(0, 1), "where the model looks"].join(" · ");
+  if (languages.length) [$("text-label").textContent, $("translation-label").textContent] = languages;
+  const lines = { Name: model, Version: version, ...(target && { Server: target }), ...card.lines, Signatures: Object.keys(signatures).join(", ") };
+  $("card").replaceChildren(...Object.entries(lines).map(([name, value]) => {
+    const line = element("div");
+    line.append(element("dt", name), element("dd", String(value)));
+    return line;
+  }));
+  $("about").hidden = false;
 }
 
 // What a model is for is told by its signatures.
 const KINDS = [["translate", "text", startText], ["read", "image", startImage], ["predict", "events", startEvents]];
 
+$("mark").src = document.querySelector("link[rel=icon]").href;
 whenConnected((model) => {
   showCard(model);
   const [, kind, start] = KINDS.find(([signature]) => model.signatures[signature]) ?? [];

@@ -1,10 +1,14 @@
 // Text models: translate as one types, then show where the model looks.
 
+import { showAttention, startAttention } from "./attention.js";
 import { forgetChanges, showWords } from "./choose.js";
+import { differences } from "./difference.js";
+import { showExamples } from "./examples.js";
 import { startHistory } from "./history.js";
-import { element, sentenceView } from "./look.js";
+import { element } from "./look.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
+import { typed } from "./unknown.js";
 
 const PAUSE = 200; // milliseconds without a key before the model is asked
 const MOST_KEPT = 500; // sentences whose answers are kept, so that typing on asks for the last alone
@@ -23,12 +27,15 @@ export function startText(found) {
   if (!startText.started) {
     startText.started = true;
     $("text").addEventListener("input", later);
+    startAttention();
     $("shown").addEventListener("input", () => {
       wanted = Number($("shown").value);
       showHypotheses();
     });
     const first = startHistory(() => ({ text: shown.text, translation: said() }), bring);
-    if (!$("text").value) $("text").value = first ?? found.example ?? "";
+    const examples = [...new Set([found.example, ...found.card.examples].filter(Boolean))];
+    showExamples(examples, bring);
+    if (!$("text").value) $("text").value = first ?? examples[0] ?? "";
   }
   update();
 }
@@ -68,12 +75,16 @@ async function update() {
     if (unknown.length) {
       const answer = await ask("api/look", { texts: unknown }, signal);
       if (looked.size > MOST_KEPT) looked.clear();
-      unknown.forEach((source, position) => looked.set(source, answer.sentences[position]));
+      unknown.forEach((source, position) => looked.set(source, asTyped(source, answer.sentences[position])));
     }
     showSentences();
   } catch (error) {
     fail(error);
   }
+}
+
+function asTyped(text, { alignment, hypotheses }) {
+  return { alignment: alignment && { ...alignment, source: typed(alignment.source, text) }, hypotheses };
 }
 
 // Where the model can go on with what was begun, its words can be changed.
@@ -87,9 +98,7 @@ function showSaid() {
 
 function showSentences() {
   const known = shown.sentences.map(({ source }) => looked.get(source)).filter(Boolean);
-  const views = known.filter(({ alignment }) => alignment).map(({ alignment }) => sentenceView(alignment));
-  $("sentences").replaceChildren(...views);
-  $("looks").hidden = !views.length;
+  showAttention(known.map(({ alignment }) => alignment).filter(Boolean));
   showHypotheses();
 }
 
@@ -106,7 +115,9 @@ function showHypotheses() {
   $("shown").nextElementSibling.textContent = `${count} of ${most}`;
   $("hypotheses").replaceChildren(...hypotheses.slice(0, count).map(({ text, score }) => {
     const item = element("li");
-    item.append(element("span", text, { dir: "auto" }), " ", element("span", `(${score.toFixed(2)})`, { className: "score" }));
+    const said = element("span", "", { dir: "auto" });
+    said.append(...differences(text, hypotheses[0].text).map(([part, other]) => (other ? element("mark", part) : part)));
+    item.append(said, " ", element("span", `(${score.toFixed(2)})`, { className: "score" }));
     return item;
   }));
 }

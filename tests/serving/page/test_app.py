@@ -12,6 +12,7 @@ from serving.client.errors import SignatureNotFoundError
 from serving.client.results import Hypothesis
 from serving.page import texts
 from serving.page.app import STATIC, Settings
+from serving.page.card import Card
 from serving.page.requests import HEADERS
 from serving.page.texts import MOST_CHARACTERS
 from tests.serving.conftest import serving
@@ -30,14 +31,18 @@ def served(saved, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(served):
-    with showing(Settings(served, "upper", card={"Data": "capitals"})) as found:
+    with showing(
+        Settings(served, "upper", card=Card({"Data": "capitals"}, examples=("one two",)))
+    ) as found:
         yield found
 
 
 def test_the_model_is_described(page):
     status, _, found = page.ask("api/model")
     assert status == 200
-    assert (found["model"], found["version"], found["card"]) == ("upper", 1, {"Data": "capitals"})
+    assert (found["model"], found["version"]) == ("upper", 1)
+    assert found["card"]["lines"] == {"Data": "capitals"}
+    assert found["card"]["examples"] == ["one two"]
     assert {"translate", "nbest", "align"} <= set(found["signatures"])
 
 

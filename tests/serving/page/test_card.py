@@ -39,7 +39,9 @@ def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
     history = [{"epoch": n, key: value, "val_loss": 9} for n, value in enumerate(values, 1)]
     history[1]["val_loss"] = 1  # the second is the best by any score
     config = {"data": "d", "attention": "additive", **config}
-    card = read_card(manifest(tmp_path, config, history[1] if recorded else None, history))
+    found = read_card(manifest(tmp_path, config, history[1] if recorded else None, history))
+    assert found.score == " ".join(said)
+    card = found.lines
     assert card["Model"] == model
     assert card["Training"] == "3 epochs"
     assert [line for line in card.items() if line[0].endswith("dev")] == [
@@ -51,7 +53,7 @@ def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
 def test_the_card_of_mean_weights_names_their_epochs(tmp_path):
     history = [{"epoch": n, "bleu": n} for n in range(1, 6)]
     kept = {"epochs": [2, 3, 4], "bleu": 7.5}
-    card = read_card(manifest(tmp_path, {"data": "d", "attention": "none"}, kept, history))
+    card = read_card(manifest(tmp_path, {"data": "d", "attention": "none"}, kept, history)).lines
     assert card["BLEU, epochs 2 to 4, dev"] == "7.5"
 
 
@@ -67,7 +69,29 @@ def test_the_card_of_mean_weights_names_their_epochs(tmp_path):
 def test_the_card_tells_nobody_where_the_data_lies(tmp_path, data, said):
     history = [{"epoch": 1, "bleu": 2}]
     card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, None, history))
-    assert card["Data"] == said
+    assert card.lines["Data"] == said
+
+
+@pytest.mark.parametrize(
+    ("data", "languages"),
+    [
+        ("phrasebook-en-zh", ("en", "zh")),
+        ("parallel:/a/train.de,/b/train.en", ("de", "en")),
+        ("tsv:/a/my-own.tsv", ()),
+        ("digits", ()),
+    ],
+)
+def test_languages_are_those_that_the_data_is_named_by(tmp_path, data, languages):
+    history = [{"epoch": 1, "bleu": 2}]
+    card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, None, history))
+    assert card.languages == languages
+
+
+def test_examples_are_those_of_the_export(tmp_path):
+    path = manifest(tmp_path, {"data": "d", "attention": "none"}, None, [{"epoch": 1, "bleu": 2}])
+    assert read_card(path).examples == ()  # of before
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"examples": ["a b", "c"]}))
+    assert read_card(path).examples == ("a b", "c")
 
 
 def test_what_is_no_manifest_is_one_line(tmp_path):

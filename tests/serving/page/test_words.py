@@ -16,6 +16,7 @@ from serving.page.words import groups, join
         (["▁مر", "حبا"], "مرحبا"),
         (["K", "AE", "T"], "K|AE|T"),  # phones: no piece is marked
         (["▁", "▁a"], "a"),
+        (["▁The", "<unk>", "▁and", "<unk>", "s"], "The|<unk>|and|<unk>|s"),
         ([], ""),
     ],
 )
