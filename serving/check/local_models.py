@@ -25,13 +25,11 @@ class Kind(ABC):
     Attributes:
         model: its class.
         asked: by the name of a signature, the question to a model about sources.
-        needs_attention: the signature that a model without attention does not have.
         settings: of the manifest, in which a SavedModel must agree to be compared with.
     """
 
     model: ClassVar[Callable[..., LocalModel]]
     asked: ClassVar[dict[str, Asked]]
-    needs_attention: ClassVar[str] = ""
     settings: ClassVar[tuple[str, ...]] = ("beam_width", "length_penalty")
 
     @abstractmethod
@@ -60,9 +58,9 @@ class Translators(Kind):
         "nbest": lambda model, texts: model.nbest(texts),
         "align": lambda model, texts: model.align(texts),
         "complete": lambda model, texts: model.complete(texts, [""] * len(texts)),
+        "alternatives": lambda model, texts: model.alternatives(texts, [""] * len(texts)),
         "score": lambda model, texts: model.score(texts, texts[::-1]),
     }
-    needs_attention = "align"
     settings = (*Kind.settings, "max_source_length")
 
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
@@ -97,7 +95,6 @@ class Readers(Kind):
         "read": lambda model, images: model.read(images, keep_errors=True),
         "regions": lambda model, images: model.regions(images, keep_errors=True),
     }
-    needs_attention = "regions"
 
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
         """Return noise of the model's size and of others."""

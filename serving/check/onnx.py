@@ -50,8 +50,8 @@ def check_folder(
     except Exception as error:  # whatever a runtime raises
         return [f"it cannot be loaded: {_first_line(error)}"]
     sources = kind.sources(manifest)
-    names = [name for name in kind.asked if name != kind.needs_attention or manifest["attends"]]
-    for number, name in enumerate(names):
+    names = kind.asked.keys() & together.signatures()
+    for number, name in enumerate(sorted(names)):
         tell(f"asking for {name}", 0.2 + 0.5 * number / len(names))
         for what, some in sources.items():
             findings += _check_rows(name, kind.asked[name], (alone, together), what, some)

@@ -33,12 +33,12 @@ def read_readings(response: Message, count: int) -> list[Reading]:
     outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
     if "token_probabilities" not in response.outputs:
         return [Reading(text(one), score) for one, score in zip(*outputs, strict=True)]
-    outputs += read_outputs(response, count, tokens=TEXTS, token_probabilities=NUMBERS)
+    outputs += read_outputs(response, count, tokens=TEXTS)
+    sure = _read_probabilities(response, count, [len(padded) for padded in outputs[2]])
     found = []
-    for one, score, padded, probabilities in zip(*outputs, strict=True):
-        check_alike(("tokens", len(padded)), ("token_probabilities", len(probabilities)))
+    for one, score, padded, probabilities in zip(*outputs, sure, strict=True):
         tokens = unpadded(padded)
-        found.append(Reading(text(one), score, tokens, tuple(probabilities[: len(tokens)])))
+        found.append(Reading(text(one), score, tokens, probabilities[: len(tokens)]))
     return found
 
 
@@ -47,13 +47,26 @@ def read_regions(response: Message, count: int) -> list[Regions]:
     outputs = read_outputs(
         response, count, text=TEXT, score=NUMBER, tokens=TEXTS, attention_weights=GRIDS
     )
+    sure = _read_probabilities(response, count, [len(padded) for padded in outputs[2]])
     answers = []
-    for one, score, padded, weights in zip(*outputs, strict=True):
+    for one, score, padded, weights, probabilities in zip(*outputs, sure, strict=True):
         check_alike(("tokens", len(padded)), ("grids of attention_weights", len(weights)))
         tokens = unpadded(padded)
         grids = tuple(tuple(map(tuple, grid)) for grid in weights[: len(tokens)])
-        answers.append(Regions(text(one), score, tokens, grids))
+        answers.append(Regions(text(one), score, tokens, grids, probabilities[: len(tokens)]))
     return answers
+
+
+def _read_probabilities(
+    response: Message, count: int, lengths: Sequence[int]
+) -> list[tuple[float, ...]]:
+    """The probabilities of rows of so many tokens; none from models of before."""
+    if "token_probabilities" not in response.outputs:
+        return [()] * count
+    (found,) = read_outputs(response, count, token_probabilities=NUMBERS)
+    for length, row in zip(lengths, found, strict=True):
+        check_alike(("tokens", length), ("token_probabilities", len(row)))
+    return [tuple(row) for row in found]
 
 
 class _Readers(Endpoint):

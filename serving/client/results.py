@@ -99,13 +99,14 @@ class Regions:
     """The text in an image, and where the model looked.
 
     `attention_weights[t][row][column]` is the weight of a region as `tokens[t]` was written; the
-    regions are a grid over the image.
+    regions are a grid over the image. `token_probabilities` are those of a `Reading`.
     """
 
     text: str
     score: float
     tokens: tuple[str, ...]
     attention_weights: tuple[tuple[tuple[float, ...], ...], ...]
+    token_probabilities: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

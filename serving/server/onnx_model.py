@@ -60,6 +60,8 @@ class OnnxModel:
             "nbest": self._nbest,
             "align": self._align,
             "score": self._score,
+            "complete": self._complete,
+            "alternatives": self._alternatives,
             "read": self._read,
             "regions": self._regions,
             "predict": self._predict,
@@ -67,9 +69,7 @@ class OnnxModel:
         self._default = task
         self._watch = _Watch()
         self.signatures = {
-            name: _signature(name, about)
-            for name, about in self._model.signatures().items()
-            if name in self._answers
+            name: _signature(name, about) for name, about in self._model.signatures().items()
         }
         self.signatures[DEFAULT_SIGNATURE] = self.signatures[task]
         self.ranks = {
@@ -94,7 +94,7 @@ class OnnxModel:
                 found = answer(**arrays)
             except ValueError as error:
                 raise StatusError(Code.INVALID_ARGUMENT, str(error)) from error
-        return {alias: found[alias] for alias in outputs or found}
+        return {alias: found[alias] for alias in outputs or self.signatures[name].outputs}
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
@@ -105,18 +105,17 @@ class OnnxModel:
         self._watch.stop()
         del self._model
 
+    @property
+    def _results(self) -> int:
+        settings: dict[str, int] = self._model.manifest["settings"]
+        return min(settings["num_results"], settings["beam_width"])
+
     def _translate(self, text: np.ndarray) -> Arrays:
-        found = self._model.translate(_texts(text))
-        return {
-            "translation": _bytes(one.text for one in found),
-            "score": np.array([one.score for one in found], "float32"),
-            "truncated": np.array([one.truncated for one in found], bool),
-        }
+        return _translated(self._model.translate(_texts(text)))
 
     def _nbest(self, text: np.ndarray) -> Arrays:
         found = self._model.nbest(_texts(text))
-        settings = self._model.manifest["settings"]
-        shape = len(text), min(settings["num_results"], settings["beam_width"])
+        shape = len(text), self._results
         each = [one for several in found for one in several]
         return {
             "translations": _bytes(one.text for one in each).reshape(shape),
@@ -133,6 +132,23 @@ class OnnxModel:
             "source_tokens": source,
             "target_tokens": target,
             "attention_weights": _padded([one.attention_weights for one in found], shape),
+            **_words(found),
+        }
+
+    def _complete(self, text: np.ndarray, prefix: np.ndarray) -> Arrays:
+        found = self._model.complete(_texts(text), _texts(prefix))
+        tokens = _tokens([one.tokens for one in found])
+        scores = _padded([one.token_scores for one in found], tokens.shape[1:])
+        return {**_translated(found), "tokens": tokens, "token_scores": scores}
+
+    def _alternatives(self, text: np.ndarray, prefix: np.ndarray) -> Arrays:
+        found = self._model.alternatives(_texts(text), _texts(prefix))
+        shape = (self._results,)
+        return {
+            "words": _tokens([[one.word for one in row] for row in found], *shape),
+            "probabilities": _padded([[one.probability for one in row] for row in found], shape),
+            "translations": _tokens([[one.translation for one in row] for row in found], *shape),
+            "scores": _padded([[one.score for one in row] for row in found], shape),
         }
 
     def _score(self, text: np.ndarray, translation: np.ndarray) -> Arrays:
@@ -147,20 +163,18 @@ class OnnxModel:
 
     def _read(self, image_bytes: np.ndarray) -> Arrays:
         found = _unbroken(self._model.read(image_bytes.tolist(), keep_errors=True))
-        return {
-            "text": _bytes(one.text for one in found),
-            "score": np.array([one.score for one in found], "float32"),
-        }
+        tokens = _tokens([one.tokens for one in found])
+        return {**_said(found), "tokens": tokens, **_sure(found, tokens.shape[1])}
 
     def _regions(self, image_bytes: np.ndarray) -> Arrays:
         found = _unbroken(self._model.regions(image_bytes.tolist(), keep_errors=True))
         tokens = _tokens([one.tokens for one in found])
         shape = tokens.shape[1], *self._model.manifest["source"]["regions"]
         return {
-            "text": _bytes(one.text for one in found),
-            "score": np.array([one.score for one in found], "float32"),
+            **_said(found),
             "tokens": tokens,
             "attention_weights": _padded([one.attention_weights for one in found], shape),
+            **_sure(found, tokens.shape[1]),
         }
 
     def _predict(self, **columns: np.ndarray) -> Arrays:
@@ -265,9 +279,39 @@ def _bytes(texts: Iterable[str]) -> np.ndarray:
     return np.array([text.encode() for text in texts], object)
 
 
-def _tokens(rows: Sequence[Sequence[str]]) -> np.ndarray:
-    """Tokens `(B, T)`; past the end of a row they are empty."""
-    found = np.full((len(rows), max(map(len, rows), default=0)), b"", object)
+def _translated(found: Sequence[Any]) -> Arrays:
+    """What there is of translations."""
+    return {
+        "translation": _bytes(one.text for one in found),
+        "score": np.array([one.score for one in found], "float32"),
+        "truncated": np.array([one.truncated for one in found], bool),
+        **_words(found),
+    }
+
+
+def _words(found: Sequence[Any]) -> Arrays:
+    """The words of translations and their probabilities."""
+    words = _tokens([one.words for one in found])
+    sure = _padded([one.word_probabilities for one in found], words.shape[1:])
+    return {"words": words, "word_probabilities": sure}
+
+
+def _said(found: Sequence[Any]) -> Arrays:
+    """What there is of texts that are read."""
+    return {
+        "text": _bytes(one.text for one in found),
+        "score": np.array([one.score for one in found], "float32"),
+    }
+
+
+def _sure(found: Sequence[Any], length: int) -> Arrays:
+    """The probabilities of tokens `(B, T)`."""
+    return {"token_probabilities": _padded([one.token_probabilities for one in found], [length])}
+
+
+def _tokens(rows: Sequence[Sequence[str]], length: int = 0) -> np.ndarray:
+    """Tokens `(B, T)`, T at least the length; past the end of a row they are empty."""
+    found = np.full((len(rows), max([length, *map(len, rows)])), b"", object)
     for row, tokens in zip(found, rows, strict=True):
         row[: len(tokens)] = [token.encode() for token in tokens]
     return found

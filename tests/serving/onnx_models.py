@@ -81,10 +81,11 @@ def expected(model, ids, width, results=1, penalty=1.0, others=()):
 
 def assert_same(found, wanted, tolerance=1e-4):
     """Hold a search in a graph to one of Keras, whose results may be padded further."""
-    ids, lengths, scores, weights, _ = wanted
+    ids, lengths, scores, weights, log_probs = wanted
     np.testing.assert_array_equal(found["lengths"], lengths)
     time = found["found"].shape[2]
     np.testing.assert_array_equal(found["found"], ids[:, :, :time])
     assert not ids[:, :, time:].any()
     np.testing.assert_allclose(found["scores"], scores, atol=tolerance)
     np.testing.assert_allclose(found["weights"], weights[:, :, :time], atol=tolerance)
+    np.testing.assert_allclose(found["log_probs"], log_probs[:, :, :time], atol=tolerance)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.client import Translator
+from serving.client import InvalidRequestError, Translator
 from serving.client.local import LocalTranslator
 from serving.export.events import ExportedPredictor
 from serving.export.images import ExportedReader
@@ -29,6 +29,7 @@ from training.runs.run import load_run
 from training.sources.image import digits
 
 RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
+PREFIXES = [b"", b"", b" Le", b"Le ", b"", b""]
 SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★", "a\x00b", "the " * 40]
 
@@ -67,6 +68,17 @@ def test_clients_get_the_answers_of_the_local_translator(server, models):
     with Translator(f"localhost:{server.port}", "onnx") as translator:
         for name in ("translate", "nbest", "align"):
             assert getattr(translator, name)(TEXTS) == getattr(local, name)(TEXTS)
+        prefixes = [prefix.decode() for prefix in PREFIXES]
+        completed = local.complete(TEXTS, prefixes)
+        assert [one.text for one in translator.complete(TEXTS, prefixes)] == [
+            one.text for one in completed
+        ]
+        words = local.alternatives(TEXTS, prefixes)
+        assert [[one.word for one in row] for row in words] == [
+            [one.word for one in row] for row in translator.alternatives(TEXTS, prefixes)
+        ]
+        with pytest.raises(InvalidRequestError, match=r"prefix\[0\] has .* for: ☃"):
+            translator.complete(TEXTS[:1], ["☃"])
         found, wanted = translator.score(TEXTS, TEXTS[::-1]), local.score(TEXTS, TEXTS[::-1])
         assert [one.tokens for one in found] == [one.tokens for one in wanted]
         for one, other in zip(found, wanted, strict=True):
@@ -85,20 +97,22 @@ def test_requests_run_together(models):
     assert [one.text for one in found] == [one.text for one in wanted]
 
 
-@pytest.mark.parametrize("signature", ["translate", "nbest", "align", "score"])
+@pytest.mark.parametrize(
+    "signature", ["translate", "nbest", "align", "score", "complete", "alternatives"]
+)
 def test_every_output_is_that_of_the_saved_model(server, stubs, run, signature):
     inputs = {"text": [text.encode() for text in TEXTS]}
     if signature == "score":
         inputs["translation"] = inputs["text"][::-1]
+    if signature in ("complete", "alternatives"):
+        inputs["prefix"] = PREFIXES
     made = tensor_request("onnx", signature=signature)
     for alias, texts in inputs.items():
         made.inputs[alias].CopyFrom(tensor(texts))
     found = arrays(stubs(f"localhost:{server.port}").prediction.Predict(made, timeout=60))
     function = getattr(Exported([run], **SETTINGS), signature)
     expected = function(**{alias: tf.constant(texts) for alias, texts in inputs.items()})
-    assert {"translate": "score", "nbest": "scores", "align": "source_tokens"}.get(
-        signature, "log_probs"
-    ) in found
+    assert set(found) == set(expected)
     for alias, array in found.items():
         wanted = expected[alias].numpy()
         if wanted.dtype.kind == "f":
@@ -128,7 +142,10 @@ def test_rest_answers_and_tells_the_signatures(server):
     body = json.dumps({"signature_name": "translate", "instances": TEXTS[:1]}).encode()
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
         (found,) = json.load(answer)["predictions"]
-    assert set(found) == {"translation", "score", "truncated"}
+    assert set(found) == {
+        *("translation", "score", "truncated"),
+        *("words", "word_probabilities"),
+    }
     with urllib.request.urlopen(f"{url}/metadata", timeout=60) as answer:
         signatures = json.load(answer)["metadata"]["signature_def"]["signature_def"]
     assert set(signatures) >= {"serving_default", "translate", "nbest", "align", "score"}
@@ -171,7 +188,7 @@ def test_a_half_copied_version_is_not_complete(models, tmp_path):
 ALONE = """
 import psutil, sys, time
 started = time.monotonic()
-from serving.client import Translator
+from serving.client import InvalidRequestError, Translator
 from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
 server = ModelServer(build_parser().parse_args(
@@ -201,7 +218,7 @@ def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
     images = [example.image for example in digits.make(5, seed=9)]
     wanted = ExportedReader([image_run], beam_width=3).regions(image_bytes=tf.constant(images))
     found = model.run("regions", {"image_bytes": tensor(images)})
-    assert set(found) == set(wanted) - {"token_probabilities"}  # an ONNX export has none
+    assert set(found) == set(wanted)
     for alias, array in found.items():
         expected = wanted[alias].numpy()
         if array.dtype.kind == "f":

@@ -188,6 +188,14 @@ def surfaces_of(kind: str, tokens: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(tokens, "▁", " ") if kind in _LEADS else tokens
 
 
+def inside_characters(tokenizer: Tokenizer) -> str:
+    """Return the characters of a vocabulary that go on with a word, for programs that lack them."""
+    tokens = tokenizer.tokens(tf.range(tokenizer.vocab_size)).numpy()
+    found = sorted(set("".join(token.decode("utf-8", "replace") for token in tokens)))
+    matches = tf.strings.regex_full_match(tf.constant(found, tf.string), INSIDE).numpy()
+    return "".join(x for x, inside in zip(found, matches, strict=True) if inside)
+
+
 def _leading_on(
     exact: tf.Tensor, lengths: tf.Tensor, starts: tf.Tensor, reached: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:

@@ -1,105 +1,166 @@
-"""The beam search for a translation that begins with a prefix, over the decoder's step."""
+"""Translations that begin as they are told to, and the words that may come next."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from serving.client.local.beam import Hypothesis, beam_search
 from serving.client.local.model import Folder
-from serving.client.local.spelling import Spelling
-from serving.client.local.tokenizers import END_ID, START_ID
+from serving.client.local.prefixes import Covered, NextWord, Prefix, log_sum
+from serving.client.local.search import Search, said_text
+from serving.client.local.spelling import Spelled, Spelling, composed
+from serving.client.local.tokenizers import END_ID, UNK_ID, Tokenizer
+from serving.client.results import Alternative
 
 AFTER_PREFIX = 10  # tokens that a long prefix leaves room for
+MORE = 2  # words searched for each one wanted: several cuts of one word are one
+SHOWN = 80  # characters of a prefix that is refused
+_ASCII_SPACES = " \t\n\v\f\r"
 
 
-class Hypothesis(NamedTuple):
-    """A beginning of a translation.
+class _Asked(NamedTuple):
+    """A translation that is asked for: ids of its source, the prefix, and its number of bytes."""
 
-    Attributes:
-        ids: its tokens.
-        log_probs: of each.
-        place: characters of the prefix that it has said.
-        row: of the state of its decoder.
-    """
-
-    ids: tuple[int, ...] = ()
-    log_probs: tuple[float, ...] = ()
-    place: int = 0
-    row: int = 0
-
-    @property
-    def ended(self) -> bool:
-        """Whether the end was said."""
-        return END_ID in self.ids[-1:]
+    source: list[int]
+    spelled: Spelled
+    size: int
 
 
-def complete(
-    folder: Folder,
-    spelling: Spelling,
-    source: list[int],
-    prefix: str,
-    width: int,
-    penalty: float,
-) -> Hypothesis | None:
-    """Return the best translation of a source that begins with a prefix.
+class Completing:
+    """Completions and alternatives of an export's translations.
 
     Args:
         folder: the export.
+        target: its tokenizer.
         spelling: of the target's tokens.
-        source: ids, at least one.
-        prefix: from `Spelling.normalize`.
-        width: hypotheses that are kept.
-        penalty: see `keras_attention.beam_search`.
-
-    Returns:
-        The hypothesis; None if no tokens spell the prefix.
+        search: the settings; `results` words are found.
     """
-    ways = spelling.ways(prefix)
-    if ways is None:
-        return None
-    graphs = folder.manifest["graphs"]
-    made = folder.run("encoder", {"ids": np.array([source], "int64")})
-    memory = {name: made[name] for name in graphs["memory"]}
-    state = {name: made[name] for name in graphs["state"]}
-    longest = max(2 * len(source) + 10, len(prefix.encode()) + AFTER_PREFIX)
 
-    def score(one: Hypothesis, length: int | None = None) -> float:
-        return sum(one.log_probs) / ((5 + (length or len(one.ids))) / 6) ** penalty
+    def __init__(
+        self, folder: Folder, target: Tokenizer, spelling: Spelling, search: Search
+    ) -> None:
+        self._folder, self._target = folder, target
+        self._spelling, self._settings = spelling, search
 
-    beam = [Hypothesis()]
-    for _ in range(longest):
-        open_ = [one for one in beam if not one.ended]
-        ended = [one for one in beam if one.ended]
-        reach = max((score(one, longest) for one in open_), default=-np.inf)
-        if not open_ or max(map(score, ended), default=-np.inf) >= reach:
-            break
-        rows = np.array([one.row for one in open_])
-        state = {name: x[rows] for name, x in state.items()}
-        tokens = np.array([one.ids[-1] if one.ids else START_ID for one in open_])
-        repeated = {name: np.repeat(x, len(open_), 0) for name, x in memory.items()}
-        taken = folder.run("step", {"tokens": tokens, **repeated, **state})
-        state = {name: taken[f"next_{name}"] for name in state}
-        grown = [
-            _grow(one, token, float(log_probs[token]), row, spelling, prefix)
-            for row, (one, log_probs) in enumerate(zip(open_, taken["log_probs"], strict=True))
-            for token in _best(log_probs, one, ways, width)
+    def complete(
+        self, sources: Sequence[list[int]], prefixes: Sequence[str]
+    ) -> list[tuple[str, Hypothesis]]:
+        """Return the best translation of each source that begins with its prefix, as typed.
+
+        Raises:
+            ValueError: for a prefix that no tokens spell.
+        """
+        asked = self._asked(sources, prefixes)
+        found = self._search(asked, Prefix, self._settings.width, 1, self._settings.penalty)
+        answers = []
+        for prefix, one, (best,) in zip(prefixes, asked, found, strict=True):
+            typed = self._spelling.decompose(prefix)
+            text = composed(self._spelling.kind, typed + self._said(best)[one.spelled.size :])
+            answers.append((text, best))
+        return answers
+
+    def alternatives(
+        self, sources: Sequence[list[int]], prefixes: Sequence[str]
+    ) -> list[list[Alternative]]:
+        """Return the most probable words after each prefix, the best first.
+
+        Raises:
+            ValueError: for a prefix that no tokens spell.
+        """
+        normal = [self._spelling.normalize(prefix) for prefix in prefixes]
+        starts = [self._spelling.begun_word(prefix) for prefix in normal]
+        words = self._next(self._asked(sources, prefixes), normal, starts)
+        begun = []
+        for source, before, start, row in zip(sources, normal, starts, words, strict=True):
+            for raw in row:
+                begun.append(self._one(source, before[:start] + raw, whole=True))
+        found = iter(self._search(begun, Prefix, self._settings.width, 1, self._settings.penalty))
+        answers = []
+        for prefix, before, start, row in zip(prefixes, normal, starts, words, strict=True):
+            typed = self._spelling.decompose(prefix)
+            head = typed[: max(len(typed) - len(before) + start, 0)]
+            answers.append(
+                [self._alternative(head, start, *word, next(found)[0]) for word in row.items()]
+            )
+        return answers
+
+    def _alternative(
+        self, head: str, start: int, raw: str, probability: float, best: Hypothesis
+    ) -> Alternative:
+        kind, rest = self._spelling.kind, self._said(best)[start:]
+        word = composed(kind, raw.strip(_ASCII_SPACES))
+        return Alternative(word, probability, composed(kind, head + rest), best.score)
+
+    def _next(
+        self, asked: Sequence[_Asked], normal: Sequence[str], starts: Sequence[int]
+    ) -> list[dict[str, float]]:
+        """Return the next words of each, with what is in front of them, and their probabilities."""
+        count, width = MORE * self._settings.results, self._settings.width
+        covered = self._search(asked, Covered, width, width, 0.0)
+        inside = [start < len(prefix) for start, prefix in zip(starts, normal, strict=True)]
+        found = self._search(asked, NextWord, max(count, width), count, 0.0, inside)
+        answers = []
+        for before, after, start in zip(covered, found, starts, strict=True):
+            total = float(log_sum(np.array([one.score for one in before])))
+            words: dict[str, float] = {}
+            for one in after:
+                raw = self._said(one)[start:]
+                if raw and END_ID in one.ids:  # not ended, a word was cut
+                    words[raw] = words.get(raw, 0.0) + float(np.exp(one.score - total))
+            likely = {raw: min(each, 1.0) for raw, each in words.items() if each > 0}
+            best = sorted(likely, key=likely.__getitem__, reverse=True)[: self._settings.results]
+            answers.append({raw: likely[raw] for raw in best})
+        return answers
+
+    def _said(self, one: Hypothesis) -> str:
+        """Return a text as prefixes are spelled."""
+        return self._spelling.decompose(said_text(self._target, one.ids))
+
+    def _asked(self, sources: Sequence[list[int]], prefixes: Sequence[str]) -> list[_Asked]:
+        normal = map(self._spelling.normalize, prefixes)
+        return [
+            self._one(source, prefix, number)
+            for number, (source, prefix) in enumerate(zip(sources, normal, strict=True))
         ]
-        beam = sorted([*ended, *grown], key=score, reverse=True)[:width]
-    return max(beam, key=score)
 
+    def _one(self, source: list[int], prefix: str, number: int = 0, whole: bool = False) -> _Asked:
+        spelled = self._spelling.spell(prefix, whole)
+        if spelled is None:
+            raise ValueError(
+                f"prefix[{number}] has characters that the model has no tokens for: "
+                f"{prefix[:SHOWN]}"
+            )
+        return _Asked(source or [UNK_ID], spelled, len(prefix.encode()))
 
-def _best(log_probs: np.ndarray, one: Hypothesis, ways: list[np.ndarray], width: int) -> list[int]:
-    """Return the most probable tokens that a hypothesis may say."""
-    allowed = ways[one.place] if one.place < len(ways) else np.arange(len(log_probs))
-    order = np.argsort(-log_probs[allowed], kind="stable")[:width]
-    found: list[int] = allowed[order].tolist()
-    return found
-
-
-def _grow(
-    one: Hypothesis, token: int, log_prob: float, row: int, spelling: Spelling, prefix: str
-) -> Hypothesis:
-    text = (spelling.texts if one.place else spelling.first)[token]
-    place = min(one.place + len(text), len(prefix))
-    return Hypothesis((*one.ids, token), (*one.log_probs, log_prob), place, row)
+    def _search(
+        self,
+        asked: Sequence[_Asked],
+        rule: type[Prefix],
+        width: int,
+        results: int,
+        penalty: float,
+        *of_each: Sequence[bool],
+    ) -> list[list[Hypothesis]]:
+        """Search in batches of about one length; `of_each` is what the rule knows of each."""
+        found: list[list[Hypothesis]] = [[] for _ in asked]
+        for rows in self._settings.batches([len(one.source) for one in asked]):
+            batch = [asked[row] for row in rows]
+            searched = beam_search(
+                self._folder,
+                [one.source for one in batch],
+                [max(2 * len(one.source) + 10, one.size + AFTER_PREFIX) for one in batch],
+                width=width,
+                results=results,
+                penalty=penalty,
+                rule=rule(
+                    self._spelling,
+                    [one.spelled for one in batch],
+                    *([each[row] for row in rows] for each in of_each),
+                ),
+            )
+            for row, each in zip(rows, searched, strict=True):
+                found[row] = each
+        return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,15 @@ from serving.client.local.tokenizers import load_tokenizer
 from serving.client.results import Reading, Regions
 
 T = TypeVar("T")
+
+
+class _Found(NamedTuple):
+    """Of one image `(T,)` ids, the score, `(T, S)` weights and `(T,)` log-probabilities."""
+
+    ids: np.ndarray
+    score: np.floating
+    weights: np.ndarray
+    log_probs: np.ndarray
 
 
 class LocalReader(LocalModel):
@@ -52,17 +61,19 @@ class LocalReader(LocalModel):
         self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
         self._grid = tuple(about["source"]["regions"])
         self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
+        # Folders that were exported before lack the probabilities of tokens.
+        self._knows_tokens = "log_probs" in about["graphs"]["reader"]["outputs"]
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
         """See the base class."""
         inputs = {"image_bytes": "string(?)"}
-        read = {"text": "string(?)", "score": "float(?)"}
+        text = {"text": "string(?)", "score": "float(?)"}
+        tokens = {"tokens": "string(?, ?)"}
+        sure = {"token_probabilities": "float(?, ?)"} if self._knows_tokens else {}
         height, width = self._grid
-        regions = {
-            **read,
-            "tokens": "string(?, ?)",
-            "attention_weights": f"float(?, ?, {height}, {width})",
-        }
+        weights = {"attention_weights": f"float(?, ?, {height}, {width})"}
+        read = {**text, **tokens, **sure} if sure else text
+        regions = {**text, **tokens, **weights, **sure}
         found = {"read": {"inputs": inputs, "outputs": read}}
         if self.manifest["attends"]:
             found["regions"] = {"inputs": inputs, "outputs": regions}
@@ -96,10 +107,10 @@ class LocalReader(LocalModel):
         self,
         images: Sequence[Any],
         keep: bool,
-        answer: Callable[[np.ndarray, float, np.ndarray], T],
+        answer: Callable[[_Found], T],
         with_weights: bool,
     ) -> list[T | InvalidRequestError]:
-        """Answer each image from ids `(T,)`, the score and weights `(T, S)` of its text."""
+        """Answer each image from what is found."""
         if isinstance(images, str | bytes):
             raise TypeError("expected a list of images. Received: one")
         found: list[Any] = []
@@ -110,7 +121,7 @@ class LocalReader(LocalModel):
             together = np.array(read, "uint8").reshape(-1, *self._size)
             answers = self._search(together, with_weights)
             for one in pixels:
-                found.append(answer(*next(answers)) if isinstance(one, np.ndarray) else one)
+                found.append(answer(next(answers)) if isinstance(one, np.ndarray) else one)
         return found
 
     def _pixels(self, number: int, image: Any, keep: bool) -> np.ndarray | InvalidRequestError:
@@ -125,20 +136,30 @@ class LocalReader(LocalModel):
                 raise error from None
             return error
 
-    def _search(
-        self, pixels: np.ndarray, with_weights: bool
-    ) -> Iterator[tuple[np.ndarray, float, np.ndarray]]:
-        """Return the best ids, scores and weights of pixels `(B, H, W, C)`."""
+    def _search(self, pixels: np.ndarray, with_weights: bool) -> Iterator[_Found]:
+        """Return what is found in pixels `(B, H, W, C)`."""
         asked = self._asked.inputs(1, with_weights)
         out = self._folder.run("reader", {"pixels": pixels, **asked})
-        scores = out["scores"][:, 0].tolist()
-        return zip(out["found"][:, 0], scores, out["weights"][:, 0], strict=True)
+        out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
+        each = (out[name][:, 0] for name in ("found", "scores", "weights", "log_probs"))
+        return map(_Found, *each)
 
-    def _reading(self, ids: np.ndarray, score: float, weights: np.ndarray) -> Reading:
-        return Reading(said_text(self._target, ids), score)
+    def _reading(self, found: _Found) -> Reading:
+        text, score = said_text(self._target, found.ids), float(found.score)
+        if not self._knows_tokens:
+            return Reading(text, score)
+        return Reading(text, score, said_tokens(self._target, found.ids), self._sure(found))
 
-    def _regions(self, ids: np.ndarray, score: float, weights: np.ndarray) -> Regions:
-        tokens = said_tokens(self._target, ids)
-        grids = weights[: len(tokens)].reshape(len(tokens), *self._grid)
+    def _regions(self, found: _Found) -> Regions:
+        tokens = said_tokens(self._target, found.ids)
+        grids = found.weights[: len(tokens)].reshape(len(tokens), *self._grid)
         rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
-        return Regions(said_text(self._target, ids), score, tokens, rows)
+        text = said_text(self._target, found.ids)
+        return Regions(text, float(found.score), tokens, rows, self._sure(found))
+
+    def _sure(self, found: _Found) -> tuple[float, ...]:
+        """Return the probability of each token."""
+        if not self._knows_tokens:
+            return ()
+        count = len(said_tokens(self._target, found.ids))
+        return tuple(np.exp(found.log_probs[:count]).tolist())

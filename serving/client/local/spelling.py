@@ -6,6 +6,7 @@ import bisect
 import re
 import unicodedata
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,64 +19,114 @@ _SPACES = {
 }
 
 
+class Spelled(NamedTuple):
+    """The ways to spell a prefix.
+
+    Attributes:
+        size: its characters.
+        exact: at each of them the tokens that spell a part of the rest, and END where that is left
+            out.
+        partial: the tokens that begin with all of the rest and go on.
+        whole: whether the last word is complete.
+    """
+
+    size: int
+    exact: list[list[int]]
+    partial: list[list[int]]
+    whole: bool
+
+
 class Spelling:
     """The texts of a vocabulary's tokens.
 
     Args:
         tokenizer: of the target.
         size: of its vocabulary.
+        inside: the characters that go on with a word, of those that its tokens have.
+
+    Attributes:
+        kind: the tokenizer's.
+        texts: what each token adds to a text; "" of special ones.
+        sizes: int `(V,)`, the characters of each.
+        first_sizes: int `(V,)`, of those of a text's first token that are shown.
+        continues: boolean `(V,)`, whether the token goes on with the word before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, size: int) -> None:
-        self._kind = tokenizer.kind
+    def __init__(self, tokenizer: Tokenizer, size: int, inside: str) -> None:
+        self.kind, self._inside = tokenizer.kind, frozenset(inside)
         special = END_ID + 1
-        self.texts = [""] * special + [self._text(tokenizer.token(x)) for x in range(special, size)]
+        tokens = [tokenizer.token(number) for number in range(special, size)]
+        self.texts = [""] * special + [surface(self.kind, token) for token in tokens]
         # What a text begins with has no space in front.
-        spaced = self._kind in _SPACES
-        self.first = [x.removeprefix(" ") if spaced else x for x in self.texts]
-        self._inner, self._leading = _Sorted(self.texts), _Sorted(self.first)
-
-    def _text(self, token: str) -> str:
-        if self._kind == "symbols":
-            return f" {token}"
-        return token.replace("▁", " ") if self._kind in _SPACES else token
+        first = [x.removeprefix(" ") if self.kind in _SPACES else x for x in self.texts]
+        self.sizes, self.first_sizes = (np.array([*map(len, x)]) for x in (self.texts, first))
+        self.continues = np.array([text[:1] in self._inside for text in self.texts])
+        self._hidden = [x for x, text in enumerate(self.texts) if text and not first[x]]
+        self._inner, self._leading = _Sorted(self.texts), _Sorted(first)
 
     def normalize(self, prefix: str) -> str:
         """Return a prefix as tokens spell it: runs of spaces are one, and none is in front."""
-        if self._kind not in _SPACES:
+        if self.kind not in _SPACES:
             return self.decompose(prefix)
-        return re.sub(_SPACES[self._kind], " ", prefix).removeprefix(" ")
+        return re.sub(_SPACES[self.kind], " ", prefix).removeprefix(" ")
 
     def decompose(self, text: str) -> str:
         """Return a text as tokens spell it: `letters` are those of the decomposition."""
-        return unicodedata.normalize("NFD", text) if self._kind == "letters" else text
+        return unicodedata.normalize("NFD", text) if self.kind == "letters" else text
 
-    def compose(self, text: str) -> str:
-        """Return what was spelled as a text."""
-        return unicodedata.normalize("NFC", text) if self._kind == "letters" else text
+    def begun_word(self, prefix: str) -> int:
+        """Return the characters before the word that a prefix ends in; all of them if none."""
+        start = len(prefix)
+        while start and prefix[start - 1] in self._inside:
+            start -= 1
+        return start
 
-    def ways(self, prefix: str) -> list[np.ndarray] | None:
-        """Return the tokens that may follow at each place in a prefix; None if none spell it."""
-        found = [np.zeros(0, int)] * len(prefix)
+    def spell(self, prefix: str, whole: bool = False) -> Spelled | None:
+        """Return the ways to spell a prefix, without those that lead nowhere.
+
+        Args:
+            prefix: from `normalize`.
+            whole: whether the last word is complete: it does not go on, and no token begins in it
+                and ends after it.
+
+        Returns:
+            The ways; None if there is none.
+        """
+        exact: list[list[int]] = [[] for _ in prefix]
+        partial: list[list[int]] = [[] for _ in prefix]
         open_ = {len(prefix)}  # places from which the rest can be spelled
-        longest = max(map(len, self.texts), default=0)
+        longest = int(self.sizes.max(initial=0))
         for place in reversed(range(len(prefix))):
             names = self._inner if place else self._leading
-            exact = [
+            exact[place] = [
                 x
                 for end in range(place + 1, min(place + longest, len(prefix)) + 1)
                 if end in open_
                 for x in names.equal(prefix[place:end])
             ]
-            tokens = [*exact, *names.longer(prefix[place:])]
+            if not whole:
+                partial[place] = names.longer(prefix[place:])
             if prefix[place:] == " ":
-                tokens.append(END_ID)  # the word is complete, and may be the last
-            if tokens:
+                exact[place].append(END_ID)  # the word is complete, and may be the last
+            if exact[place] or partial[place]:
                 open_.add(place)
-            if not place and tokens:  # a space that is not shown
-                tokens += [x for x, text in enumerate(self.texts) if text and not self.first[x]]
-            found[place] = np.array(tokens, int)
-        return found if 0 in open_ else None
+        if 0 not in open_:
+            return None
+        if prefix:
+            exact[0] += self._hidden
+        return Spelled(len(prefix), exact, partial, whole)
+
+
+def surface(kind: str, token: str) -> str:
+    """Return what a token of a kind of tokenizer adds to a text, but for the first one's space."""
+    if kind == "symbols":
+        return f" {token}"
+    return token.replace("▁", " ") if kind in _SPACES else token
+
+
+def composed(kind: str, text: str) -> str:
+    """Return joined tokens of a kind as a text: `letters` make characters."""
+    return unicodedata.normalize("NFC", text) if kind == "letters" else text
 
 
 class _Sorted:

@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from serving.client.errors import SignatureNotFoundError
-from serving.client.local.completing import complete
+from serving.client.local.beam import padded
+from serving.client.local.completing import Completing
 from serving.client.local.model import LocalModel
 from serving.client.local.scoring import score_targets
 from serving.client.local.search import Search, said_text, said_tokens
 from serving.client.local.spelling import Spelling
-from serving.client.local.tokenizers import END_ID, PAD_ID, UNK_ID, load_tokenizer
-from serving.client.results import Alignment, Completion, Hypothesis, Score, Translation
+from serving.client.local.tokenizers import END_ID, load_tokenizer
+from serving.client.local.words import words_of
+from serving.client.results import (
+    Alignment,
+    Alternative,
+    Completion,
+    Hypothesis,
+    Score,
+    Translation,
+)
 from serving.client.sentences import join_sentences, split_sentences
 
 T = TypeVar("T")
+_WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
+_INPUTS = {
+    "translate": ["text"],
+    "nbest": ["text"],
+    "align": ["text"],
+    "score": ["text", "translation"],
+    "complete": ["text", "prefix"],
+    "alternatives": ["text", "prefix"],
+}
 _OUTPUTS = {
-    "translate": {"translation": "string(?)", "score": "float(?)", "truncated": "bool(?)"},
+    "translate": {
+        "translation": "string(?)",
+        "score": "float(?)",
+        "truncated": "bool(?)",
+        **_WORDS,
+    },
     "nbest": {"translations": "string(?, ?)", "scores": "float(?, ?)"},
     "align": {
         "translation": "string(?)",
         "source_tokens": "string(?, ?)",
         "target_tokens": "string(?, ?)",
         "attention_weights": "float(?, ?, ?)",
+        **_WORDS,
     },
     "score": {
         "score": "float(?)",
@@ -40,6 +66,13 @@ _OUTPUTS = {
         "truncated": "bool(?)",
         "tokens": "string(?, ?)",
         "token_scores": "float(?, ?)",
+        **_WORDS,
+    },
+    "alternatives": {
+        "words": "string(?, ?)",
+        "probabilities": "float(?, ?)",
+        "translations": "string(?, ?)",
+        "scores": "float(?, ?)",
     },
 }
 
@@ -54,6 +87,15 @@ class _Read(NamedTuple):
 
     ids: list[list[int]]
     truncated: list[bool]
+
+
+class _Found(NamedTuple):
+    """Of one text `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights."""
+
+    ids: np.ndarray
+    log_probs: np.ndarray
+    scores: np.ndarray
+    weights: np.ndarray
 
 
 class LocalTranslator(LocalModel):
@@ -93,17 +135,26 @@ class LocalTranslator(LocalModel):
             load_tokenizer(self._folder.path, about["tokenizers"][side])
             for side in ("source", "target")
         )
-        self._spelling: Spelling | None = None  # made at its first use
+        # Folders that were exported before lack the probabilities of tokens.
+        self._knows_words = "inside" in about["tokenizers"]["target"]
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
         """See the base class."""
-        found = {}
-        for name, outputs in _OUTPUTS.items():
-            if name != "align" or self.manifest["attends"]:
-                second = {"score": ["translation"], "complete": ["prefix"]}
-                inputs = ["text", *second.get(name, [])]
-                found[name] = {"inputs": dict.fromkeys(inputs, "string(?)"), "outputs": outputs}
-        return found
+        missing = {"align"} if not self.manifest["attends"] else set()
+        if not self._knows_words:
+            missing |= {"alternatives"}
+        return {
+            name: {
+                "inputs": dict.fromkeys(inputs, "string(?)"),
+                "outputs": {
+                    alias: about
+                    for alias, about in _OUTPUTS[name].items()
+                    if self._knows_words or alias not in _WORDS
+                },
+            }
+            for name, inputs in _INPUTS.items()
+            if name not in missing
+        }
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
@@ -117,10 +168,9 @@ class LocalTranslator(LocalModel):
             found = iter(self.translate([sentence for text in pieces for sentence, _ in text]))
             return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
         read = self._read(texts)
-        best = self._search(read, 1, lambda ids, scores, weights: self._hypotheses(ids, scores)[0])
         return [
-            Translation(one.text, one.score, cut) if one else Translation("", 0.0)
-            for one, cut in zip(best, read.truncated, strict=True)
+            dataclasses.replace(best, truncated=cut) if best else Translation("", 0.0)
+            for best, cut in zip(self._search(read, 1, self._best), read.truncated, strict=True)
         ]
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
@@ -129,7 +179,7 @@ class LocalTranslator(LocalModel):
         found = self._search(
             self._read(_checked(texts)),
             count,
-            lambda ids, scores, weights: self._hypotheses(ids, scores),
+            self._hypotheses,
         )
         return [each or [Hypothesis("", 0.0)] * count for each in found]
 
@@ -146,8 +196,8 @@ class LocalTranslator(LocalModel):
         read = self._read(_checked(texts))
         found = self._search(read, 1, self._aligned, with_weights=True)
         return [
-            Alignment(text, tuple(map(self._source.token, ids)), tokens, weights(len(ids)))
-            for (text, tokens, weights), ids in zip(
+            Alignment(text, tuple(map(self._source.token, ids)), tokens, weights(len(ids)), *words)
+            for (text, tokens, weights, *words), ids in zip(
                 (each or ("", (), lambda length: ()) for each in found), read.ids, strict=True
             )
         ]
@@ -162,8 +212,8 @@ class LocalTranslator(LocalModel):
         most = 2 * self._most + 9  # what a search may find, without the end
         found: list[Any] = [None] * len(targets)
         for rows in self._asked.batches([len(x) for x in targets]):
-            wanted = _padded([[*targets[row][:most], END_ID] for row in rows])
-            source = _padded([read.ids[row] for row in rows])
+            wanted = padded([[*targets[row][:most], END_ID] for row in rows])
+            source = padded([read.ids[row] for row in rows])
             for row, log_probs in zip(
                 rows, score_targets(self._folder, source, wanted), strict=True
             ):
@@ -185,40 +235,55 @@ class LocalTranslator(LocalModel):
         Raises:
             ValueError: for a prefix that no tokens of the model spell.
         """
-        read, found = self._read(_checked(texts)), []
-        if self._spelling is None:
-            size = self.manifest["tokenizers"]["target"]["size"]
-            self._spelling = Spelling(self._target, size)
-        pairs = zip(read.ids, read.truncated, _written(_checked(prefixes)), strict=True)
-        for number, (ids, cut, prefix) in enumerate(pairs):
-            normal = self._spelling.normalize(prefix)
-            width, penalty = self._asked.width, self._asked.penalty
-            best = complete(self._folder, self._spelling, ids or [UNK_ID], normal, width, penalty)
-            if best is None:
-                raise ValueError(
-                    f"prefix[{number}] has characters that the model has no tokens for: {normal}"
-                )
-            if not ids:
-                found.append(Completion(prefix, 0.0))
+        read, prefixes = self._begun(texts, prefixes)
+        found = []
+        for number, (text, best) in enumerate(self._completing.complete(read.ids, prefixes)):
+            if not read.ids[number]:
+                found.append(Completion(prefixes[number], 0.0))
                 continue
-            said = self._target.decode([x for x in best.ids if x > END_ID])
-            rest = self._spelling.decompose(said)[len(normal) :]
-            norm = ((5 + len(best.ids)) / 6) ** penalty
-            tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in best.ids)
-            found.append(
-                Completion(
-                    self._spelling.compose(prefix + rest),
-                    sum(best.log_probs) / norm,
-                    cut,
-                    tokens=tokens,
-                    token_scores=best.log_probs,
-                )
-            )
+            ids = best.ids.tolist()
+            tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
+            log_probs = tuple(best.log_probs.tolist())
+            words = words_of(self._spelling, ids, log_probs) if self._knows_words else ((), ())
+            cut = read.truncated[number]
+            found.append(Completion(text, best.score, cut, *words, tokens, log_probs))
         return found
 
-    def alternatives(self, texts: Sequence[str], prefixes: Sequence[str]) -> NoReturn:
-        """Raise SignatureNotFoundError: only a server says which words may follow."""
-        raise SignatureNotFoundError("an ONNX export has no alternatives: they need a server")
+    def alternatives(
+        self, texts: Sequence[str], prefixes: Sequence[str]
+    ) -> list[list[Alternative]]:
+        """The words that may follow each prefix of a translation, the most probable first.
+
+        A prefix that ends in a word is followed by the words that begin so.
+
+        Raises:
+            SignatureNotFoundError: for a model that was exported before there were alternatives.
+            ValueError: for a prefix that no tokens of the model spell.
+        """
+        if not self._knows_words:
+            raise SignatureNotFoundError(
+                "this model has no alternatives: it was exported before there were any"
+            )
+        read, prefixes = self._begun(texts, prefixes)
+        found = self._completing.alternatives(read.ids, prefixes)
+        return [each if ids else [] for each, ids in zip(found, read.ids, strict=True)]
+
+    @cached_property
+    def _spelling(self) -> Spelling:
+        about = self.manifest["tokenizers"]["target"]
+        return Spelling(self._target, about["size"], about.get("inside", ""))
+
+    @cached_property
+    def _completing(self) -> Completing:
+        return Completing(self._folder, self._target, self._spelling, self._asked)
+
+    def _begun(self, texts: Sequence[str], prefixes: Sequence[str]) -> tuple[_Read, list[str]]:
+        """Return texts as ids, and prefixes that have a UTF-8 form."""
+        if len(_checked(texts)) != len(_checked(prefixes)):
+            raise ValueError(
+                f"expected as many prefixes as texts, {len(texts)}. Received: {len(prefixes)}"
+            )
+        return self._read(texts), _written(prefixes)
 
     def _read(self, texts: Sequence[str]) -> _Read:
         ids = self._source.encode(_written(texts))
@@ -228,7 +293,7 @@ class LocalTranslator(LocalModel):
         self,
         read: _Read,
         results: int,
-        answer: Callable[[np.ndarray, np.ndarray, np.ndarray], T],
+        answer: Callable[[_Found], T],
         with_weights: bool = False,
     ) -> list[T | None]:
         """Return what is answered to each text, None for one without a token.
@@ -236,7 +301,7 @@ class LocalTranslator(LocalModel):
         Args:
             read: the texts.
             results: of each.
-            answer: from ids `(N, T)`, scores `(N,)` and weights `(N, T, S)`.
+            answer: from what is found.
             with_weights: whether they are wanted.
         """
         found: list[T | None] = [None] * len(read.ids)
@@ -245,27 +310,40 @@ class LocalTranslator(LocalModel):
             rows = [row for row in rows if read.ids[row]]
             if not rows:
                 continue
-            ids = _padded([read.ids[row] for row in rows])
+            ids = padded([read.ids[row] for row in rows])
             out = self._folder.run("translator", {"ids": ids, **asked})
-            each = zip(rows, out["found"], out["scores"], out["weights"], strict=True)
-            for row, *of_row in each:
-                found[row] = answer(*of_row)
+            out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
+            each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
+            for row, *of_row in zip(rows, *each, strict=True):
+                found[row] = answer(_Found(*of_row))
         return found
 
-    def _hypotheses(self, ids: np.ndarray, scores: np.ndarray) -> list[Hypothesis]:
+    def _best(self, found: _Found) -> Translation:
+        """Return the best translation, as if nothing of its text was cut."""
+        (one,) = self._hypotheses(found)
+        return Translation(one.text, one.score, False, *self._words(found))
+
+    def _hypotheses(self, found: _Found) -> list[Hypothesis]:
         return [
-            Hypothesis(said_text(self._target, one), float(score))
-            for one, score in zip(ids, scores, strict=True)
+            Hypothesis(said_text(self._target, ids), float(score))
+            for ids, score in zip(found.ids, found.scores, strict=True)
         ]
 
-    def _aligned(self, ids: np.ndarray, scores: np.ndarray, weights: np.ndarray) -> tuple:
-        """Return the text, its tokens, and the function from a source's length to the weights."""
-        tokens = said_tokens(self._target, ids[0])
+    def _words(self, found: _Found) -> tuple[tuple[str, ...], tuple[float, ...]]:
+        """Return the words of the best translation, and their probabilities."""
+        if not self._knows_words:
+            return (), ()
+        return words_of(self._spelling, found.ids[0].tolist(), found.log_probs[0].tolist())
+
+    def _aligned(self, found: _Found) -> tuple:
+        """Return the text, its tokens, a function from a source's length to weights, and words."""
+        ids = found.ids[0]
+        tokens = said_tokens(self._target, ids)
 
         def of_source(length: int) -> tuple[tuple[float, ...], ...]:
-            return tuple(map(tuple, weights[0, : len(tokens), :length].tolist()))
+            return tuple(map(tuple, found.weights[0, : len(tokens), :length].tolist()))
 
-        return said_text(self._target, ids[0]), tokens, of_source
+        return said_text(self._target, ids), tokens, of_source, *self._words(found)
 
 
 def _checked(texts: Sequence[str]) -> Sequence[str]:
@@ -277,11 +355,3 @@ def _checked(texts: Sequence[str]) -> Sequence[str]:
 def _written(texts: Sequence[str]) -> list[str]:
     """Return texts that have a UTF-8 form: a lone surrogate becomes "?"."""
     return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
-
-
-def _padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
-    """Return ids as int64 `(B, S)`, S at least 1."""
-    array = np.full((len(ids), max(1, *map(len, ids), 1)), PAD_ID, "int64")
-    for row, each in zip(array, ids, strict=True):
-        row[: len(each)] = each
-    return array

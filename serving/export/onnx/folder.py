@@ -15,6 +15,7 @@ from serving.export.onnx.graphs import write_graphs
 from training.command.errors import UserError
 from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.pieces import KIND, model_of
+from training.data.spelling import inside_characters
 from training.data.tokenizers import Tokenizer, character_classes
 from training.runs.run import Run
 from training.sources.kinds import KINDS
@@ -107,7 +108,11 @@ def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
 
 
 def _write_tokenizer(tokenizer: Tokenizer, folder: Path, side: str) -> dict[str, Any]:
-    """Write a tokenizer's file; return its name, the kind and the number of ids."""
+    """Write a tokenizer's file.
+
+    Returns:
+        Its name, the kind, the number of ids, and which of its characters go on with a word.
+    """
     state = tokenizer.state()
     if tokenizer.kind == KIND:
         file = f"{side}.model"
@@ -118,4 +123,5 @@ def _write_tokenizer(tokenizer: Tokenizer, folder: Path, side: str) -> dict[str,
             state["characters"] = character_classes()
         text = json.dumps(state, ensure_ascii=False)
         (folder / file).write_text(text + "\n", encoding="utf-8")
-    return {"kind": tokenizer.kind, "file": file, "size": tokenizer.vocab_size}
+    about = {"kind": tokenizer.kind, "file": file, "size": tokenizer.vocab_size}
+    return {**about, "inside": inside_characters(tokenizer)}

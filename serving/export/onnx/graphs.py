@@ -86,6 +86,7 @@ def write_graphs(
         "lengths": ("B", "results"),
         "scores": ("B", "results"),
         "weights": ("B", "results", "T", "weighed"),
+        "log_probs": ("B", "results", "T"),
     }
     outputs = {
         {"ids": "found"}.get(name, name): (x, shapes_found[name])

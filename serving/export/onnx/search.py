@@ -46,12 +46,14 @@ class Found(NamedTuple):
         lengths: int64 `(B, N)`, tokens of each, the end token included.
         scores: float32 `(B, N)`, the best first.
         weights: float32 `(B, N, T, S)`; S is 0 where they are not wanted.
+        log_probs: float32 `(B, N, T)`, of each token, 0 after the end.
     """
 
     ids: Value
     lengths: Value
     scores: Value
     weights: Value
+    log_probs: Value
 
 
 def part_of(vocabulary: int) -> int:
@@ -91,6 +93,7 @@ def search(
     # What sentences that have left put out: of each hypothesis itself, and no token.
     stays = g.expand(places * vocabulary, batch, width)
     looks_nowhere = g.expand(0.0, batch, width, kept)
+    gains_nothing = g.expand(0.0, batch, width)
     start = {
         "last": g.expand(g.constant(START_ID, "int64"), batch),
         "total": g.expand(0.0, column),
@@ -122,7 +125,7 @@ def search(
         def of_parents(x: Value) -> Value:
             return g("GatherElements", x, parents, axis=1)
 
-        total, token = chosen(sums), chosen(tokens)
+        total, token, gained = chosen(sums), chosen(tokens), chosen(gain)
         length, was = of_parents(grown), of_parents(now["finished"])
         ends = g("Equal", token, END_ID) | (length >= now["limits"])
         finished = was | ends
@@ -135,6 +138,7 @@ def search(
         code = g("ScatterND", stays, who, parents * vocabulary + said)
         looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, kept, 1)
         looked = g("ScatterND", looks_nowhere, who, g.take(looked, rows))
+        gained = g("ScatterND", gains_nothing, who, gained)
         # No open hypothesis can come among the results, even if all that follows costs nothing.
         ended = g("Where", finished, scores, _NEVER)
         worst, _ = g.top(ended, asked.results)
@@ -161,14 +165,14 @@ def search(
             **{f"decoder_{name}": g.take(x, going) for name, x in new_state.items()},
         }
         again = g.cast(g("Squeeze", g.size(stay, 0)), "bool")
-        return again, new, [code, looked]
+        return again, new, [code, looked, gained]
 
     most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
-    end, (codes, weights) = g.loop(g.cast(most, "int64"), start, turn, outputs=2)
+    end, said = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
     lengths, scores = (
         g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, asked.results, 1), [1, 1])
     )
-    return _follow(g, codes, weights, g.cast(lengths, "int64"), scores, vocabulary)
+    return _follow(g, said, g.cast(lengths, "int64"), scores, vocabulary)
 
 
 def _norm(penalty: Value) -> Callable[[Value], Value]:
@@ -199,19 +203,18 @@ def _best_tokens(
     return values, which * part + places % part
 
 
-def _follow(
-    g: Graph, codes: Value, weights: Value, lengths: Value, scores: Value, vocabulary: int
-) -> Found:
+def _follow(g: Graph, said: list[Value], lengths: Value, scores: Value, vocabulary: int) -> Found:
     """Rebuild the results from what all steps put out, from their ends.
 
     Args:
         g: the graph.
-        codes: `(T, B, W)`, of each hypothesis its parent times the vocabulary, and its token.
-        weights: `(T, B, W, S)`.
+        said: of each hypothesis `(T, B, W)` its parent times the vocabulary, and its token; its
+            weights `(T, B, W, S)`; and `(T, B, W)` the log-probability of its token.
         lengths: int64 `(B, N)`.
         scores: `(B, N)`.
         vocabulary: number of tokens.
     """
+    codes, weights, gains = said
     number = g("Squeeze", g.size(lengths, 1))
     results = g("Range", g.constant(0), number, g.constant(1))
     beams = g.expand(results, g("Shape", lengths))
@@ -219,23 +222,25 @@ def _follow(
     def back(before: Values, now: Values) -> tuple[Values, list[Value]]:
         code = g("GatherElements", now["code"], before["beams"], axis=1)
         looked = g("GatherND", now["weights"], g.axis(before["beams"], 2), batch_dims=1)
-        return {"beams": code // vocabulary}, [code % vocabulary, looked]
+        gained = g("GatherElements", now["gains"], before["beams"], axis=1)
+        return {"beams": code // vocabulary}, [code % vocabulary, looked, gained]
 
-    _, (ids, looked) = g.scan(
+    _, (ids, looked, gained) = g.scan(
         {"beams": beams},
-        {"code": codes, "weights": weights},
+        {"code": codes, "weights": weights, "gains": gains},
         back,
-        ranks=[2, 2, 3],
-        directions=[1, 1],
-        output_directions=[1, 1],
+        ranks=[2, 2, 3, 2],
+        directions=[1, 1, 1],
+        output_directions=[1, 1, 1],
     )
     times = g("Range", g.constant(0), g("Squeeze", g.size(codes, 0)), g.constant(1))
     inside = g("Less", times, g.axis(lengths, 2))  # (B, N, T)
-    ids = g("Transpose", ids, perm=[1, 2, 0])
+    ids, gained = (g("Transpose", x, perm=[1, 2, 0]) for x in (ids, gained))
     looked = g("Transpose", looked, perm=[1, 2, 0, 3])
     return Found(
         g("Where", inside, ids, PAD_ID),
         lengths,
         scores,
         g("Where", g.axis(inside, 3), looked, 0.0),
+        g("Where", inside, gained, 0.0),
     )

@@ -40,6 +40,10 @@ def test_readings_and_regions_are_those_of_the_saved_model(image_run, version):
         weights = wanted["attention_weights"][number, : len(tokens)]
         mine = np.reshape(found.attention_weights, weights.shape)
         np.testing.assert_allclose(mine, weights, atol=1e-4)
+        sure = wanted["token_probabilities"][number, : len(tokens)]
+        assert plain.tokens == found.tokens
+        assert plain.token_probabilities == found.token_probabilities
+        np.testing.assert_allclose(found.token_probabilities, sure, atol=1e-4)
     assert wanted["tokens"].any()
     assert reader.read([]) == reader.regions([]) == []
 

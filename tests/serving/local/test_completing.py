@@ -1,0 +1,178 @@
+"""Completions and alternatives in this process beside those of a SavedModel, for all tokenizers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from keras_attention import beam_search
+from serving.client.local import completing as local
+from serving.client.local.search import Search
+from serving.client.local.spelling import Spelling
+from serving.client.local.tokenizers import SentencePiece, Vocabulary
+from serving.client.local.words import words_of
+from serving.export.completing import Completing
+from tests.training.decode.test_prefix import PREFIXES, TOKENIZERS
+from training.data.ids import END_ID, START_ID
+from training.data.pieces import model_of
+from training.data.spelling import Spelling as InGraph
+from training.data.spelling import inside_characters
+from training.data.tokenizers import character_classes
+from training.decode.asked import Search as Asked
+from training.decode.words import words_of as words_in_graph
+
+WIDTH, RESULTS, PENALTY = 5, 3, 0.7
+SOURCES = [[7] * (n % 3 + 1) for n in range(len(PREFIXES))]
+
+
+class Bigrams:
+    """A folder whose decoder knows the last token alone."""
+
+    def __init__(self, table):
+        self._table = table
+        self.manifest = {
+            "graphs": {"memory": [], "state": []},
+            "settings": {
+                "beam_width": WIDTH,
+                "num_results": RESULTS,
+                "length_penalty": PENALTY,
+            },
+            "tokenizers": {"target": {"size": len(table)}},
+        }
+
+    def run(self, graph, inputs):
+        return {"log_probs": self._table[inputs["tokens"]]} if graph == "step" else {}
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def tokenizer(request):
+    return TOKENIZERS[request.param]()
+
+
+@pytest.fixture
+def table(rng, tokenizer):
+    """Log-probabilities of a bigram model; special tokens, which no text shows, are not said."""
+    logits = rng.normal(size=(tokenizer.vocab_size,) * 2)
+    logits[:, :END_ID] = -np.inf
+    return (logits - np.log(np.exp(logits).sum(1, keepdims=True))).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def pairs(tokenizer):
+    """Sources and prefixes that tokens spell."""
+    spelling = InGraph(tokenizer)
+    prefixes = spelling.normalize(tf.constant(PREFIXES))
+    _, possible = spelling.spell(prefixes, tf.fill([len(PREFIXES)], False))
+    rows = np.flatnonzero(possible)
+    assert len(rows) > 4
+    return [SOURCES[row] for row in rows], [PREFIXES[row] for row in rows]
+
+
+@pytest.fixture(scope="module")
+def target(tokenizer, tmp_path_factory):
+    """The tokenizer without TensorFlow."""
+    if tokenizer.kind != "sentencepiece":
+        return Vocabulary({**tokenizer.state(), "characters": character_classes()})
+    path = tmp_path_factory.mktemp("pieces") / "target.model"
+    path.write_bytes(model_of(tokenizer.state()))
+    return SentencePiece(path)
+
+
+@pytest.fixture
+def ours(table, tokenizer, target):
+    spelling = Spelling(target, len(table), inside_characters(tokenizer))
+    folder = Bigrams(table)
+    search = Search(folder.manifest, None, None, None, 4)
+    return local.Completing(folder, target, spelling, search)
+
+
+@pytest.fixture
+def served(table, tokenizer):
+    """The signatures of a SavedModel."""
+    asked = Asked(WIDTH, RESULTS, PENALTY)
+
+    def read(text):
+        lengths = tf.strings.length(text)
+        ids = tf.cast(tf.sequence_mask(lengths), "int32")
+        return ids, lengths == 0, tf.zeros_like(lengths, tf.bool)
+
+    def search(ids, settings=None, *, prefix):
+        settings = settings or dataclasses.replace(asked, num_results=1)
+        step = lambda tokens, state, memory: (tf.gather(table, tokens), None, state)  # noqa: E731
+        step, state, memory = prefix.forced(step, (), ())
+        return beam_search(
+            step,
+            state,
+            memory=memory,
+            batch_size=len(ids),
+            start_id=START_ID,
+            end_id=END_ID,
+            max_length=tf.maximum(2 * tf.reduce_sum(ids, 1) + 10, prefix.spelled.size + 10),
+            beam_width=settings.beam_width,
+            num_results=settings.num_results,
+            length_penalty=settings.length_penalty,
+            return_attention_weights=False,
+        )
+
+    return Completing(tokenizer, InGraph(tokenizer), asked, read, search)
+
+
+def tensors(pairs):
+    sources, prefixes = pairs
+    return tf.constant(["x" * len(source) for source in sources]), tf.constant(prefixes)
+
+
+def test_the_same_prefixes_can_be_spelled(tokenizer, target):
+    mine = Spelling(target, tokenizer.vocab_size, inside_characters(tokenizer))
+    spelling = InGraph(tokenizer)
+    prefixes = [*PREFIXES, "c", "ac", "ab c", "é", "ab\nb", "\ufffd", "ab  ", "  "]
+    normal = spelling.normalize(tf.constant(prefixes))
+    assert [mine.normalize(x) for x in prefixes] == [x.decode() for x in normal.numpy()]
+    for whole in (False, True):
+        _, possible = spelling.spell(normal, tf.fill([len(prefixes)], whole))
+        found = [mine.spell(mine.normalize(x), whole) is not None for x in prefixes]
+        assert found == possible.numpy().tolist()
+
+
+def test_completions_are_those_of_the_saved_model(ours, served, pairs):
+    outputs, found, _ = served.complete(*tensors(pairs))
+    for row, (text, best) in enumerate(ours.complete(*pairs)):
+        assert text == outputs["translation"][row].numpy().decode()
+        ids = found.ids[row, 0].numpy()
+        assert best.ids.tolist() == ids[ids > 0].tolist()
+        log_probs = found.log_probs[row, 0].numpy()[: len(best.ids)]
+        np.testing.assert_allclose(best.log_probs, log_probs, atol=1e-5)
+        np.testing.assert_allclose(best.score, outputs["score"][row], atol=1e-5)
+
+
+def test_alternatives_are_those_of_the_saved_model(ours, served, pairs):
+    wanted = served.alternatives(*tensors(pairs))
+    wanted = {name: x.numpy() for name, x in wanted.items()}
+    assert any(map(any, wanted["words"]))
+    for row, found in enumerate(ours.alternatives(*pairs)):
+        there = wanted["words"][row] != b""
+        for name, field in (("words", "word"), ("translations", "translation")):
+            said = [text.decode() for text in wanted[name][row][there]]
+            assert [getattr(one, field) for one in found] == said
+        for name, field in (("probabilities", "probability"), ("scores", "score")):
+            numbers = [getattr(one, field) for one in found]
+            np.testing.assert_allclose(numbers, wanted[name][row][there], atol=1e-5)
+
+
+def test_words_are_those_of_the_saved_model(tokenizer, target, rng):
+    spelling = Spelling(target, tokenizer.vocab_size, inside_characters(tokenizer))
+    ids = rng.integers(0, tokenizer.vocab_size, (7, 5))
+    log_probs = -rng.random(ids.shape).astype("float32")
+    tokens = tf.where(ids > END_ID, tokenizer.tokens(tf.constant(ids, tf.int32)), "")
+    words, probabilities = words_in_graph(tokenizer, tokens, tf.constant(log_probs))
+    for row in range(len(ids)):
+        found, sure = words_of(spelling, ids[row], log_probs[row])
+        there = words[row].numpy() != b""
+        assert list(found) == [word.decode() for word in words[row].numpy()[there]]
+        np.testing.assert_allclose(sure, probabilities[row].numpy()[there], rtol=1e-5)
+
+
+def test_a_prefix_that_no_tokens_spell_is_refused(ours):
+    with pytest.raises(ValueError, match=r"^prefix\[1\] has characters .* for: a☃$"):
+        ours.alternatives(SOURCES[:2], ["", "a☃"])
