@@ -10,7 +10,6 @@ import base64
 import hashlib
 import itertools
 import json
-import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from serving.batch import files
 from serving.batch.kind import Item, Kind
 from serving.batch.texts import Texts
 from training.command.errors import UserError
+from training.command.files import replacing
 
 MANIFEST = "job.json"
 ASIDE = ".writing"
@@ -177,14 +177,9 @@ def _json_line(record: dict[str, Any]) -> bytes:
 @contextmanager
 def _aside(final: Path, compressed: bool) -> Iterator[IO[bytes]]:
     """Open a file that takes its name when all is written."""
-    aside = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
-    try:
-        with files.opened(aside, "wb", compressed) as file:
-            yield file
-        os.replace(aside, final)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
+    own = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
+    with replacing(final, own) as aside, files.opened(aside, "wb", compressed) as file:
+        yield file
 
 
 def _name_of(aside: Path) -> str:

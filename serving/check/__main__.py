@@ -30,8 +30,9 @@ from typing import Any
 
 import training.command.extras  # noqa: F401
 from serving.check.releases import OLDEST, RELEASES
+from training.command.files import write_text
 from training.command.options import main_guard
-from training.command.parser import Parser, number_from_0
+from training.command.parser import Parser, file_to_write, number_from_0
 from training.command.progress import Tell, stages
 
 STEP_SECONDS = 120.0
@@ -183,7 +184,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="of TensorFlow Serving, whose ops an export may use; default: %(default)s",
     )
     add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")
-    add("--report", type=Path, metavar="FILE", help="write a report of the comparison in Markdown")
+    add("--report", type=file_to_write, metavar="FILE", help="the comparison, in Markdown")
     arguments = parser.parse_args(argv)
     if not arguments.timeout:
         parser.error("--timeout expected more than 0 seconds. Received: 0")
@@ -209,7 +210,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     findings = answer["findings"]
     if arguments.report:
         about = f"{arguments.against}, {arguments.server_version}"
-        arguments.report.write_text(report(version_dir, about, answer), encoding="utf-8")
+        write_text(arguments.report, report(version_dir, about, answer))
     if arguments.json:
         print(json.dumps({"path": str(arguments.version_dir), **answer}))
     else:

@@ -172,7 +172,7 @@ def tensor_shape(tensor: Message) -> tuple[int, ...]:
     """The shape of a TensorProto. Raises ValueError where it is not known."""
     shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
     if tensor.tensor_shape.unknown_rank or any(size < 0 for size in shape):
-        raise ValueError("expected a tensor of a known shape")
+        raise ValueError("expected a tensor of a known shape. Received: one without")
     return shape
 
 
@@ -184,14 +184,14 @@ def tensor_values(tensor: Message) -> Any:
     """
     if tensor.dtype not in _VALUES:
         raise ValueError(
-            f"a tensor of data type {tensor.dtype} was received; expected one of 1, "
-            "2, 3, 7, 9, 10 (float, double, int32, string, int64, bool)"
+            "expected a tensor of data type 1, 2, 3, 7, 9 or 10 (float, double, int32, string, "
+            f"int64, bool). Received: {tensor.dtype}"
         )
     shape = tensor_shape(tensor)
     size = math.prod(shape)
     # Lists of lists of nothing take memory, too.
     if math.prod(max(1, width) for width in shape) > max(MOST_VALUES, tensor.ByteSize()):
-        raise ValueError(f"a tensor of shape {list(shape)} was received, of too many elements")
+        raise ValueError(f"expected fewer elements. Received: a tensor of shape {list(shape)}")
     field, code = _VALUES[tensor.dtype]
     if not tensor.tensor_content:
         values = list(getattr(tensor, field))
@@ -202,7 +202,7 @@ def tensor_values(tensor: Message) -> Any:
     else:
         values = _content_numbers(tensor.tensor_content, code)
     if len(values) != size:
-        raise ValueError(f"a tensor of shape {list(shape)} was received with {len(values)} values")
+        raise ValueError(f"expected values of shape {list(shape)}. Received: {len(values)}")
     for axis in range(len(shape) - 1, 0, -1):
         width, count = shape[axis], math.prod(shape[:axis])
         values = [values[row * width : (row + 1) * width] for row in range(count)]
@@ -212,7 +212,7 @@ def tensor_values(tensor: Message) -> Any:
 def _content_numbers(content: bytes, code: str) -> list[Any]:
     width = struct.calcsize(f"<{code}")
     if len(content) % width:
-        raise ValueError(f"{len(content)} bytes were received for values of {width} bytes each")
+        raise ValueError(f"expected values of {width} bytes each. Received: {len(content)} bytes")
     return list(struct.unpack(f"<{len(content) // width}{code}", content))
 
 
@@ -223,7 +223,7 @@ def _content_strings(content: bytes, count: int) -> list[bytes]:
         length, shift = 0, 0
         while True:
             if position == len(content) or shift > 63:
-                raise ValueError("the lengths of strings were received in part")
+                raise ValueError("expected the lengths of all strings. Received: a part")
             byte = content[position]
             position += 1
             length |= (byte & 0x7F) << shift
@@ -233,7 +233,7 @@ def _content_strings(content: bytes, count: int) -> list[bytes]:
         lengths.append(length)
     if position + sum(lengths) != len(content):
         raise ValueError(
-            f"{len(content) - position} bytes were received for strings of {sum(lengths)} bytes"
+            f"expected strings of {sum(lengths)} bytes. Received: {len(content) - position}"
         )
     strings = []
     for length in lengths:

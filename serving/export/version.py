@@ -7,7 +7,6 @@ import training.command.startup  # noqa: F401
 import contextlib
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -27,6 +26,7 @@ from serving.export.examples import dev_sources, examples
 from serving.export.images import ExportedReader
 from serving.export.texts import WARMUP_TEXTS, Exported, asked_of
 from training.command.errors import UserError
+from training.command.files import remove, remove_empty
 from training.command.progress import Tell
 from training.runs.history import read_history
 from training.runs.run import Run
@@ -159,10 +159,8 @@ def _aside(output: Path) -> Iterator[Path]:
     try:
         yield aside
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
-        for path in missing:
-            with contextlib.suppress(OSError):  # it is not empty
-                path.rmdir()
+        remove(aside)
+        remove_empty(missing)
 
 
 def _module(

@@ -27,7 +27,7 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
         history = found[person]
         count = len(history[TIME])
         if count > MOST_EVENTS:
-            raise ValueError(f"expected at most {MOST_EVENTS} visits of one id; {count} are there")
+            raise ValueError(f"expected at most {MOST_EVENTS} visits of one id. Received: {count}")
         until = [{name: cells[: n + 1] for name, cells in history.items()} for n in range(count)]
         answers = await predictor.outcome(until, ignore=True)
     except ValueError as error:
