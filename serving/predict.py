@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 from serving.client.options import (
     Parser,
     add_connection,
-    connection_options,
     ended,
     file_to_write,
-    local_options,
+    opened,
 )
 from serving.client.printing import print_json, printable
 
@@ -56,9 +54,7 @@ def _ask(arguments: argparse.Namespace) -> int:
         if unknown := [person for person in arguments.only if person not in found]:
             raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
         found = {person: found[person] for person in arguments.only}
-    with _predictor(arguments) as predictor:
-        if arguments.wait_ready is not None:
-            predictor.wait_ready(arguments.wait_ready)
+    with opened(arguments, "Predictor") as predictor:
         answers = predictor.outcome(list(found.values()), ignore=True)
     times = {person: [float(time) for time in found[person][TIME]] for person in found}
     for person, answer in zip(found, answers, strict=True):
@@ -76,17 +72,6 @@ def _ask(arguments: argparse.Namespace) -> int:
         title = printable(f"{arguments.id} {first}")
         draw_timeline(times[first], answers[0], arguments.png, title)
     return 0
-
-
-def _predictor(arguments: argparse.Namespace) -> Any:
-    """Return the model that is asked, which imports what it needs."""
-    if arguments.local:
-        from serving.client.local import LocalPredictor
-
-        return LocalPredictor(**local_options(arguments))
-    from serving.client.events import Predictor
-
-    return Predictor(**connection_options(arguments))
 
 
 if __name__ == "__main__":

@@ -10,16 +10,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from serving.client.errors import ServingError
 from serving.client.options import (
     Parser,
     add_connection,
-    connection_options,
     ended,
     file_to_write,
-    local_options,
+    opened,
 )
 from serving.client.printing import print_error, print_json, printable
 
@@ -57,9 +55,7 @@ def _ask(arguments: argparse.Namespace) -> int:
     from serving.client.results import Regions
 
     status = 0
-    with _reader(arguments) as reader:
-        if arguments.wait_ready is not None:
-            reader.wait_ready(arguments.wait_ready)
+    with opened(arguments, "Reader") as reader:
         files = [Path(path).read_bytes() for path in arguments.images]
         read = reader.regions if arguments.regions else reader.read
         for number, answer in enumerate(read(files, keep_errors=True)):
@@ -78,17 +74,6 @@ def _ask(arguments: argparse.Namespace) -> int:
                     path = path.with_stem(f"{path.stem}-{number + 1}")
                 draw_regions(files[number], answer, path)
     return status
-
-
-def _reader(arguments: argparse.Namespace) -> Any:
-    """Return the reader that is asked, which imports what it needs."""
-    if arguments.local:
-        from serving.client.local import LocalReader
-
-        return LocalReader(**local_options(arguments))
-    from serving.client.images import Reader
-
-    return Reader(**connection_options(arguments))
 
 
 if __name__ == "__main__":

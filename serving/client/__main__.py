@@ -14,10 +14,9 @@ from serving.client.install import install
 from serving.client.options import (
     Parser,
     add_connection,
-    connection_options,
     ended,
     file_to_write,
-    local_options,
+    opened,
     size,
 )
 from serving.client.printing import print_error, print_json, printable
@@ -118,22 +117,9 @@ def _ask(arguments: argparse.Namespace) -> int:
     show = next(
         (show for name, show in _SHOWN.items() if getattr(arguments, name)), _show_translations
     )
-    with _translator(arguments) as translator:
-        if arguments.wait_ready is not None:
-            translator.wait_ready(arguments.wait_ready)
+    with opened(arguments, "Translator") as translator:
         show(translator, arguments, texts)
     return 0
-
-
-def _translator(arguments: argparse.Namespace) -> Any:
-    """Return the translator that is asked, which imports what it needs."""
-    if arguments.local:
-        from serving.client.local import LocalTranslator
-
-        return LocalTranslator(**local_options(arguments))
-    from serving.client.texts import Translator
-
-    return Translator(**connection_options(arguments))
 
 
 def _show_metadata(translator: Translator, arguments: Any, texts: list[str]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -77,7 +79,7 @@ def file_to_write(text: str) -> Path:
 
 
 def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
-    """Add the options that `connection_options` and `local_options` read.
+    """Add the options by which `opened` finds a model.
 
     Args:
         parser: of the command.
@@ -149,7 +151,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     tls.add_argument("--tls-server-name", metavar="NAME", help="name in the server's certificate")
 
 
-def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
+def _connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of a `serving.client.protocol.Endpoint`."""
     from serving.client.channel import Tls
 
@@ -163,10 +165,24 @@ def connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def local_options(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of a model in this process, see `serving.client.local`."""
-    names = {"path": "local", "batch_size": "batch_size", "threads": "threads"}
-    return {name: getattr(arguments, option) for name, option in names.items()}
+@contextmanager
+def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
+    """Open the model that is asked, on a server or in this process, once it is ready.
+
+    Args:
+        arguments: with the options of `add_connection`.
+        name: of its class in `serving.client`, which imports what it needs.
+    """
+    client = importlib.import_module("serving.client")
+    if arguments.local:
+        options = {"batch_size": arguments.batch_size, "threads": arguments.threads}
+        model = getattr(client, f"Local{name}")(arguments.local, **options)
+    else:
+        model = getattr(client, name)(**_connection_options(arguments))
+    with model:
+        if arguments.wait_ready is not None:
+            model.wait_ready(arguments.wait_ready)
+        yield model
 
 
 def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:

@@ -55,7 +55,9 @@ class _Connection(Endpoint):
                 f"the server at {self.target} sent something else than {method} answers"
             ) from error
 
-    def _carry_out(self, steps: Steps[T], call: Deadline | None, retries: int | None) -> _Orders[T]:
+    def _carry_out(
+        self, steps: Steps[T], call: Deadline | None = None, retries: int | None = None
+    ) -> _Orders[T]:
         """Return what a generator returns; yields what there is to do for it."""
         call = call or Deadline(self._call_timeout)
         retries = self._retries if retries is None else retries
@@ -100,8 +102,17 @@ class _Connection(Endpoint):
             grpc.StatusCode.DEADLINE_EXCEEDED,
         )
 
-    def _not_ready(self, timeout: float) -> DeadlineExceededError:
-        return DeadlineExceededError(
+    def _until_ready(self, timeout: float) -> _Orders[None]:
+        """Return when the model is available."""
+        deadline = Deadline(timeout)
+        while deadline.left(timeout) > 0:
+            try:
+                if (yield from self._carry_out(self._is_ready(), deadline, retries=0)):
+                    return
+            except DeadlineExceededError:
+                break
+            yield max(0.0, min(_READY_POLL, deadline.left(timeout)))
+        raise DeadlineExceededError(
             f"model {self.model!r} was not available at {self.target} within {timeout:g} s: check "
             "that the server runs, its log, and the model's name",
             grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -118,7 +129,7 @@ class Client(_Connection):
 
     def metadata(self) -> Metadata:
         """Version and signatures of the served model."""
-        return self._run(self._metadata())
+        return self._run(self._carry_out(self._metadata()))
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Return when the model is available.
@@ -126,23 +137,14 @@ class Client(_Connection):
         Raises ModelNotFoundError where the server answers and has no such model, and
         DeadlineExceededError after `timeout` seconds.
         """
-        deadline = Deadline(timeout)
-        while deadline.left(timeout) > 0:
-            try:
-                if self._run(self._is_ready(), deadline, retries=0):
-                    return
-            except DeadlineExceededError:
-                break
-            time.sleep(max(0.0, min(_READY_POLL, deadline.left(timeout))))
-        raise self._not_ready(timeout)
+        self._run(self._until_ready(timeout))
 
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
 
-    def _run(self, steps: Steps[T], call: Deadline | None = None, retries: int | None = None) -> T:
-        """Carry out what a generator asks for; return what it returns."""
-        orders = self._carry_out(steps, call, retries)
+    def _run(self, orders: _Orders[T]) -> T:
+        """Carry out what a generator orders; return what it returns."""
         answer: bytes | grpc.RpcError | None = None
         try:
             while True:
@@ -175,29 +177,18 @@ class AsyncClient(_Connection):
 
     async def metadata(self) -> Metadata:
         """See `Client.metadata`."""
-        return await self._run(self._metadata())
+        return await self._run(self._carry_out(self._metadata()))
 
     async def wait_ready(self, timeout: float = 60.0) -> None:
         """See `Client.wait_ready`."""
-        deadline = Deadline(timeout)
-        while deadline.left(timeout) > 0:
-            try:
-                if await self._run(self._is_ready(), deadline, retries=0):
-                    return
-            except DeadlineExceededError:
-                break
-            await asyncio.sleep(max(0.0, min(_READY_POLL, deadline.left(timeout))))
-        raise self._not_ready(timeout)
+        await self._run(self._until_ready(timeout))
 
     async def close(self) -> None:
         """Close the connection."""
         await self._channel.close()
 
-    async def _run(
-        self, steps: Steps[T], call: Deadline | None = None, retries: int | None = None
-    ) -> T:
+    async def _run(self, orders: _Orders[T]) -> T:
         """See `Client._run`."""
-        orders = self._carry_out(steps, call, retries)
         answer: bytes | grpc.RpcError | None = None
         try:
             while True:
@@ -244,4 +235,4 @@ class Question(Generic[P, T]):
         return self if client is None else partial(self._ask, client)
 
     def _ask(self, client: Any, *arguments: P.args, **options: P.kwargs) -> Any:
-        return client._run(self._steps(client, *arguments, **options))
+        return client._run(client._carry_out(self._steps(client, *arguments, **options)))

@@ -111,7 +111,11 @@ def test_repetitions_of_the_last_value_may_be_left_out():
 
 @pytest.mark.parametrize(
     ("dtype", "values", "message"),
-    [(messages.FLOAT, [], "0 values"), (messages.FLOAT, [1.0] * 5, "5 values"), (99, [], "99")],
+    [
+        (messages.FLOAT, [], "Received: 0"),
+        (messages.FLOAT, [1.0] * 5, "Received: 5"),
+        (99, [], "99"),
+    ],
 )
 def test_a_malformed_tensor_is_an_error(dtype, values, message):
     proto = messages.TensorProto(dtype=dtype, float_val=values)
