@@ -1,9 +1,9 @@
 """Weights that were trained with `tfa.seq2seq` of TensorFlow Addons, for layers of this library.
 
-An `AttentionWrapper` attends after its cell and feeds what it found to the next step: this is
+An `AttentionWrapper` attends after its cell and feeds the context to the next step: it is
 `AttentionRNN(cell, attention, order="luong", input_feeding=True)`, whatever the mechanism. With
-`attention_layer_size=n` add `units=n, activation=None`, since Addons leaves the attentional vector
-linear. Without, the output here is `[c_t; s_t]`, of which Addons puts out one part.
+`attention_layer_size=n` add `units=n, activation=None`: the attentional vector of Addons is linear.
+Without it the output here is `[c_t; s_t]`, and Addons returns one of the two.
 
     layer = AttentionRNN(
         keras.layers.LSTMCell(256), AdditiveAttention(128), "luong", units=256,
@@ -39,7 +39,7 @@ def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, An
 
     Args:
         path: of the checkpoint, without `.index`.
-        prefix: what the names begin with, for example `"model/decoder/"`; it is left out.
+        prefix: the beginning of the names, for example `"model/decoder/"`; it is left out.
 
     Raises:
         ValueError: if no name begins with the prefix.

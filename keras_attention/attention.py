@@ -43,12 +43,12 @@ Noise = dict[str, Tensor] | None
 
 
 class Memory(NamedTuple):
-    """A prepared memory: all that does not depend on the query is computed once.
+    """A prepared memory: everything that does not depend on the query.
 
     Attributes:
         value: `(B, Tv, dv)`, averaged to contexts.
-        key: `(B, Tv, ·)`, the keys as the score function wants them, projected where it projects.
-        mask: boolean `(B, Tv)`, True where there is something to attend to, or None.
+        key: `(B, Tv, ·)`, the keys as `score` takes them, projected where the mechanism projects.
+        mask: boolean `(B, Tv)`, False for positions without weight, or None.
 
     With several heads value and key are split among them, `(B, heads, Tv, ·)`.
     """
@@ -82,20 +82,19 @@ class Attention(AveragingLayer):
         query: `(B, Tq, dq)`, or one step `(B, dq)`.
         value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
         key: `(B, Tv, dk)`, or a grid; the value if not given.
-        query_mask: boolean `(B, Tq)`; weights and context are 0 where it is False, and the
-            mechanism's state stays.
+        query_mask: boolean `(B, Tq)`; False queries have weights and context 0, and leave the
+            mechanism's state.
         value_mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; False positions get weight 0.
             Values there must be finite: 0 times NaN is NaN, as in Keras's layers.
-        key_mask: like `value_mask`, and combined with it.
-        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`, B and Tq of which may be 1; combined
-            with the others.
+        key_mask: like `value_mask`. All masks are combined.
+        attention_mask: boolean `(B, Tq, Tv)` or `(Tq, Tv)`; B and Tq may be 1.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
-        use_causal_mask: whether query `i` sees only positions up to `i`, combined with the masks.
+        use_causal_mask: whether query `i` sees positions up to `i` alone.
 
     Output:
-        The contexts `(B, Tq, dv)`, or `(B, dv)` for one step; with `return_attention_scores` a
-        pair of them and the weights `(B, Tq, Tv)`, or `(B, Tv)` for one step. With several heads
+        The contexts `(B, Tq, dv)`, or `(B, dv)` for one step. With `return_attention_scores` a
+        pair of contexts and weights `(B, Tq, Tv)`, or `(B, Tv)` for one step. With several heads
         the weights are `(B, heads, Tq, Tv)`, or `(B, heads, Tv)`.
 
     Raises:
@@ -328,7 +327,7 @@ class Attention(AveragingLayer):
     def prepare(
         self, value: Tensor, key: Tensor | None = None, mask: Tensor | None = None
     ) -> Memory:
-        """Do once what does not depend on the query: project the keys.
+        """Prepare a memory: project the keys, once for all queries.
 
         Args:
             value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
@@ -362,7 +361,7 @@ class Attention(AveragingLayer):
             memory: from `prepare`, with batch size B.
             state: from `initial_state` or the last step, with `B·n` rows.
             training: whether dropout is applied.
-            noise: from `noise`, where it was drawn before a loop; else it is drawn in training.
+            noise: from `noise`, drawn before a loop; None draws it here, in training.
 
         Returns:
             The context `(B·n, dv)`, the attention weights `(B·n, Tv)`, with several heads

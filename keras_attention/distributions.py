@@ -26,7 +26,7 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
     Args:
         scores: float tensor `(..., Tv)`.
-        mask: boolean tensor that broadcasts to the shape of the scores; True may be attended to.
+        mask: boolean tensor that broadcasts to the shape of the scores; False gets weight 0.
 
     Returns:
         Weights of the shape and dtype of the scores. Rows sum to 1, fully masked rows to 0.
@@ -138,10 +138,10 @@ def monotonic(
 ) -> Tensor:
     """Monotonic attention (Raffel et al. 2017, arXiv 1704.00784).
 
-    From where the query before attended, go on to the right and stop at position `j` with the
-    probability `p_j = sigmoid(e_j)`. The weights are the probabilities to stop:
+    A walk goes to the right from the position of the query before, and stops at position `j` with
+    the probability `p_j = sigmoid(e_j)`. The weights are the probabilities to stop:
     `a_j = p_j q_j` with `q_j = (1 - p_{j-1}) q_{j-1} + a'_j`, where `a'` are the weights of the
-    query before. They sum to less than 1 where the end may be reached without a stop.
+    query before. They sum to less than 1 where the walk may reach the end without a stop.
 
     Args:
         scores: `e`, float tensor `(..., Tv)`.

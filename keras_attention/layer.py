@@ -1,4 +1,4 @@
-"""Base classes of the layers: arguments checked in one line, kernels made alike, heads."""
+"""Base classes of the layers: checks of arguments, kernels, heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = Any
 
 
 class BaseLayer(keras.layers.Layer):
-    """A layer whose errors say what was expected and received, and whose kernels are made alike.
+    """A layer with errors in one form, and one initializer, regularizer and constraint of kernels.
 
     Args:
         kernel_initializer: initializer of the kernels.

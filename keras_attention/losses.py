@@ -1,12 +1,12 @@
-"""Losses of attention weights: what an alignment ought to look like.
+"""Losses of attention weights.
 
 The functions take weights `(B, T, S)`, from `return_attention_scores`, and return one value for
 each row of the batch, float32 `(B,)`. Several heads, `(B, heads, T, S)`, are averaged.
 `AttentionLoss` adds one of them to a model.
 
-Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: what is False does not count.
-Weights carry the masks that a layer of this library was called with: those hold where none is
-given. Tensors computed from weights, such as a slice, carry none: give them the masks.
+Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: False positions do not count.
+Weights carry the masks that their layer was called with, which hold where none is given. Tensors
+computed from weights, such as a slice, carry none: give them the masks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FLOOR = 1e-6  # below it a logarithm goes on as a line, which has a gradient at 
 def coverage(
     weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
 ) -> Tensor:
-    """Attention to what was attended to before: `Σ_i min(a_ti, c_ti)`, the mean over the steps `t`.
+    """Repeated attention to the same places: `Σ_i min(a_ti, c_ti)`, the mean over the steps `t`.
 
     See, Liu and Manning 2017 (arXiv 1704.04368, eq. 12), with `c_t = Σ_{t'<t} a_t'`.
     """
@@ -45,16 +45,15 @@ def doubly_stochastic(
 ) -> Tensor:
     """Uneven attention over the whole sequence: `Σ_i (τ - Σ_t a_ti)²`.
 
-    Xu et al. 2015 (arXiv 1502.03044, eq. 14), with `τ = 1`: each place of the source gets a weight
-    of 1 in all.
+    Xu et al. 2015 (arXiv 1502.03044, eq. 14) take `τ = 1`: the weights of each place sum to 1.
 
     Args:
         weights: `(B, T, S)` or `(B, heads, T, S)`.
         target_mask: boolean `(B, T)`.
         source_mask: boolean `(B, S)`.
-        total: `τ`; or `"even"` for the number of steps divided by the number of places, the only
-            total that weights which sum to 1 a step can give to all places. Of 7 steps over 96
-            places Xu's own asks for 96 in all, and rewards nothing but spreading.
+        total: `τ`; or `"even"` for the number of steps divided by the number of places. Weights
+            that sum to 1 a step can give no other total to all places: 7 steps cannot give 96
+            places a weight of 1 each.
     """
     weights, target, source = _masked(weights, target_mask, source_mask)
     if total == "even":
@@ -74,8 +73,8 @@ def entropy(
 ) -> Tensor:
     """Spread attention: `-Σ_i a_ti log a_ti` in nats, the mean over the steps `t`.
 
-    Regularises towards peaked attention, as Araabi, Niculae and Monz 2024 ("Entropy- and
-    Distance-Regularized Attention Improves Low-Resource Neural Machine Translation") do.
+    It regularises towards peaked attention: Araabi, Niculae and Monz 2024 ("Entropy- and
+    Distance-Regularized Attention Improves Low-Resource Neural Machine Translation").
     """
     weights, target, _ = _masked(weights, target_mask, source_mask)
     terms = weights * ops.log(ops.maximum(weights, FLOOR**2))  # 0 log 0 is 0
@@ -151,9 +150,9 @@ BY_NAME = {
 class AttentionLoss(keras.layers.Layer):
     """Adds a loss of attention weights to the model's loss, and passes the weights on.
 
-    Keras leaves out of a functional model what no output depends on: make the weights that this
-    returns an output, or compute one of them. A layer of this library refuses to be trained in a
-    model that has left out a loss of its weights.
+    Keras drops layers that no output of a functional model depends on: make the weights that this
+    returns an output, or compute one of them. An attention layer refuses to be trained in a model
+    that has dropped a loss of its weights.
 
     Args:
         loss: `"coverage"`, `"doubly_stochastic"`, `"entropy"` or `"guided_attention"`, the
@@ -163,8 +162,8 @@ class AttentionLoss(keras.layers.Layer):
 
     Call arguments:
         attention_weights: `(B, T, S)` or `(B, heads, T, S)`.
-        target_mask: boolean `(B, T)`; that which the weights carry if not given.
-        source_mask: boolean `(B, S)`; that which the weights carry if not given.
+        target_mask: boolean `(B, T)`; the one that the weights carry if not given.
+        source_mask: boolean `(B, S)`; the one that the weights carry if not given.
 
     Output:
         The weights, unchanged.
@@ -239,7 +238,7 @@ class AttentionLoss(keras.layers.Layer):
 def await_losses(layer: keras.layers.Layer) -> None:
     """Expect the losses of the weights that a layer now returns in training.
 
-    A functional model leaves out what no output depends on: `expect_losses` notices.
+    A functional model drops layers that no output depends on: `expect_losses` notices.
     """
     for loss in _losses_after(layer):
         loss.awaited = True

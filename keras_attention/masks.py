@@ -1,7 +1,7 @@
 """The masks that attention weights carry from the layer that made them to a loss.
 
-A Keras mask has one axis of time, weights have two. So the masks go beside the tensor: a layer that
-reads them asks for them with `carried`, all others do not notice.
+A Keras mask has one axis of time, weights have two. So the masks go beside the tensor: a layer asks
+for them with `carried`, and other layers do not notice.
 """
 
 from __future__ import annotations

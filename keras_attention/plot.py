@@ -41,9 +41,9 @@ def plot_attention(
 ) -> Any:
     """Draw attention weights: the source across, target tokens down, darker is more.
 
-    Over an image there is a panel for each target token, brighter where it looked. Where there is
-    no room for all tokens or numbers, some are left out. Warns where the tokens have characters
-    that no installed font has.
+    Over an image each target token has a panel, brighter where the weight is greater. Where there
+    is no room for all tokens or numbers, some are left out. A warning names characters that no
+    installed font has.
 
     Args:
         source: the S source tokens; or the times of S events, an array of rising numbers `(S,)`;

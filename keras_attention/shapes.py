@@ -1,4 +1,4 @@
-"""Shapes and masks: checked with one line on what was expected and received, joined, flattened."""
+"""Shapes and masks: checked, joined, flattened."""
 
 from __future__ import annotations
 

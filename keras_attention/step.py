@@ -1,7 +1,7 @@
 """One step of a cell that attends: the order of its parts, written once.
 
-The plain step, the loop with all that can be taken out of it, and the export's step with constant
-weights hand their own parts to `take_step`.
+The plain step, the hoisted loop and the export's step with constant weights hand their own parts to
+`take_step`.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Taken(NamedTuple):
 
     Attributes:
         output: from `read_out`.
-        weights: from `look`.
+        weights: from `attend`.
         state: the next state.
-        context: from `look`.
+        context: from `attend`.
         cell_output: the output of the cell.
     """
 
@@ -50,7 +50,7 @@ def take_step(
     state: State,
     *,
     query: Callable[[Any], Tensor],
-    look: Callable[[Tensor, Any], tuple[Any, Any, Any]],
+    attend: Callable[[Tensor, Any], tuple[Any, Any, Any]],
     advance: Callable[[list[Tensor], Any, Any], tuple[Tensor, Any]],
     read_out: Callable[[Any, Tensor], Tensor],
 ) -> Taken:
@@ -61,18 +61,18 @@ def take_step(
         feeding: whether the last output is fed to the cell.
         state: before the step.
         query: cell state to the query in Bahdanau's order.
-        look: `(query, attention state)` to context, weights and the next attention state.
+        attend: `(query, attention state)` to context, weights and the next attention state.
         advance: `(list of the fed output, context or None, cell state)` to the cell's output and
             its next state.
         read_out: `(context, cell output)` to the output.
     """
     fed = [state.output] if feeding else []
     if order == "bahdanau":
-        context, weights, attention = look(query(state.cell), state.attention)
+        context, weights, attention = attend(query(state.cell), state.attention)
         cell_output, cell = advance(fed, context, state.cell)
     else:
         cell_output, cell = advance(fed, None, state.cell)
-        context, weights, attention = look(cell_output, state.attention)
+        context, weights, attention = attend(cell_output, state.attention)
     output = read_out(context, cell_output)
     new = State(cell, attention, output if feeding else ())
     return Taken(output, weights, new, context, cell_output)

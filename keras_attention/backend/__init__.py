@@ -1,4 +1,4 @@
-"""The operations that a backend may do in its own way: `generic.py` says what each does."""
+"""Operations that a backend may replace by its own: `generic.py` documents each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Loops over time, and products and gathers in a loop, for every backend.
 
-Here they are in Python and operations of Keras. `tensorflow.py`, `jax.py` and `torch.py` have ways
-of their own for some, which take their place in `keras_attention.backend`.
+They are written in Python and operations of Keras. `tensorflow.py`, `jax.py` and `torch.py` replace
+some of them in `keras_attention.backend`.
 """
 
 from __future__ import annotations

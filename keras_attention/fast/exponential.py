@@ -1,10 +1,10 @@
 """Additive scores without the `(B, Tq, Tv, units)` tensor.
 
-`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`: the exponentials are taken once for each
-query and once for each key, and a (query, key, unit) costs a multiplication, an addition and, since
-`1/a` and `1/b` are `b/(ab)` and `a/(ab)`, half a division. That gains only where what is summed is
-never stored, in a loop that XLA fuses; elsewhere `tanh` itself is taken, a block of queries at a
-time. Neither keeps anything for the gradient but its arguments: `r`, or `tanh`, is computed again.
+`tanh(q + k) = 1 - 2r` with `r = 1 / (1 + e^{2q} e^{2k})`. The exponentials are taken once for each
+query and once for each key. Each (query, key, unit) then costs a multiplication, an addition and
+half a division: `1/a` and `1/b` are `b/(ab)` and `a/(ab)`. This pays only in a loop that XLA fuses,
+which stores none of the terms. Elsewhere `tanh` is taken, a block of queries at a time. Both keep
+their arguments alone for the gradient, which computes `r`, or `tanh`, again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from keras_attention.fast import switch
 Tensor = Any
 Gradients = Callable[..., Any]  # from the arguments and the upstream gradient
 
-# If the greatest q and k, where positive, sum to less, products of two `1 + e^{2q} e^{2k}` are
+# Where the greatest q and k, if positive, sum to less, products of two `1 + e^{2q} e^{2k}` are
 # finite in float32. An exponential that is 0 adds nothing to the 1.
 LARGEST_SUM = 22.0
 # Sums over an axis of so many slices are one fused loop over a slice.
@@ -94,9 +94,8 @@ def _guarded(
 def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tensor, Gradients]:
     """Return scores and their gradients, by the functions `exponential` and its gradients.
 
-    The tensors that a loop keeps for second derivatives cannot leave a condition in XLA, nor XLA
-    for the rest of a graph. So no tape of TensorFlow sees the arguments, and the gradients have no
-    gradients.
+    No tape of TensorFlow sees the arguments, and the gradients have no gradients: the tensors that
+    a loop keeps for second derivatives cannot leave a condition in XLA, nor XLA for the graph.
     """
     if not backend.builds_graph():
         return _guarded(*functions, *args)
@@ -123,7 +122,7 @@ def _in_blocks(*args: Tensor) -> tuple[Tensor, Gradients]:
 def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
     """Return the scores `Σ v - 2 Σ_d v_d r_d`, and whether they are right: see `LARGEST_SUM`.
 
-    A pass that finds that out first would read all queries and keys once more.
+    Both in one pass: a check before it would read all queries and keys once more.
     """
     fits = ops.relu(ops.max(query)) + ops.relu(ops.max(key)) < LARGEST_SUM
     units = scale.shape[0]

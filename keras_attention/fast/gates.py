@@ -1,8 +1,7 @@
 """The steps of simple, GRU and LSTM cells in a loop, and the gradients that belong to them.
 
-A cell's inputs are `[before; in]`: the part that is known before the loop, whose product with its
-rows of the kernel is computed once for all steps, and the part that a step makes known, a context
-or the last output.
+A cell's input has two parts. The first is known before the loop: its product with its rows of the
+kernel is computed once for all steps. The second, a context or the last output, comes in the step.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class Cell:
     ) -> None:
         self._gates, self._dtype, self._trace, self._fed = gates, gates.dtype, trace, fed
         self._first = first
-        # In half precision the products alone are: a state that adds up keeps its small parts.
+        # Half precision is for products alone: a state that adds up keeps its small parts.
         half = self._dtype in ("float16", "bfloat16")
         self.state_dtype = "float32" if half else self._dtype
         bias = ops.cast(gates.bias, self._dtype)
@@ -118,10 +117,10 @@ class Cell:
 
 
 class GRU(Cell):
-    """A GRU cell: the reset gate stands between the recurrent product and the candidate.
+    """A GRU cell, whose reset gate stands between the recurrent product and the candidate.
 
-    So the candidate's part of that product has a gradient of its own. The biases of both products
-    of the other gates are one.
+    So the candidate's part of that product has a gradient of its own. The other gates have one
+    bias, the sum of both.
     """
 
     def _prepare(

@@ -1,4 +1,4 @@
-"""Recurrent loops with all that can be taken out of them.
+"""Recurrent loops, with the products that need no state taken out of them.
 
 The product of a step's inputs and their kernel does not depend on the state: it is computed once
 for all steps, before the loop. The gradients of kernels are one product for all steps each, after
@@ -73,7 +73,7 @@ def run_attending(
     inputs: Tensor,
     mask: Tensor | None,
     state: State,
-    look: Callable[[Tensor, Any, Any], tuple[Tensor, Any, Any]],
+    attend: Callable[[Tensor, Any, Any], tuple[Tensor, Any, Any]],
     noise: Any,
     order: str,
     feeding: bool,
@@ -87,13 +87,13 @@ def run_attending(
         inputs: `(T, B, dim)`, in the dtype of the products.
         mask: boolean `(T, B)` or None; where it is False the state stays and the outputs are 0.
         state: before the first step; its cell state is a list.
-        look: `(query, what is remembered, noise of the step)` to the joined contexts `(B, ·)`, a
+        attend: `(query, what is remembered, noise of the step)` to the joined contexts `(B, ·)`, a
             list of weights `(B, [heads,] S)` and what is remembered.
         noise: structure of tensors `(T, ...)`, or None.
         order: see `take_step`.
         feeding: see `take_step`.
         readout: of the fed output; None if it is `[c_t; s_t]`, and without feeding.
-        count: how many weights `look` returns.
+        count: how many weights `attend` returns.
 
     Returns:
         In the dtype of the products, the outputs with feeding and `[c_t; s_t]` without,
@@ -135,7 +135,7 @@ def run_attending(
             feeding,
             old,
             query=lambda states: ops.cast(states[0], dtype),
-            look=lambda query, remembered: look(query, remembered, now.get("noise")),
+            attend=lambda query, remembered: attend(query, remembered, now.get("noise")),
             advance=advance,
             read_out=read_out,
         )

@@ -5,8 +5,8 @@ switch stay as they are. The switch leaves each backend's own loops, products an
 Layers answer whether a fast form fits them: see `recurrent/keras_cells.py`, `linear_query` and
 `averages`.
 
-Additive scores of large sizes have a gradient of their own. JAX and PyTorch then know no forward
-mode and no `torch.func`, and raise an error that says so: `fast_paths(False)` has both.
+Additive scores of large sizes have a gradient of their own. Forward mode on JAX and `torch.func` on
+PyTorch then raise an error: they work within `fast_paths(False)`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def exporting() -> Iterator[None]:
 
 @contextlib.contextmanager
 def training(flag: bool | None) -> Iterator[None]:
-    """Within this, a layer is called with this `training`: a gradient will be asked for."""
+    """Within this, a layer is called with this `training`: gradients may follow."""
     token = _training.set(bool(flag))
     try:
         yield

@@ -16,8 +16,8 @@ Tensor = Any
 class LayerNormGRUCell(keras.layers.GRUCell):
     """A GRU cell whose sums are normalised over the units, for each example and step alone.
 
-    With `LN(a; g, b) = g (a - mean(a)) / sqrt(var(a) + epsilon) + b` (eq. 4), as the paper's
-    supplementary material has it (there `z` is what is new, here, as in Keras, what is kept):
+    With `LN(a; g, b) = g (a - mean(a)) / sqrt(var(a) + epsilon) + b` (eq. 4), after the paper's
+    supplementary material. `z` is the share that is kept, as in Keras; there it is the new share.
 
         [z; r] = sigmoid(LN([W_z; W_r] x) + LN([U_z; U_r] h))
         candidate = tanh(LN(W_c x) + r * LN(U_c h))
@@ -26,9 +26,9 @@ class LayerNormGRUCell(keras.layers.GRUCell):
     Args:
         units: width of the state.
         epsilon: added to the variances.
-        **kwargs: further arguments of `keras.layers.GRUCell`. Its `bias` holds the shifts `b`, so
-            that `use_bias` and `reset_after` stay True. Masks of `dropout` and
-            `recurrent_dropout` are the same for all gates.
+        **kwargs: further arguments of `keras.layers.GRUCell`. `use_bias` and `reset_after` stay
+            True: the `bias` holds the shifts `b`. `dropout` and `recurrent_dropout` have one mask
+            for all gates.
 
     Call arguments:
         inputs: `(B, dim)`.
@@ -104,13 +104,13 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
         c' = sigmoid(f) * c + sigmoid(i) * tanh(g)
         h' = sigmoid(o) * tanh(LN(c'))
 
-    The first two shifts and the bias add up, so that they are one.
+    The first two shifts and the bias add up: they are one weight.
 
     Args:
         units: width of the states.
         epsilon: added to the variances.
-        **kwargs: further arguments of `keras.layers.LSTMCell`, of which `use_bias` stays True.
-            Masks of `dropout` and `recurrent_dropout` are the same for all gates.
+        **kwargs: further arguments of `keras.layers.LSTMCell`. `use_bias` stays True. `dropout` and
+            `recurrent_dropout` have one mask for all gates.
 
     Call arguments:
         inputs: `(B, dim)`.
@@ -169,7 +169,7 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
 
 
 def _layer_norm(x: Tensor, gain: Tensor, shift: Tensor | None, epsilon: float) -> Tensor:
-    """Return `LN(x; gain, shift)` over the last axis; in half precision it is made in float32."""
+    """Return `LN(x; gain, shift)` over the last axis, of half precision computed in float32."""
     # That of `keras.ops` asks for sizes, which an export from PyTorch to ONNX does not have.
     dtype = keras.backend.standardize_dtype(x.dtype)
     wide = "float64" if dtype == "float64" else "float32"

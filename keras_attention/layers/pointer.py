@@ -1,4 +1,4 @@
-"""Copying: a mixture of what a vocabulary says and of what stands where the decoder looks."""
+"""A pointer-generator: the mixture of a vocabulary and of words copied from the source."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ from keras_attention.shapes import alike, is_empty
 Tensor = Any
 Shape = tuple[int | None, ...]
 
-TINY = 1e-30  # probability of what cannot be said
+TINY = 1e-30  # probability of a word that neither has
 
 
 @keras.saving.register_keras_serializable("keras_attention")
 class PointerGenerator(keras.layers.Layer):
-    """A pointer-generator: it says words of a vocabulary, or copies them from the source.
+    """A pointer-generator: it chooses words of a vocabulary, or copies them from the source.
 
-    See, Liu and Manning 2017 (arXiv 1704.04368, section 2.2). With the probability
-    `p_gen = sigmoid(wᵀ x + b)` (eq. 8) the next word comes from the vocabulary, otherwise from the
-    source, each place `i` of which has the weight `a_i` (eq. 9):
+    See, Liu and Manning 2017 (arXiv 1704.04368, section 2.2). The next word comes from the
+    vocabulary with the probability `p_gen = sigmoid(wᵀ x + b)` (eq. 8), otherwise from the source,
+    whose place `i` has the weight `a_i` (eq. 9):
 
     `P(w) = p_gen · P_vocab(w) + (1 - p_gen) · Σ_{i: w_i = w} a_i`
 
-    The paper's features `x` are `[c_t; s_t; y_{t-1}]`. Words of the source that the vocabulary of V
-    words lacks follow it: word `V + i` is the one at place `i`, see `copied_ids`. The vocabulary
-    extended for a source of S places so has `V + S` words.
+    The paper's features `x` are `[c_t; s_t; y_{t-1}]`. A source of S places extends the vocabulary
+    of V words to `V + S`: word `V + i` is the one at place `i`, if V lacks it, see `copied_ids`.
 
     Args:
         kernel_initializer: initializer of `w`.
-        **kwargs: `name`, `dtype`. All is computed in at least float32.
+        **kwargs: `name`, `dtype`. All is computed in float32.
 
     Call arguments:
         features: `x`, `(B, T, dim)`, or one step `(B, dim)`.
         logits: of the vocabulary, `(B, T, V)` or `(B, V)`.
         attention_weights: `a`, `(B, T, S)` or `(B, S)`. If they sum to less than 1, so do the
             probabilities.
-        source_ids: int32 `(B, S)`, for each place its word in the extended vocabulary. What
-            attention leaves out, as padding, may be any word.
+        source_ids: int32 `(B, S)`, the word of each place in the extended vocabulary. Places
+            without weight, such as padding, may have any word.
 
     Output:
         The log-probabilities of the extended vocabulary, float32 `(B, T, V + S)` or `(B, V + S)`;
-        -69 and less for what cannot be said.
+        -69 and less for words that neither the vocabulary nor the source has.
 
     Weights: `kernel` `w` `(dim,)` and `bias` `b` `()`.
 
@@ -139,7 +138,7 @@ class PointerGenerator(keras.layers.Layer):
 
 
 def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> Tensor:
-    """Return for each place of a source its word in a vocabulary that is extended for the source.
+    """Return the word of each place of a source in the extended vocabulary.
 
     Args:
         source_ids: int32 `(B, S)`: equal where words are equal.

@@ -35,8 +35,8 @@ class AttentionPooling(AveragingLayer):
     Args:
         units: width of the hidden layer, of all heads together.
         num_heads: number of heads, a divisor of `units` and of the value's width.
-        causal: whether each position pools all up to itself, instead of all positions once.
-        distribution: what makes weights out of scores, see `Attention`.
+        causal: whether to pool every prefix: position `i` pools the positions up to `i`.
+        distribution: from scores to weights, see `Attention`.
         dropout: fraction of the attention weights dropped in training.
         seed: integer seed of the dropout.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W` and `u`;
@@ -46,14 +46,15 @@ class AttentionPooling(AveragingLayer):
 
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
-        mask: boolean `(B, T)`, or of the grid; what is False gets weight 0.
+        mask: boolean `(B, T)`, or of the grid; False positions get weight 0.
         return_attention_scores: whether to return the attention weights as well.
         training: whether dropout is applied.
 
     Output:
-        `(B, dim)`; with `return_attention_scores` a pair of it and the weights, before dropout,
-        `(B, T)`, with several heads `(B, heads, T)`. Both are 0 where all is masked. With `causal`
-        `(B, T, dim)`, 0 where masked, and weights `(B, T, T)` or `(B, heads, T, T)`.
+        `(B, dim)`; with `return_attention_scores` a pair of it and the weights before dropout,
+        `(B, T)`, with several heads `(B, heads, T)`. Fully masked rows are 0. With `causal` the
+        pooled vectors are `(B, T, dim)`, 0 where masked, the weights `(B, T, T)` or
+        `(B, heads, T, T)`.
 
     Raises:
         ValueError: if value or mask is of another shape.
@@ -146,7 +147,7 @@ class AttentionPooling(AveragingLayer):
     # Keras.
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """Return the mask where there is a result for each position: else the sequence is gone."""
+        """Return the mask where each position has a result."""
         return previous_mask if self.causal and len(inputs.shape) == 3 else None
 
     def compute_output_shape(self, value_shape: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -28,8 +28,8 @@ class SinePositionEncoding(BaseLayer):
 
     Call arguments:
         value: `(B, T, dim)`, or a grid `(B, H, W, dim)`.
-        mask: boolean `(B, T)`: places count from the first position that it allows, so that
-            padding on the left changes nothing. A grid takes none.
+        mask: boolean `(B, T)`. Places count from the first position that it allows: padding on
+            the left changes nothing. A grid takes none.
 
     Output:
         The value with its positions added, of the same shape.

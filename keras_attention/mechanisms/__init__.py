@@ -26,7 +26,7 @@ class Mechanism(NamedTuple):
     Attributes:
         make: makes the layer from `units` and keyword arguments: `num_heads`, `distribution`,
             `dropout`, `seed`, `name`, `dtype` and what is its own.
-        about: what it computes and who published it, in Markdown.
+        about: its formula and its paper, in Markdown.
     """
 
     make: Callable[..., Attention]
@@ -101,7 +101,7 @@ def make(name: str, /, units: int, **options: Any) -> Attention:
 
     Args:
         name: one of `BY_NAME`.
-        units: width of the hidden layer, of all heads together, for those that have one.
+        units: width of the hidden layer, of all heads together, in mechanisms that have one.
         **options: `num_heads`, `distribution`, `dropout`, `seed`, `name`, `dtype`, and arguments
             of the mechanism's own layer, such as `half_width` of `LocalAttention`.
 

@@ -20,11 +20,11 @@ class AdditiveAttention(Attention):
     Bahdanau, Cho and Bengio 2014 (arXiv 1409.0473, appendix A.1.2). Luong's *concat* score
     `vᵀ tanh(W [q; k])` is the same function with `W` split in two.
 
-    With `normalize=True` the scale vector is weight-normalised, `g · v / ‖v‖`, and a bias is added
-    inside the tanh (Salimans and Kingma 2016, arXiv 1602.07868): `g · (v/‖v‖)ᵀ tanh(W q + U k + b)`
-    with `g = sqrt(1/units)` and `b = 0` at the start.
+    With `normalize=True` the scale vector is weight-normalised and a bias is added inside the tanh
+    (Salimans and Kingma 2016, arXiv 1602.07868): `g · (v/‖v‖)ᵀ tanh(W q + U k + b)`, with
+    `g = sqrt(1/units)` and `b = 0` at the start.
 
-    With several heads each has its part of the units, and its part of `v` is normalised by itself.
+    Each of several heads has its part of the units, and its part of `v` is normalised by itself.
 
     Args:
         units: width of the hidden layer, of all heads together.
@@ -79,14 +79,14 @@ class AdditiveAttention(Attention):
         return self.split_heads(project(query, ops.cast(self.query_kernel, self.compute_dtype)))
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
-        """Return `U k`, with the bias where there is one, as scores are computed: in float32."""
+        """Return `U k` with the bias, if any, in float32, the dtype of scores."""
         key = matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
         if self.bias is not None:
             key = key + ops.cast(self.bias, self.compute_dtype)
         return self.split_heads(ops.cast(key, self.wide_dtype))
 
     def linear_query(self) -> keras.Variable | None:
-        """Return the kernel whose product with a query is all that `step` does before `attend`."""
+        """Return the kernel, if `step` does nothing but multiply the query before `attend`."""
         plain = keeps(self.queries, AdditiveAttention.queries) and keeps(self.step, Attention.step)
         return self.query_kernel if plain and self.num_heads == 1 else None
 

@@ -15,7 +15,7 @@ _BESIDE_SCORES = ("call", "prepare", "step", "attend_all", "attend", "weigh", "n
 
 
 def has_score_alone(attention: Any) -> bool:
-    """Whether a layer's attention is its score and a distribution, which others can borrow."""
+    """Whether a layer is a score and a distribution alone, which others can borrow."""
     return isinstance(attention, Attention) and all(
         keeps(getattr(attention, name), getattr(Attention, name)) for name in _BESIDE_SCORES
     )
@@ -25,8 +25,8 @@ class BorrowedScore(Attention):
     """Base class of the mechanisms that change what follows the score, whichever score it is.
 
     Args:
-        attention: an attention layer of this library, of which the score and its weights are used.
-        **kwargs: as for `Attention`; the number of heads is that of the inner layer.
+        attention: an attention layer of this library, whose score and weights are used.
+        **kwargs: as for `Attention`; the inner layer says the number of heads.
     """
 
     def __init__(self, attention: Attention, **kwargs: Any) -> None:

@@ -11,7 +11,7 @@ from keras_attention.mechanisms.history import HistoryAttention
 
 @keras.saving.register_keras_serializable("keras_attention")
 class CoverageAttention(HistoryAttention):
-    """Attention that knows what it has covered: `vᵀ tanh(W s + U h_j + w_c c_j + b)`.
+    """Additive attention with coverage: `vᵀ tanh(W s + U h_j + w_c c_j + b)`.
 
     See, Liu and Manning 2017 (arXiv 1704.04368, eq. 11), after Tu et al. 2016 (arXiv 1601.04811).
     The coverage `c` is the sum of the weights of all queries before (eq. 10). The paper trains it

@@ -1,4 +1,4 @@
-"""Additive attention that looks at its own past."""
+"""Additive attention with a memory of its own weights."""
 
 from __future__ import annotations
 

@@ -24,11 +24,11 @@ class LocalAttention(BorrowedScore):
       the number of valid positions, and the weights within the window are multiplied by
       `exp(-(s - p_t)² / (2σ²))` with `σ = D/2` (eq. 10); they then sum to less than 1.
 
-    Positions count from 0, which is the first that the memory's mask allows: padding on the left
-    changes nothing. A window that lies beyond the memory gives weights of 0.
+    Positions count from the first that the memory's mask allows: padding on the left changes
+    nothing. A window beyond the memory gives weights of 0.
 
     Args:
-        attention: an attention layer of this library, of which the score is used.
+        attention: an attention layer of this library, whose score is used.
         half_width: `D`; the paper takes 10.
         predictive: whether the position is predicted (local-p).
         units: width of `W_p`; by default that of the query.

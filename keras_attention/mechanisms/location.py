@@ -15,7 +15,7 @@ from keras_attention.shapes import first_place, is_empty
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LocationAttention(Attention):
-    """Attention to places, whatever stands there: `softmax(W q)`.
+    """Attention to places, whatever the memory holds there: `softmax(W q)`.
 
     The *location* score of Luong et al. 2015 (arXiv 1508.04025, section 3.1). Places count from the
     first position that the memory's mask allows: padding on the left changes nothing.

@@ -15,7 +15,7 @@ from keras_attention.shapes import is_empty
 
 @keras.saving.register_keras_serializable("keras_attention")
 class LocationSensitiveAttention(HistoryAttention):
-    """Attention that sees where it was: `vᵀ tanh(W s + U h_j + V f_j + b)`, `f = F * a'`.
+    """Additive attention to its last weights: `vᵀ tanh(W s + U h_j + V f_j + b)`, `f = F * a'`.
 
     Chorowski et al. 2015 (arXiv 1506.07503, section 2.2). `F` is a convolution along the memory of
     the last weights `a'`, or of the sum of all so far with `cumulative` (Shen et al. 2018, Tacotron

@@ -1,4 +1,4 @@
-"""Monotonic attention and monotonic chunkwise attention."""
+"""Monotonic attention."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from keras_attention.mechanisms.borrowed import BorrowedScore
 class MonotonicAttention(BorrowedScore):
     """Attention that only moves forward (Raffel et al. 2017, arXiv 1704.00784).
 
-    From where it was it goes on to the right, and stops at position `j` with the probability
-    `p_j = sigmoid(e_j + r)`; its weights are the probabilities to have stopped there, see
-    `keras_attention.distributions.monotonic`. They need not sum to 1.
+    Each query goes on to the right from the position of the query before, and stops at position
+    `j` with the probability `p_j = sigmoid(e_j + r)`. The weights are the probabilities to stop,
+    see `keras_attention.distributions.monotonic`. They need not sum to 1.
 
-    Trained in a soft mode with `noise`, which drives the probabilities towards 0 and 1, it can then
-    attend by `"hard"` choices, which have no gradient: that mode itself is soft, `"parallel"`, in
-    training. The paper's score is the weight-normalised additive one, and a negative `r`.
+    Training is soft. `noise` drives the probabilities towards 0 and 1, so that the layer can then
+    attend by `"hard"` choices, which have no gradient. The paper takes the weight-normalised
+    additive score and a negative `r`.
 
     Args:
-        attention: an attention layer of this library with one head, of which the score is used.
+        attention: an attention layer of this library with one head, whose score is used.
         mode: `"parallel"`, or `"hard"`, which is `"parallel"` in training.
         noise: standard deviation of the normal noise that is added to the scores in training.
         bias_initial: `r` at the start.
@@ -75,7 +75,7 @@ class MonotonicAttention(BorrowedScore):
         self.score_bias = self.add_weight((), initializer, name="score_bias")
 
     def noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
-        """Draw what the contract says, and `"score"`, which is added to the scores."""
+        """Draw the dropout, and `"score"`, which is added to the scores."""
         drawn = super().noise(shape)
         if self.noise_deviation:
             drawn["score"] = keras.random.normal(

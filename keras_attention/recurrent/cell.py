@@ -31,17 +31,17 @@ class AttentionCell(MemoriesLayer):
       context comes from the new state, `c_t = attend(s_t, h)`.
 
     The output of a step is the attentional vector `tanh(W_c [c_t; s_t])` (Luong et al. 2015,
-    eq. 5; another `activation` takes the place of `tanh`), or `[c_t; s_t]` itself where `units` is
-    None. With `readout="deep"` it is Bahdanau's, a maxout layer (Goodfellow et al. 2013, arXiv
-    1302.4389) that sees the input as well: `t̃ = C_o c_t + U_o s_t + V_o y_t`, and of each pair of
-    `t̃` the greater (appendix A.2.2, there with `s_{t-1}` for the `s_t` of its eq. 4).
+    eq. 5), with any `activation` in place of `tanh`. Where `units` is None it is `[c_t; s_t]`
+    itself. With `readout="deep"` it is Bahdanau's maxout layer (Goodfellow et al. 2013, arXiv
+    1302.4389), which sees the input as well: the greater of each pair of
+    `t̃ = C_o c_t + U_o s_t + V_o y_t` (appendix A.2.2, there with `s_{t-1}` for `s_t`).
 
-    With `input_feeding` (Luong et al. 2015, section 3.3) the output of the step before joins the
-    cell's input. With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the
-    state that asked for it (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
+    With `input_feeding` (Luong et al. 2015, section 3.3) the last output joins the cell's input.
+    With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the state that made
+    the query (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
 
-    With several memories, for example a text and an image, each has an attention layer of its own,
-    and `c_t` is their contexts one after the other.
+    Several memories, for example a text and an image, have an attention layer each. Then `c_t` is
+    their contexts, joined.
 
     Args:
         cell: a Keras recurrent cell (`SimpleRNNCell`, `GRUCell`, `LSTMCell`, `StackedRNNCells`).
@@ -59,20 +59,20 @@ class AttentionCell(MemoriesLayer):
         inputs: `(B, dim)`.
         memory: `(B, S, dim)` or a grid `(B, H, W, dim)`; for several memories a list of them.
         state: a `State`; that of `initial_state` if not given.
-        memory_mask: boolean `(B, S)`; what is False gets weight 0. For several a list.
-        memory_key: `(B, S, dk)`, what scores are computed of, such as a memory with its positions;
-            the memory itself if not given. For several a list.
+        memory_mask: boolean `(B, S)`; False positions get weight 0. For several memories a list.
+        memory_key: `(B, S, dk)`, the keys, such as the memory with its positions; the memory itself
+            if not given. For several memories a list.
         training: whether dropout is applied.
 
     Output:
-        What `step` returns: the output `(B, output_size)`, the attention weights `(B, S)` (for
-        several memories a tuple of them) and the next `State`. To take many steps, call `prepare`
-        once and `step` often: a call prepares the memory each time.
+        The result of `step`: the output `(B, output_size)`, the attention weights `(B, S)` (for
+        several memories a tuple of them) and the next `State`. Each call prepares the memory: to
+        take many steps, call `prepare` once and `step` often.
 
-    Weights: those of the cell and of the attention layers; `output_kernel`
-    `(dim of c + dim of s, units)` where `units` is given, for a deep readout the rows of `C_o`,
-    `U_o` and `V_o`, `(dim of c + dim of s + dim of y, 2 units)`; with `gate` `gate_kernel`
-    `(dim of s, number of memories)` and `gate_bias` `(number of memories,)`.
+    Weights: those of the cell and of the attention layers. With `units` `output_kernel`
+    `(dim of c + dim of s, units)`, for a deep readout `(dim of c + dim of s + dim of y, 2 units)`:
+    the rows of `C_o`, `U_o` and `V_o`. With `gate` `gate_kernel` `(dim of s, number of memories)`
+    and `gate_bias` `(number of memories,)`.
 
     Example:
         ```python
@@ -254,7 +254,7 @@ class AttentionCell(MemoriesLayer):
         training: bool | None,
         reads_out: bool,
     ) -> Taken:
-        """Take one step, with given noise or None; without `reads_out` up to `[c_t; s_t]`."""
+        """Take one step, with noise drawn before it; without `reads_out` up to `[c_t; s_t]`."""
 
         def advance(fed: list[Tensor], context: Any, cell_state: Any) -> tuple[Tensor, Any]:
             parts = [inputs, *fed, *([] if context is None else [context])]
@@ -269,27 +269,27 @@ class AttentionCell(MemoriesLayer):
             self.input_feeding,
             state,
             query=lambda cell_state: keras_cells.first_state(self.cell, cell_state),
-            look=lambda query, remembered: self._look(query, memories, remembered, noise),
+            attend=lambda query, remembered: self._attend(query, memories, remembered, noise),
             advance=advance,
             read_out=read_out,
         )
 
-    def _look(
+    def _attend(
         self,
         query: Tensor,
         memories: tuple[Memory, ...],
         states: tuple[Any, ...],
         noise: tuple[Noise, ...] | None,
     ) -> tuple[Tensor, list[Tensor], tuple[Any, ...]]:
-        """Attend to each of the memories."""
+        """Attend to each memory; return the joined contexts, all weights and all states."""
         noise = noise or (None,) * len(memories)
-        looks = [
+        found = [
             attention.step(query, memory, state, noise=drawn)
             for attention, memory, state, drawn in zip(
                 self.attentions, memories, states, noise, strict=True
             )
         ]
-        contexts, weights, new = zip(*looks, strict=True)
+        contexts, weights, new = zip(*found, strict=True)
         cast = [ops.cast(w, self.compute_dtype) for w in weights]
         return self._join(query, contexts), cast, new
 
@@ -320,7 +320,7 @@ class AttentionCell(MemoriesLayer):
         return self.activate(backend.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
 
     def activate(self, hidden: Tensor) -> Tensor:
-        """Return the output of its linear part: activated, or the greater of each pair."""
+        """Return the output of its linear part: the activation, or the greater of each pair."""
         if self.readout == "vector":
             return self.activation(hidden)
         pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2))
@@ -340,7 +340,7 @@ class AttentionCell(MemoriesLayer):
             "ask for a state_size"
         )
 
-    # Random numbers are drawn outside the loop, or their seed's state would leak out of it.
+    # Random numbers are drawn outside the loop: their seed's state would leak out of it.
 
     def _noise(
         self, memories: tuple[Memory, ...], lead: tuple[Any, ...], queries: Any
@@ -350,7 +350,7 @@ class AttentionCell(MemoriesLayer):
         return tuple(a.noise((*lead, *a.weights_shape(m, queries))) for a, m in pairs)
 
     def _dropout_masks(self, rows: Any, training: bool | None) -> AbstractContextManager[None]:
-        """Let the cell hold dropout masks for so many rows in a block, if in training."""
+        """Within this, the cell holds dropout masks for so many rows, in training."""
         width, dtype = self.cell_input_size, self.compute_dtype
         return keras_cells.dropout_masks(self.cell, width, rows, dtype, training)
 

@@ -18,8 +18,8 @@ Tensor = Any
 class HoistedRNN(keras.layers.RNN):
     """`keras.layers.RNN` that trains faster on TensorFlow: see `keras_attention.fast.loop`.
 
-    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Cells and
-    backends that the fast loop does not know run as they do there.
+    Arguments, call arguments, weights and results are those of `keras.layers.RNN`. Cells that the
+    fast loop does not know, and other backends, run Keras's loop.
 
     Example:
         ```python

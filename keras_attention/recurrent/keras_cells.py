@@ -67,10 +67,10 @@ def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tup
 
 
 def gates(cell: Any) -> Gates | None:
-    """Return the tensors that the step of a Keras cell is made of.
+    """Return the tensors of a Keras cell's step; None for a cell that the fast loops do not know.
 
-    None for a cell with a step of its own, such as a subclass that overrides `call`, and for one
-    with dropout, without bias or with the reset gate before the product.
+    Those are cells with a step of their own, such as a subclass that overrides `call`, with
+    dropout, without bias, or with the reset gate before the product.
     """
     for kind, known in KINDS.items():
         if not isinstance(cell, known):
@@ -98,17 +98,14 @@ def hoisted(cell: Any, dtype: str | None = None) -> Gates | None:
     return found if found and dtype in (None, found.dtype) else None
 
 
-# Dropout masks are drawn once for a sequence, outside the loop, or they would leak out of it.
+# Dropout masks are drawn once for a sequence, outside the loop: they would leak out of it.
 
 
 @contextlib.contextmanager
 def dropout_masks(
     cell: Any, width: int, rows: Any, dtype: str, training: bool | None
 ) -> Iterator[None]:
-    """For the length of a block, let the cells hold masks for `rows` inputs `(rows, width)`.
-
-    Outside training no masks are drawn.
-    """
+    """Within this, the cells hold masks for inputs `(rows, width)`; outside training none."""
     if not training:
         with without_dropout(cell):
             yield
@@ -134,9 +131,9 @@ def _forget(cell: Any) -> None:
 
 @contextlib.contextmanager
 def without_dropout(cell: Any) -> Iterator[None]:
-    """Keep cells that have dropout from drawing masks: a draw moves the random generators.
+    """Within this, cells with dropout draw no masks: a draw moves the random generators.
 
-    Keras's cells draw whether `training` is set or not, by their rates alone.
+    Keras's cells draw by their rates alone, whether `training` is set or not.
     """
     drawing = [one for one in parts(cell) if hasattr(one, "get_dropout_mask")]
     drawing = [one for one in drawing if one.dropout or one.recurrent_dropout]

@@ -1,4 +1,4 @@
-"""One memory or several: arguments and results are lists of several, and tuples inside."""
+"""Layers with one memory or several: their arguments are lists for several, tuples inside."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MemoriesLayer(BaseLayer):
         return (prepared,) if isinstance(prepared, Memory) else tuple(prepared)
 
     def _one(self, xs: Any) -> Any:
-        """Return a result: of several memories all as a list or tuple."""
+        """Return the one element of a result, or all of them for several memories."""
         return xs if self.several else xs[0]
 
     def _check_shapes(self, inputs: tuple[Any, ...], memories: tuple[Any, ...]) -> None:

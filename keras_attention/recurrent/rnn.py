@@ -31,28 +31,28 @@ class AttentionRNN(AttentionCell):
         units: width of the attentional vector, or None to return `[c_t; s_t]`.
         input_feeding: whether the last output is fed to the cell.
         gate: whether the contexts are gated.
-        return_sequences: whether all outputs are returned, or the last valid one alone.
-        return_state: whether the last states of the cell are returned as well.
-        return_attention_scores: whether the attention weights are returned as well, where the call
+        return_sequences: whether to return all outputs, or the last valid one alone.
+        return_state: whether to return the cell's last states as well.
+        return_attention_scores: whether to return the attention weights as well, where the call
             does not say.
         **kwargs: further arguments of `AttentionCell`, such as `activation`; `name`, `dtype`.
 
     Call arguments:
         inputs: `(B, T, dim)`.
         memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`; for several memories a list of them.
-        inputs_mask: boolean `(B, T)`; where it is False the state stays and the output is 0.
-        memory_mask: boolean `(B, S)`; what is False gets weight 0. For several a list.
-        memory_key: `(B, S, dk)`, what scores are computed of, such as a memory with its positions;
-            the memory itself if not given. For several a list.
+        inputs_mask: boolean `(B, T)`; at False steps the state stays and the output is 0.
+        memory_mask: boolean `(B, S)`; False positions get weight 0. For several memories a list.
+        memory_key: `(B, S, dk)`, the keys, such as the memory with its positions; the memory itself
+            if not given. For several memories a list.
         initial_state: list of the cell's states, each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.
-        return_attention_scores: whether the attention weights are returned; None for what the
-            constructor says.
+        return_attention_scores: whether to return the attention weights; None for the
+            constructor's value.
 
     Output:
-        `(B, T, output_size)`, or `(B, output_size)` without `return_sequences`; then with
-        `return_state` the cell's states, and last with `return_attention_scores` the weights
-        `(B, T, S)`, with several heads `(B, heads, T, S)`, for each memory.
+        `(B, T, output_size)`, or `(B, output_size)` without `return_sequences`. With
+        `return_state` the cell's states follow. With `return_attention_scores` the weights of each
+        memory come last: `(B, T, S)`, with several heads `(B, heads, T, S)`.
 
     Example:
         ```python
@@ -129,8 +129,8 @@ class AttentionRNN(AttentionCell):
             result.extend(weights)
         return result[0] if len(result) == 1 else tuple(result)
 
-    # Three ways to run, with one result: outputs `(B, T, ·)`, which are `[c_t; s_t]` without input
-    # feeding; for each memory the weights `(B, T, S)`; and the cell's last state.
+    # Three ways to run, with one result: the outputs `(B, T, ·)`, which are `[c_t; s_t]` without
+    # input feeding; the weights `(B, T, S)` of each memory; and the last state of the cell.
 
     def _call_stepwise(
         self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
@@ -170,8 +170,8 @@ class AttentionRNN(AttentionCell):
         if mask is not None:
             outputs = ops.where(ops.expand_dims(mask, -1), outputs, ops.zeros_like(outputs))
         pairs = zip(self.attentions, memories, strict=True)
-        looks = [attention.attend_all(outputs, m, mask, training) for attention, m in pairs]
-        contexts, weights = zip(*looks, strict=True)
+        found = [attention.attend_all(outputs, m, mask, training) for attention, m in pairs]
+        contexts, weights = zip(*found, strict=True)
         cast = [ops.cast(w, self.compute_dtype) for w in weights]
         pair = ops.concatenate([self._join(outputs, contexts), outputs], axis=-1)
         return pair, cast, cell_state
@@ -192,13 +192,13 @@ class AttentionRNN(AttentionCell):
     def _call_hoisted(
         self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
     ) -> tuple[Tensor, list[Tensor], Any]:
-        """Run step by step with all that can be taken out of the loop."""
+        """Run step by step, with all products that the loop does not need taken out of it."""
         outputs, weights, cell_state = loop.run_attending(
             self._gates(),
             inputs,
             mask,
             state._replace(cell=tree.flatten(state.cell)),
-            lambda query, remembered, noise: self._look(query, memories, remembered, noise),
+            lambda query, remembered, noise: self._attend(query, memories, remembered, noise),
             self._noise(memories, ops.shape(inputs)[:1], 1) if training else None,
             self.order,
             self.input_feeding,

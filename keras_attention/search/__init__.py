@@ -8,12 +8,13 @@ The decoder is a function `step(tokens, state) -> (log_probs, attention_weights,
 - `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, for several memories a
   tuple of them, or None where the decoder does not attend.
 
-In greedy search `rows` is the batch size; otherwise it is the batch size times the number of
-hypotheses of a sentence, which are next to one another. A tensor that stays the same in all steps,
-such as the memory, need not be in the state: a step function that closes over it saves its copies.
-Passed as `memory`, `(B, ...)`, it is the third argument of `step`. Finished sentences then leave
-memory and state, so that a batch takes little longer than its sentences. (On JAX and under XLA,
-where shapes are fixed, they stay.)
+`rows` is the batch size in greedy search, otherwise the batch size times the number of hypotheses.
+The hypotheses of a sentence are next to one another.
+
+A tensor that no step changes, such as the memory, need not be in the state: a step function that
+closes over it saves its copies. Passed as `memory`, `(B, ...)`, it is the third argument of `step`.
+Finished sentences then leave memory and state, so that a batch takes little longer than its
+sentences. On JAX and under XLA, where shapes are fixed, they stay.
 
 On JAX the loops are compiled: layers that `step` calls are built before the search.
 """

@@ -14,14 +14,14 @@ Tensor = Any
 class SearchResult(NamedTuple):
     """The results of a search. Those of greedy search have no axis N.
 
-    If there are fewer hypotheses than asked for, the rest are empty: of length 0, with a score
-    of -inf.
+    Where there are fewer hypotheses than asked for, the rest have the length 0 and a score of -inf.
 
     Attributes:
         ids: int32 `(B, N, T)`, the end token included, padded with `pad_id` after it.
         lengths: int32 `(B, N)`, tokens in each result, the end token included.
         scores: float32 `(B, N)`, of a beam search best first: the sum of the log-probabilities
-            divided by `((5 + length) / 6) ** length_penalty`, less what is lost for coverage.
+            divided by `((5 + length) / 6) ** length_penalty`, plus the coverage
+            penalty, at most 0.
         attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, for several
             memories a tuple of them, zeros after the end; None if they were not asked for.
         log_probs: float32 `(B, N, T)`, the log-probability of each token, zeros after the end.

@@ -169,13 +169,13 @@ class ConstantStep:
             layer.input_feeding,
             state,
             query=lambda cell: keras_cells.first_state(layer.cell, cell),
-            look=lambda query, remembered: self._look(query, memory, remembered),
+            attend=lambda query, remembered: self._attend(query, memory, remembered),
             advance=advance,
             read_out=read_out,
         )
         return taken.output, taken.weights, taken.state
 
-    def _look(
+    def _attend(
         self, query: Tensor, memory: Memory, state: Any
     ) -> tuple[dict[str, Tensor], Tensor, Any]:
         attention, (state,) = self._layer.attention, state
