@@ -23,6 +23,22 @@ from training.config.text import Text
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
 TARGETS: dict[str, type[Target] | None] = {"text": Target, "label": None}
+HARD_MONOTONIC = {  # what such a decoder is, or cannot do
+    "source": "text",
+    "target": "text",
+    "order": "luong",
+    "readout": "vector",
+    "decoder_layers": 1,
+    "attention_heads": 1,
+    "attention_options": "",
+    "distribution": "softmax",
+    "input_feeding": False,
+    "gate": False,
+    "tie_embeddings": False,
+    "copy": False,
+    "coverage_loss": 0.0,
+    "doubly_stochastic": 0.0,
+}
 _OWNED = {
     field.name
     for part in (*SOURCES.values(), *TARGETS.values())
@@ -60,6 +76,7 @@ class Config(Target, Events, Image, Text, Shared):
         Text.check(self)
         Target.check(self)
         self._check_copy()
+        self._check_hard_monotonic()
         if self.attention == "none":
             for name in ("coverage_loss", "copy"):
                 if getattr(self, name):
@@ -87,6 +104,16 @@ class Config(Target, Events, Image, Text, Shared):
         for name in ("label_smoothing", "consistency"):
             if getattr(self, name):
                 raise ConfigError(f"copy expected {name} = 0. Received: {getattr(self, name)}")
+
+    def _check_hard_monotonic(self) -> None:
+        if self.attention != "hard_monotonic":
+            return
+        for name, value in HARD_MONOTONIC.items():
+            if getattr(self, name) != value:
+                raise ConfigError(
+                    f"attention = hard_monotonic expected {name} = {json.dumps(value)}. "
+                    f"Received: {getattr(self, name)}"
+                )
 
     def attention_arguments(self) -> dict[str, Any]:
         """Return what `keras_attention.mechanisms.make` takes beside the name."""

@@ -11,7 +11,7 @@ from keras import ops
 from keras_attention import SearchResult, Shortlist, backend, beam_search, greedy_search
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.decode.asked import Search
-from training.decode.steps import FixedStep, PlainStep, prepare
+from training.decode.steps import FixedStep, PlainStep, embed, prepare
 from training.model.seq2seq import mean_of_heads
 
 if TYPE_CHECKING:  # on TensorFlow alone
@@ -140,14 +140,14 @@ def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) 
     total = 0.0
     for model in models:
         memory, state = prepare(model, source)
-        inputs = model.get_layer("target_embedding")(target)
+        inputs = embed(model)(target)
         decoder = model.get_layer("decoder")
 
         def step(x, state, decoder=decoder, memory=memory):
             _, weights, state = decoder.step(x, memory, state)
             return mean_of_heads(weights, 2), state
 
-        inputs = ops.transpose(inputs, (1, 0, 2))
+        inputs = ops.swapaxes(inputs, 0, 1)
         weights, _ = backend.scan(step, state, inputs, decoder.compute_dtype)
         total += ops.cast(ops.transpose(weights, (1, 0, 2)), "float32")
     return total / len(models)

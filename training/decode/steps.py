@@ -14,6 +14,7 @@ from keras_attention import Shortlist
 from keras_attention.recurrent import keras_cells
 from training.decode.constant.products import product, shortlist
 from training.decode.constant.step import ConstantStep, fixes_step
+from training.model.aligned import AlignedDecoder
 from training.model.seq2seq import encoder_cells, mean_of_heads, output_layer
 from training.sources.text.source import known_tokens
 
@@ -38,6 +39,13 @@ def prepare(
     decoder = model.get_layer("decoder")
     prepared = (prepare_memory or decoder.prepare)(memory, mask=mask)
     return prepared, decoder.initial_state(prepared, states)
+
+
+def embed(model: keras.Model) -> Callable[[Tensor], Tensor]:
+    """Return the layer that makes tokens the decoder's inputs; an `AlignedDecoder` takes tokens."""
+    layers = {layer.name: layer for layer in model.layers}
+    found: Callable[[Tensor], Tensor] = layers.get("target_embedding", lambda tokens: tokens)
+    return found
 
 
 class Copying:
@@ -84,7 +92,7 @@ class PlainStep:
 
     def __init__(self, model: keras.Model, beam_width: int) -> None:
         self._model = model
-        self._embedding, self._decoder = _layers(model)
+        self._embed, self._decoder = embed(model), model.get_layer("decoder")
         self._output = output_layer(model, beam_width)
         self.copying = _copying(model, beam_width)
 
@@ -104,7 +112,7 @@ class PlainStep:
 
     def advance(self, tokens: Tensor, memory: Any, state: Any) -> tuple[Tensor, Tensor, Any]:
         """Take the decoder's step: its output, weights and state."""
-        return self._decoder.step(self._embedding(tokens), memory, state)
+        return self._decoder.step(self._embed(tokens), memory, state)
 
     def log_probs(self, vector: Tensor) -> Tensor:
         """Return the vocabulary's log-probabilities after a decoder's output."""
@@ -131,26 +139,30 @@ class FixedStep:
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         self._model, self._prepare, self.taken = model, None, []
         self.copying = _copying(model, beam_width)
-        self._embedding, decoder = _layers(model)
+        to_inputs, decoder = embed(model), model.get_layer("decoder")
         # With beams it is the vocabulary that takes the time, and what is rounded in a recurrence
         # comes back at every later step.
         self._recurrent_dtype = precision if beam_width == 1 else "float32"
+        self.advance: Callable[..., Any]
+        self.log_probs: Callable[..., Any]
+        if isinstance(decoder, AlignedDecoder):
+            self.advance, self.log_probs = decoder.step, lambda log_probs: log_probs
+            return
         if fixes_step(decoder):
-            embeddings = self._embedding.embeddings
+            embeddings = to_inputs.embeddings
             dtypes = precision, self._recurrent_dtype
             advance = ConstantStep(decoder, embeddings, beam_width, *dtypes)
-            self.advance: Callable[..., Any] = advance
+            self.advance = advance
             self._prepare = advance.prepare
             self.taken += advance.taken
         else:
-            embed, step = self._embedding, decoder.step
-            self.advance = lambda tokens, *rest: step(embed(tokens), *rest)
+            self.advance = lambda tokens, *rest: decoder.step(to_inputs(tokens), *rest)
         if "output" in {layer.name for layer in model.layers}:
             output = model.get_layer("output")
             kernel, bias = output.kernel.value, output.bias.value
             self.taken += output.weights
         else:  # tied: the embeddings are looked up, too
-            kernel, bias = ops.transpose(self._embedding.embeddings.value), None
+            kernel, bias = ops.transpose(to_inputs.embeddings.value), None
         if precision == "bfloat16" and not self.copying:
             count = min(beam_width + SPARE, kernel.shape[1])
             # Batches are worth more than single sentences where a sentence is one row.
@@ -218,7 +230,3 @@ def _multiplying_in(dtype: str, cells: Iterable[Any]) -> Iterator[None]:
     finally:
         for cell, was in policies:
             cell.dtype_policy = was
-
-
-def _layers(model: keras.Model) -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    return model.get_layer("target_embedding"), model.get_layer("decoder")

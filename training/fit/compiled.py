@@ -15,7 +15,8 @@ from training.model.seq2seq import build_attention
 
 def settle(config: Config) -> None:
     """Set Keras's seed and precision; refuse an unknown mechanism before data are read."""
-    build_attention(config)  # before the seed is set: it draws from the same generator
+    if config.attention != "hard_monotonic":
+        build_attention(config)  # before the seed is set: it draws from the same generator
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
 

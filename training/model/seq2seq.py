@@ -12,6 +12,7 @@ from keras_attention import Attention, AttentionRNN, PointerGenerator, mechanism
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.ids import PAD_ID
+from training.model.aligned import AlignedDecoder
 from training.model.layers import FixedContext, LossOfWeights, SourceWords, Twice
 from training.sources.kinds import build_encoder
 from training.sources.recurrent import build_cell
@@ -42,6 +43,8 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         words that can be copied; in place of logits there are log-probabilities of the vocabulary
         extended by the source's places, `(B, T, target_vocab_size + S)`; and there are the layers
         `"source_words"` and `"copy"`.
+        With `attention = "hard_monotonic"` there are log-probabilities, too, and of the layers
+        above `"encoder"` and `"decoder"` alone: see `training.model.aligned`.
         With `consistency` it answers twice in training, `(2 B, T, target_vocab_size)`.
     """
     encoder = build_encoder(config, source_size)
@@ -52,6 +55,10 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
         twice = Twice(name="twice")
         source, target = twice(source), twice(target)
     memory, mask, *state = encoder(source)
+    if config.attention == "hard_monotonic":
+        aligned = _build_aligned(config, target_vocab_size)
+        said = aligned(target, memory, memory_mask=mask, initial_state=state)
+        return keras.Model(inputs, said, name="seq2seq")
     embedding = keras.layers.ReversibleEmbedding(
         target_vocab_size,
         config.embedding_size,
@@ -95,6 +102,18 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     return keras.Model(inputs, logits, name="seq2seq")
 
 
+def _build_aligned(config: Config, vocab_size: int) -> AlignedDecoder:
+    return AlignedDecoder(
+        build_decoder_cell(config),
+        vocab_size,
+        config.embedding_size,
+        config.readout_units,
+        config.attention_units,
+        config.dropout,
+        name="decoder",
+    )
+
+
 def encoder_cells(model: keras.Model) -> Iterator[keras.layers.Layer]:
     """Yield the recurrent cells of a model's encoder."""
     for layer in model.get_layer("encoder").layers:
@@ -115,7 +134,7 @@ def build_attention(config: Config) -> Attention:
     if config.attention == "none":
         return FixedContext()
     if config.attention not in mechanisms.BY_NAME:
-        known = ", ".join(("none", *mechanisms.BY_NAME))
+        known = ", ".join(("none", "hard_monotonic", *mechanisms.BY_NAME))
         raise ConfigError(f"attention expected one of {known}. Received: {config.attention}")
     try:
         return mechanisms.make(config.attention, **config.attention_arguments())
@@ -130,10 +149,14 @@ def output_layer(model: keras.Model, beam_width: int) -> Callable[[Tensor], Tens
     A product of a few rows with the transpose of a tied embedding is slow where the transpose is
     taken on the way (5 rows, 2 cores: 3.2 ms). The beams of a search are rows enough to transpose
     once before it (0.5 ms a step); for single rows the product is taken the other way round.
+    An `AlignedDecoder` puts out log-probabilities itself.
     """
-    if "output" in {layer.name for layer in model.layers}:
-        return model.get_layer("output")
-    embedding = model.get_layer("target_embedding")
+    layers = {layer.name: layer for layer in model.layers}
+    if "output" in layers:
+        return layers["output"]
+    if "target_embedding" not in layers:
+        return lambda log_probs: log_probs
+    embedding = layers["target_embedding"]
     kernel = ops.cast(embedding.embeddings, embedding.compute_dtype)
     if beam_width == 1:
         return lambda outputs: ops.transpose(ops.matmul(kernel, ops.transpose(outputs)))

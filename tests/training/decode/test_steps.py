@@ -66,6 +66,17 @@ def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
         state = after
 
 
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_decoder_that_aligns_steps_as_it_is(rng, precision):
+    model = make_model(rng, attention="hard_monotonic", order="luong")
+    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
+    results = [
+        search([model], source, Search(beam_width=3), max_length=7, steps=steps)
+        for steps in (None, fixed_steps([model], 3, precision))
+    ]
+    np.testing.assert_array_equal(*(array(found.ids) for found in results))
+
+
 @pytest.mark.parametrize("name", mechanisms.BY_NAME)
 def test_every_mechanism_steps_with_constant_kernels(rng, name):
     model = make_model(rng, attention=name, encoder_units=5, decoder_units=10, readout_units=7)

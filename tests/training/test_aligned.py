@@ -1,0 +1,143 @@
+"""Hard monotonic attention against the sum over every alignment, from the formulas in NumPy."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+
+from tests.keras_attention.helpers import array, assert_close, normal
+from training.command.errors import ConfigError
+from training.config.schema import Config
+from training.model.aligned import FARTHEST, AlignedDecoder
+
+BATCH, PLACES, TOKENS, WIDTH, VOCABULARY, UNITS = 3, 5, 4, 7, 11, 5
+LENGTHS = 5, 3, 1
+
+
+@pytest.fixture
+def decoder(rng):
+    cell = keras.layers.GRUCell(UNITS)
+    layer = AlignedDecoder(cell, VOCABULARY, embedding_size=3, units=13, attention_units=17)
+    layer.build((BATCH, TOKENS), (BATCH, PLACES, WIDTH))
+    for weight in layer.weights:
+        weight.assign(normal(rng, *weight.shape))
+    return layer
+
+
+@pytest.fixture
+def given(rng):
+    return {
+        "tokens": rng.integers(0, VOCABULARY, (BATCH, TOKENS)).astype("int32"),
+        "memory": normal(rng, BATCH, PLACES, WIDTH),
+        "memory_mask": np.arange(PLACES) < np.array(LENGTHS)[:, None],
+        "initial_state": [normal(rng, BATCH, UNITS)],
+    }
+
+
+def softmax(x):
+    x = np.exp(x - x.max())
+    return x / x.sum()
+
+
+def likelihood(decoder, memory, states, tokens):
+    """Sum the probability of tokens `(T,)` over all ways through a memory `(S, dim)`."""
+    query, of_state, score = (
+        array(layer.kernel) for layer in (decoder.query, decoder.of_state, decoder.score)
+    )
+    key, of_memory, output = (
+        [array(weight) for weight in layer.weights]
+        for layer in (decoder.key, decoder.of_memory, decoder.output_layer)
+    )
+    ways = array(decoder.ways)
+
+    def move(state, start, end):
+        places = range(start, len(memory))
+        scores = np.array(
+            [
+                np.tanh(state @ query + memory[j] @ key[0] + key[1]) @ score[:, 0]
+                + ways[min(j - start, FARTHEST)]
+                for j in places
+            ]
+        )
+        return softmax(scores)[end - start]
+
+    def say(state, place, token):
+        vector = np.tanh(state @ of_state + memory[place] @ of_memory[0] + of_memory[1])
+        return softmax(vector @ output[0] + output[1])[token]
+
+    total = 0.0
+    for way in itertools.combinations_with_replacement(range(len(memory)), len(tokens)):
+        probability, start = 1.0, 0
+        for state, place, token in zip(states, way, tokens, strict=True):
+            probability *= move(state, start, place) * say(state, place, token)
+            start = place
+        total += probability
+    return total
+
+
+def test_the_likelihood_is_the_sum_over_all_alignments(rng, decoder, given):
+    said = rng.integers(0, VOCABULARY, (BATCH, TOKENS)).astype("int32")
+    read = np.concatenate([np.full((BATCH, 1), 2, "int32"), said[:, :-1]], 1)
+    log_probs = array(decoder(**{**given, "tokens": read}))
+    assert_close(np.exp(log_probs).sum(-1), np.ones((BATCH, TOKENS)))
+    found = np.take_along_axis(log_probs, said[..., None], -1)[..., 0].sum(1)
+    rnn = keras.layers.RNN(decoder.cell, return_sequences=True)
+    states = array(rnn(decoder.embedding(read), initial_state=given["initial_state"]))
+    for row, length in enumerate(LENGTHS):
+        memory = given["memory"][row, :length]
+        expected = likelihood(decoder, memory, states[row], said[row])
+        np.testing.assert_allclose(found[row], np.log(expected), rtol=1e-4)
+
+
+def test_steps_are_the_sequence_and_rows_may_share_a_memory(decoder, given):
+    expected = array(decoder(**given))
+    prepared = decoder.prepare(given["memory"], given["memory_mask"])
+    state = decoder.initial_state(prepared, given["initial_state"])
+    state = keras.tree.map_structure(lambda x: ops.repeat(x, 2, 0), state)
+    for t in range(TOKENS):
+        tokens = np.repeat(given["tokens"][:, t], 2)
+        log_probs, places, state = decoder.step(tokens, prepared, state)
+        assert_close(log_probs, np.repeat(expected[:, t], 2, 0))
+        assert_close(array(places).sum(-1), np.ones(2 * BATCH))
+        assert not array(places)[~np.repeat(given["memory_mask"], 2, 0)].any()
+
+
+def test_places_never_go_back(rng, decoder, given):
+    prepared = decoder.prepare(given["memory"])
+    states = ops.convert_to_tensor(normal(rng, BATCH, 2, UNITS))
+    moves = array(decoder._moves(states, prepared))
+    assert_close(moves, np.triu(moves))
+    assert (np.triu(moves).sum(-1) > 0.99).all()
+
+
+def test_every_weight_has_a_gradient(decoder, given):
+    import tensorflow as tf
+
+    with tf.GradientTape() as tape:
+        loss = ops.mean(decoder(**given, training=True))
+    gradients = tape.gradient(loss, decoder.trainable_weights)
+    for weight, gradient in zip(decoder.trainable_weights, gradients, strict=True):
+        assert np.isfinite(array(gradient)).all(), weight.path
+        assert np.abs(array(ops.convert_to_tensor(gradient))).max() > 0, weight.path
+
+
+def test_a_layer_is_rebuilt_from_its_configuration(decoder, given):
+    again = AlignedDecoder.from_config(decoder.get_config())
+    again.build((BATCH, TOKENS), (BATCH, PLACES, WIDTH))
+    again.set_weights(decoder.get_weights())
+    assert_close(again(**given), array(decoder(**given)))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"order": "bahdanau"}, {"copy": True}, {"attention_heads": 2}, {"decoder_layers": 2}]
+)
+def test_what_such_a_decoder_cannot_do_is_refused_in_one_line(wrong):
+    settings = {"attention": "hard_monotonic", "order": "luong", **wrong}
+    if "copy" in wrong:
+        settings |= {"source_tokenizer": "words", "target_tokenizer": "words"}
+    with pytest.raises(
+        ConfigError, match=f"hard_monotonic expected {next(iter(wrong))} = .*Received"
+    ):
+        Config(**settings)

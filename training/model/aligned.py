@@ -1,0 +1,233 @@
+"""A decoder that makes each token of one place of the source, and never goes back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from keras_attention import HoistedRNN, backend
+from keras_attention.recurrent import keras_cells
+from training.sources.text.source import EMBEDDING_STDDEV
+
+Tensor = Any
+
+FARTHEST = 8  # steps to the right from which on all have one weight
+NEVER = -1e9  # a score that no probability is left of
+TINY = 1e-37  # of this a logarithm can still be taken
+
+
+@keras.saving.register_keras_serializable("training")
+class AlignedDecoder(keras.layers.Layer):
+    """Hard monotonic attention, trained by its exact marginal likelihood.
+
+    The first-order model of Wu and Cotterell 2019, arXiv 1905.06319. Each token `y_t` is said of
+    one place `a_t` of a memory `h`, at or after the place before. The cell's state `s_t` knows the
+    tokens before `y_t` and no place, so that the sum over all alignments takes `T` steps:
+
+    - `p(a_t = j | a_{t-1} = i)` is the softmax over `j ≥ i` of `vᵀ tanh(W s_t + U h_j) + d_{j-i}`;
+    - `p(y_t | a_t = j) = softmax(O tanh(C h_j + S s_t))`;
+    - `p(y_t | y_{<t}) = Σ_j p(a_t = j | y_{<t}) p(y_t | a_t = j)`.
+
+    The weights `d` of the way taken are this library's. The first place is that before the start.
+
+    Args:
+        cell: a Keras recurrent cell.
+        vocab_size: V, token ids.
+        embedding_size: width of the tokens' embeddings.
+        units: width of the vector that a token is read out of.
+        attention_units: width of the scores' hidden layer.
+        dropout: rate on embeddings, states and the vectors that tokens are read out of.
+
+    Call arguments:
+        tokens: int32 `(B, T)`, those before the tokens to be said.
+        memory: `(B, S, dim)`.
+        memory_mask: boolean `(B, S)`; nothing is said of places where it is False.
+        initial_state: list of the cell's states, each `(B, ·)`.
+        training: whether dropout is applied.
+
+    Output:
+        float32 log-probabilities of the tokens that follow, `(B, T, V)`.
+    """
+
+    def __init__(
+        self,
+        cell: keras.layers.Layer,
+        vocab_size: int,
+        embedding_size: int,
+        units: int,
+        attention_units: int,
+        dropout: float = 0.0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cell, self.vocab_size, self.embedding_size = cell, vocab_size, embedding_size
+        self.units, self.attention_units, self.rate = units, attention_units, dropout
+        initializer = keras.initializers.RandomNormal(stddev=EMBEDDING_STDDEV)
+        options = {"dtype": self.dtype_policy}
+        self.embedding = keras.layers.Embedding(
+            vocab_size, embedding_size, embeddings_initializer=initializer, **options
+        )
+        self.rnn = HoistedRNN(cell, return_sequences=True, **options)
+        self.query = keras.layers.Dense(attention_units, use_bias=False, **options)
+        self.key = keras.layers.Dense(attention_units, **options)
+        self.score = keras.layers.Dense(1, use_bias=False, **options)
+        self.of_state = keras.layers.Dense(units, use_bias=False, **options)
+        self.of_memory = keras.layers.Dense(units, **options)
+        self.output_layer = keras.layers.Dense(vocab_size, **options)
+        self.dropout = keras.layers.Dropout(dropout, **options)
+
+    def build(self, tokens_shape: Any, memory_shape: Any) -> None:
+        """Make the weights."""
+        size = keras_cells.output_size(self.cell)
+        self.embedding.build(tokens_shape)
+        self.rnn.build((*tokens_shape, self.embedding_size))
+        for layer, width in (
+            (self.query, size),
+            (self.key, memory_shape[-1]),
+            (self.score, self.attention_units),
+            (self.of_state, size),
+            (self.of_memory, memory_shape[-1]),
+            (self.output_layer, self.units),
+        ):
+            layer.build((None, width))
+        self.ways = self.add_weight((FARTHEST + 1,), "zeros", name="ways")
+
+    def call(
+        self,
+        tokens: Tensor,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        initial_state: Any = None,
+        training: bool | None = None,
+    ) -> Tensor:
+        """Sum over all alignments; arguments and result as the class says."""
+        prepared = self.prepare(memory, memory_mask)
+        x = self.dropout(self.embedding(tokens), training=training)
+        states = self.rnn(x, initial_state=initial_state, training=training)
+        states = self.dropout(states, training=training)
+        said = self._said(states, prepared, training)
+        before = self._token_of(said[:, :-1], tokens[:, 1:])
+        start = self._start(prepared)
+        steps = {
+            "moves": ops.swapaxes(self._moves(states, prepared), 0, 1),
+            "before": ops.concatenate([start[None], ops.swapaxes(before, 0, 1)]),
+        }
+
+        def step(now: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
+            places = _moved(now["moves"], ops.softmax(_log(places) + now["before"]))
+            return places, places
+
+        places, _ = backend.scan(step, ops.ones_like(start), steps, "float32")
+        return ops.logsumexp(_log(ops.swapaxes(places, 0, 1))[..., None] + said, axis=2)
+
+    # One step at a time.
+
+    def prepare(self, memory: Tensor, mask: Tensor | None = None) -> dict[str, Tensor]:
+        """Return what does not depend on the tokens, each `(B, S, ·)`."""
+        memory = ops.cast(memory, self.compute_dtype)
+        there = ops.ones_like(memory[..., 0]) if mask is None else mask
+        closed = ops.where(ops.cast(there, "bool"), 0.0, NEVER)
+        return {"key": self.key(memory), "value": self.of_memory(memory), "closed": closed}
+
+    def initial_state(self, prepared: dict[str, Tensor], cell_state: Any) -> dict[str, Any]:
+        """Return the state before the first step.
+
+        Args:
+            prepared: from `prepare`.
+            cell_state: list of the cell's states, each `(B, ·)`.
+
+        Returns:
+            The cell's states, and the log-probability of each place and each token said of it,
+            `(B, S, V)`.
+        """
+        cell_state = [ops.cast(x, self.cell.compute_dtype) for x in cell_state]
+        said = ops.repeat(self._start(prepared)[..., None], self.vocab_size, axis=-1)
+        return {"cell": cell_state, "said": said}
+
+    def step(
+        self, tokens: Tensor, prepared: dict[str, Tensor], state: dict[str, Any]
+    ) -> tuple[Tensor, Tensor, dict[str, Any]]:
+        """Take one step.
+
+        Args:
+            tokens: int32 `(B·n,)`; `n` rows may share a memory row, as the beams of a search do.
+            prepared: from `prepare`, with batch size B.
+            state: from `initial_state` or the last step.
+
+        Returns:
+            Log-probabilities of the next token `(B·n, V)`, probabilities of the place that it will
+            be said of `(B·n, S)`, and the next state.
+        """
+        output, cell_state = keras_cells.advance(
+            self.cell, self.embedding(tokens), state["cell"], training=False
+        )
+        batch, length = ops.shape(prepared["closed"])
+        rows = backend.share(ops.shape(tokens)[0], batch)
+        states = ops.reshape(output, (batch, rows, output.shape[-1]))
+        was = ops.softmax(self._token_of(state["said"], tokens))
+        places = _moved(self._moves(states, prepared), ops.reshape(was, (batch, rows, length)))
+        said = _log(places)[..., None] + self._said(states, prepared)
+        said = ops.reshape(said, (batch * rows, length, self.vocab_size))
+        places = ops.cast(ops.reshape(places, (batch * rows, length)), self.compute_dtype)
+        return ops.logsumexp(said, axis=1), places, {"cell": cell_state, "said": said}
+
+    # The parts of a step, for states `(B, n, ·)`.
+
+    def _moves(self, states: Tensor, prepared: dict[str, Tensor]) -> Tensor:
+        """Return the probabilities of places after each place, float32 `(B, n, S, S)`."""
+        hidden = ops.tanh(self.query(states)[:, :, None] + prepared["key"][:, None])
+        scores = ops.cast(self.score(hidden)[..., 0], "float32") + prepared["closed"][:, None]
+        place = ops.arange(ops.shape(scores)[-1], dtype="int32")
+        way = place[None] - place[:, None]
+        weights = ops.take(self.ways, ops.clip(way, 0, FARTHEST))
+        weights = ops.where(way < 0, NEVER, ops.cast(weights, "float32"))
+        return ops.softmax(scores[:, :, None] + weights)
+
+    def _said(self, states: Tensor, prepared: dict[str, Tensor], training: bool = False) -> Tensor:
+        """Return the log-probabilities of tokens at each place, float32 `(B, n, S, V)`."""
+        vector = ops.tanh(self.of_state(states)[:, :, None] + prepared["value"][:, None])
+        logits = self.output_layer(self.dropout(vector, training=training))
+        return ops.log_softmax(ops.cast(logits, "float32"))
+
+    def _token_of(self, said: Tensor, tokens: Tensor) -> Tensor:
+        """Return from `(..., S, V)` the log-probabilities of tokens `(...)`, `(..., S)`."""
+        chosen = ops.one_hot(tokens, self.vocab_size, dtype=said.dtype)
+        return ops.sum(said * chosen[..., None, :], axis=-1)
+
+    def _start(self, prepared: dict[str, Tensor]) -> Tensor:
+        """Return log-probabilities that let the first place be the one before, `(B, S)`."""
+        first = ops.arange(ops.shape(prepared["closed"])[1]) == 0
+        return ops.where(first, 0.0, NEVER) + ops.zeros_like(prepared["closed"])
+
+    def compute_output_spec(self, tokens: Any, memory: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the symbolic log-probabilities."""
+        return keras.KerasTensor((*tokens.shape, self.vocab_size), "float32")
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the arguments of the constructor."""
+        return {
+            **super().get_config(),
+            "cell": keras.saving.serialize_keras_object(self.cell),
+            "vocab_size": self.vocab_size,
+            "embedding_size": self.embedding_size,
+            "units": self.units,
+            "attention_units": self.attention_units,
+            "dropout": self.rate,
+        }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> AlignedDecoder:
+        """Rebuild the layer."""
+        cell = keras.saving.deserialize_keras_object(config["cell"])
+        return cls(**{**config, "cell": cell})
+
+
+def _moved(moves: Tensor, places: Tensor) -> Tensor:
+    """Return the probabilities of places `(..., S)` after moves `(..., S, S)`."""
+    return ops.squeeze(ops.matmul(places[..., None, :], moves), -2)
+
+
+def _log(probabilities: Tensor) -> Tensor:
+    return ops.where(probabilities > TINY, ops.log(ops.maximum(probabilities, TINY)), NEVER)
