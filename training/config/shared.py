@@ -15,7 +15,8 @@ class Shared:
     train_limit: int = key(0, "training pairs used; 0 for all", least=0)
     attention: str = key(
         "additive",
-        "attention mechanism, see docs/mechanisms.md; none: the encoder's last state instead",
+        "attention mechanism, see docs/mechanisms.md; hard_monotonic: one place for each token, in "
+        "order; none: the encoder's last state instead",
     )
     attention_units: int = key(
         512, "units of the attention's hidden layer, in mechanisms that have one"

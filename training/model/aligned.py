@@ -92,7 +92,7 @@ class AlignedDecoder(keras.layers.Layer):
             (self.output_layer, self.units),
         ):
             layer.build((None, width))
-        self.ways = self.add_weight((FARTHEST + 1,), "zeros", name="ways")
+        self.ways = self.add_weight((FARTHEST + 1,), _one_place_on, name="ways")
 
     def call(
         self,
@@ -222,6 +222,11 @@ class AlignedDecoder(keras.layers.Layer):
         """Rebuild the layer."""
         cell = keras.saving.deserialize_keras_object(config["cell"])
         return cls(**{**config, "cell": cell})
+
+
+def _one_place_on(shape: Any, dtype: Any = None) -> Tensor:
+    """Return the first weights of ways: a place after the other is learned sooner than any way."""
+    return ops.cast(2 * ops.one_hot(1, shape[0]), dtype)
 
 
 def _moved(moves: Tensor, places: Tensor) -> Tensor:
