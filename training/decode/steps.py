@@ -41,11 +41,10 @@ def prepare(
     return prepared, decoder.initial_state(prepared, states)
 
 
-def embed(model: keras.Model) -> Callable[[Tensor], Tensor]:
+def embed(model: keras.Model) -> Any:
     """Return the layer that makes tokens the decoder's inputs; an `AlignedDecoder` takes tokens."""
     layers = {layer.name: layer for layer in model.layers}
-    found: Callable[[Tensor], Tensor] = layers.get("target_embedding", lambda tokens: tokens)
-    return found
+    return layers.get("target_embedding", lambda tokens: tokens)
 
 
 class Copying:

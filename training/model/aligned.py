@@ -185,7 +185,9 @@ class AlignedDecoder(keras.layers.Layer):
         weights = ops.where(way < 0, NEVER, ops.cast(weights, "float32"))
         return ops.softmax(scores[:, :, None] + weights)
 
-    def _said(self, states: Tensor, prepared: dict[str, Tensor], training: bool = False) -> Tensor:
+    def _said(
+        self, states: Tensor, prepared: dict[str, Tensor], training: bool | None = None
+    ) -> Tensor:
         """Return the log-probabilities of tokens at each place, float32 `(B, n, S, V)`."""
         vector = ops.tanh(self.of_state(states)[:, :, None] + prepared["value"][:, None])
         logits = self.output_layer(self.dropout(vector, training=training))

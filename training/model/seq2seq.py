@@ -134,7 +134,7 @@ def build_attention(config: Config) -> Attention:
     if config.attention == "none":
         return FixedContext()
     if config.attention not in mechanisms.BY_NAME:
-        known = ", ".join(("none", "hard_monotonic", *mechanisms.BY_NAME))
+        known = ", ".join(("none", *mechanisms.BY_NAME, "hard_monotonic"))
         raise ConfigError(f"attention expected one of {known}. Received: {config.attention}")
     try:
         return mechanisms.make(config.attention, **config.attention_arguments())
