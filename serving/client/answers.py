@@ -7,6 +7,7 @@ from typing import Any
 from serving.client import protobuf
 from serving.client.errors import UnexpectedResponseError
 from serving.client.protobuf import Message
+from serving.client.results import Hypothesis
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,18 @@ def read_outputs(response: Message, count: int, **expected: Output) -> list[list
         except ValueError as error:
             raise UnexpectedResponseError(f"the answer's output {name!r}: {error}") from error
     return found
+
+
+def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypothesis]]:
+    """The texts of an output and their scores, best first."""
+    answers = []
+    outputs = read_outputs(response, count, **{name: TEXTS}, scores=NUMBERS)
+    for texts, scores in zip(*outputs, strict=True):
+        check_alike((name, len(texts)), ("scores", len(scores)))
+        answers.append(
+            [Hypothesis(text(one), score) for one, score in zip(texts, scores, strict=True)]
+        )
+    return answers
 
 
 def text(value: bytes) -> str:

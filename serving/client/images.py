@@ -13,6 +13,7 @@ from serving.client.answers import (
     TEXT,
     TEXTS,
     check_alike,
+    read_hypotheses,
     read_outputs,
     text,
     unpadded,
@@ -22,7 +23,7 @@ from serving.client.file_kind import FileKind
 from serving.client.file_kinds import kind_of
 from serving.client.protobuf import Message, input_tensors
 from serving.client.protocol import Endpoint, Steps
-from serving.client.results import Reading, Regions
+from serving.client.results import Hypothesis, Reading, Regions
 from serving.client.transport import AsyncClient, Client, Question
 
 T = TypeVar("T")
@@ -40,6 +41,11 @@ def read_readings(response: Message, count: int) -> list[Reading]:
         tokens = unpadded(padded)
         found.append(Reading(text(one), score, tokens, probabilities[: len(tokens)]))
     return found
+
+
+def read_other_readings(response: Message, count: int) -> list[list[Hypothesis]]:
+    """Answers of the signature `nbest`: each image's texts, best first."""
+    return read_hypotheses(response, count, "texts")
 
 
 def read_regions(response: Message, count: int) -> list[Regions]:
@@ -85,6 +91,13 @@ class _Readers(Endpoint):
     ) -> Steps[list[Regions | InvalidRequestError]]:
         """The text in each image, and where the model looked."""
         return self._read("regions", images, read_regions, keep_errors)
+
+    @Question
+    def nbest(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> Steps[list[list[Hypothesis] | InvalidRequestError]]:
+        """Each image's texts, best first."""
+        return self._read("nbest", images, read_other_readings, keep_errors)
 
     def _read(
         self, signature: str, given: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool

@@ -43,7 +43,7 @@ class Alternative:
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One of a text's several translations."""
+    """One of a text's several translations, or of an image's several readings."""
 
     text: str
     score: float

@@ -12,6 +12,7 @@ from serving.client.answers import (
     TEXT,
     TEXTS,
     check_alike,
+    read_hypotheses,
     read_outputs,
     text,
     unpadded,
@@ -109,14 +110,7 @@ def _read_words(response: Message, count: int) -> list[tuple[tuple[str, ...], tu
 
 def read_nbest(response: Message, count: int) -> list[list[Hypothesis]]:
     """Answers of the signature `nbest`: each text's translations, best first."""
-    answers = []
-    outputs = read_outputs(response, count, translations=TEXTS, scores=NUMBERS)
-    for texts, scores in zip(*outputs, strict=True):
-        check_alike(("translations", len(texts)), ("scores", len(scores)))
-        answers.append(
-            [Hypothesis(text(one), score) for one, score in zip(texts, scores, strict=True)]
-        )
-    return answers
+    return read_hypotheses(response, count, "translations")
 
 
 def read_alignments(response: Message, count: int) -> list[Alignment]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ class ExportedReader(tf.Module):
     Args:
         runs: a run, or several that are used as an ensemble.
         beam_width: hypotheses kept for each example.
+        num_results: texts that `nbest` returns, at most `beam_width`.
         length_penalty: see `keras_attention.beam_search`.
         weights: what they are stored as, "float32", "float16" or "bfloat16".
     """
@@ -30,6 +32,7 @@ class ExportedReader(tf.Module):
         runs: Sequence[Run],
         *,
         beam_width: int = 5,
+        num_results: int = 5,
         length_penalty: float = 1.0,
         weights: str = "float32",
     ) -> None:
@@ -38,7 +41,11 @@ class ExportedReader(tf.Module):
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
         source, places = runs[0].source, runs[0].source.places(config)
         self._source, self._places = lambda: source, places
-        self._asked = lambda: Search(beam_width=beam_width, length_penalty=length_penalty)
+        self._asked = Search(
+            beam_width=beam_width,
+            num_results=min(num_results, beam_width),
+            length_penalty=length_penalty,
+        )
         self._max_length = source.longest_target(config)
         self.target_tokenizer = runs[0].target_tokenizer
         self.weights = Weights(models, weights)
@@ -49,7 +56,7 @@ class ExportedReader(tf.Module):
         specs = {
             name: tf.TensorSpec(*spec, name=name) for name, spec in self._source().inputs().items()
         }
-        functions = {"serving_default": self.read}
+        functions = {"serving_default": self.read, "nbest": self.nbest}
         if self.attends:
             functions["regions"] = self.regions
         made = {
@@ -60,7 +67,7 @@ class ExportedReader(tf.Module):
 
     def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:
         """Return requests to warm up with, each the name of a signature and its inputs."""
-        names = ["read", *(["regions"] if self.attends else [])]
+        names = ["read", "nbest", *(["regions"] if self.attends else [])]
         return [(name, self._source().examples(count)) for name in names for count in (1, 2)]
 
     def read(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -75,6 +82,14 @@ class ExportedReader(tf.Module):
             "score": found.scores[:, 0],
             **self._tokens(found),
         }
+
+    def nbest(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Inputs of the source to `texts` `(B, N)` and `scores` `(B, N)`, the best first."""
+        count = self._asked.num_results
+        found = self._search(inputs, count)
+        flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
+        texts = tf.reshape(self.target_tokenizer.detokenize(flat), [-1, count])
+        return {"texts": texts, "scores": found.scores}
 
     def regions(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """The same with weights, of regions `(B, T, h, w)`."""
@@ -99,7 +114,9 @@ class ExportedReader(tf.Module):
             "token_probabilities": tf.where(said, tf.exp(found.log_probs[:, 0]), 0.0),
         }
 
-    def _search(self, inputs: dict[str, tf.Tensor], **options: Any) -> Any:
+    def _search(
+        self, inputs: dict[str, tf.Tensor], num_results: int = 1, **options: Any
+    ) -> SearchResult:
         batch = self._source().read(**inputs)
         # TensorFlow 2.21's convolutions give an empty batch a wrong shape: zeros stand in.
         count = tf.shape(batch)[0]
@@ -109,7 +126,7 @@ class ExportedReader(tf.Module):
             found = search(
                 self._hidden(),
                 batch,
-                self._asked(),
+                dataclasses.replace(self._asked, num_results=num_results),
                 max_length=self._max_length,
                 **options,
             )

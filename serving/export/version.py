@@ -34,7 +34,7 @@ from training.runs.summary import kept
 from training.sources.kinds import KINDS
 
 MANIFEST = "assets.extra/manifest.json"
-_READER_SETTINGS = ("beam_width", "length_penalty", "weights")
+_READER_SETTINGS = ("beam_width", "num_results", "length_penalty", "weights")
 AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
 # The share of an export's time after which each begins: 7 million weights on two cores.
 _TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35

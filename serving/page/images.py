@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
 from serving.client import AsyncReader, Regions
 from serving.client.file_kinds import kind_of_inputs
-from serving.page.requests import Answer, BadRequestError, if_served, rounded
+from serving.page.requests import (
+    Answer,
+    BadRequestError,
+    found_hypotheses,
+    if_served,
+    rounded,
+)
 
 
 def described(inputs: Collection[str]) -> dict[str, Any]:
@@ -17,17 +24,23 @@ def described(inputs: Collection[str]) -> dict[str, Any]:
 
 
 async def read(reader: AsyncReader, contents: bytes) -> Answer:
-    """Say the text of a file, and where the model looked for each token."""
+    """Say the text of a file, how sure each token is and where the model looked, and other texts."""
     try:
-        found = await if_served(reader.regions([contents]))
+        found, others = await asyncio.gather(
+            if_served(reader.regions([contents])), if_served(reader.nbest([contents]))
+        )
         (one,) = found or await reader.read([contents])
     except ValueError as error:
         raise BadRequestError(str(error)) from None
     assert not isinstance(one, Exception)  # it is raised unless errors are asked for
-    tokens, weights = (one.tokens, one.attention_weights) if isinstance(one, Regions) else ((), ())
+    (hypotheses,) = others or [[]]
+    assert not isinstance(hypotheses, Exception)
+    weights = one.attention_weights if isinstance(one, Regions) else ()
     return {
         "text": one.text,
         "score": one.score,
-        "tokens": tokens,
+        "tokens": one.tokens,
+        "token_probabilities": rounded(one.token_probabilities),
         "weights": [[rounded(row) for row in grid] for grid in weights],
+        "hypotheses": found_hypotheses(hypotheses),
     }

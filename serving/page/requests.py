@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
+import math
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeVar
 
@@ -11,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.client import InvalidRequestError, ServingError, SignatureNotFoundError
+from serving.client import Hypothesis, InvalidRequestError, ServingError, SignatureNotFoundError
 
 CLIENT_CLOSED = 499  # nobody reads it
 HEADERS = {
@@ -125,6 +127,11 @@ async def if_served(answers: Coroutine[Any, Any, T]) -> T | None:
 def rounded(numbers: Iterable[float]) -> list[float]:
     """Return numbers as the page needs them."""
     return [round(number, 4) for number in numbers]
+
+
+def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
+    """Return hypotheses; a search that found fewer fills up with -inf."""
+    return [dataclasses.asdict(one) for one in hypotheses if one.score > -math.inf]
 
 
 async def _body(request: Request, kind: str, most: int) -> bytes:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import math
 from typing import Any
 
 from serving.client import Alignment, AsyncTranslator
 from serving.client.sentences import split_sentences
 from serving.page import words
-from serving.page.requests import Answer, BadRequestError, if_served, rounded
+from serving.page.requests import Answer, BadRequestError, found_hypotheses, if_served, rounded
 
 MOST_CHARACTERS = 5_000
 MOST_SENTENCES = 64
@@ -54,12 +53,7 @@ async def look(translator: AsyncTranslator, body: dict[str, Any]) -> Answer:
         "sentences": [
             {
                 "alignment": _words(alignments[number]) if alignments else None,
-                # A search that found fewer fills up with -inf.
-                "hypotheses": [
-                    dataclasses.asdict(one)
-                    for one in (hypotheses or [[]] * len(texts))[number]
-                    if one.score > -math.inf
-                ],
+                "hypotheses": found_hypotheses(hypotheses[number] if hypotheses else []),
             }
             for number in range(len(texts))
         ]

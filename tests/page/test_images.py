@@ -29,11 +29,31 @@ def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rn
             region = tab.locator("#regions").get_attribute("data-region")
             assert region == f"{place[0]},{place[1]}"
         tab.locator("h1").hover()
-        assert tab.locator("#regions").get_attribute("data-region") is None
+        unsure = np.unravel_index(
+            np.argmax(expected.attention_weights[1]), np.shape(expected.attention_weights[1])
+        )
+        region = tab.locator("#regions").get_attribute("data-region")
+        assert region == f"{unsure[0]},{unsure[1]}"
         tab.locator("#file").set_input_files(
             {"name": "x.png", "mimeType": "image/png", "buffer": b"no image"}
         )
         expect(tab.locator("#status.error")).to_contain_text("image 1")
+
+
+def test_unsure_characters_are_told_apart_and_other_readings_shown(browser, bright, tmp_path):
+    path = tmp_path / "image.png"
+    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
+    with tab_on(browser, Settings(bright, "bright")) as tab:
+        expect(tab.locator("#pad")).to_be_visible()
+        tab.locator("#file").set_input_files(path)
+        expect(tab.locator("#readings li")).to_have_text(["axcde (-1.50)", "nothing (-2.00)"])
+        characters = tab.locator("#reading-text .word").all()
+        names = [each.get_attribute("aria-label") for each in characters]
+        assert names == ["a, 90 %", "b, unsure, 30 %", "c, 100 %", "d, 51 %", "e, 99 %"]
+        lines = [
+            each.evaluate("e => getComputedStyle(e).textDecorationLine") for each in characters
+        ]
+        assert lines == ["none", "underline", "none", "none", "none"]
 
 
 def test_characters_appear_one_after_the_other_unless_motion_is_unwanted(browser, bright, tmp_path):

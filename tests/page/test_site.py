@@ -4,6 +4,7 @@ import contextlib
 import functools
 import http.server
 import os
+import re
 import threading
 from pathlib import Path
 
@@ -229,6 +230,11 @@ def test_an_image_is_read_and_the_region_lights_up(browser, image_run, tmp_path)
             {"name": "digits.png", "mimeType": "image/png", "buffer": example.image}
         )
         expect(tab.locator("#said")).to_have_text(f"{wanted.text} ({wanted.score:.2f})")
+        names = [
+            each.get_attribute("aria-label") for each in tab.locator("#reading-text .word").all()
+        ]
+        assert all(re.fullmatch(r"\d, (unsure, )?\d+ %", name) for name in names)
+        expect(tab.locator("#readings li")).to_have_count(2)
         tab.locator("#reading-text .word").first.hover()
         place = np.unravel_index(
             np.argmax(wanted.attention_weights[0]), np.shape(wanted.attention_weights[0])

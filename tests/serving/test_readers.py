@@ -82,7 +82,7 @@ def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_p
 
 def test_what_is_served_is_what_the_run_reads(image_run, image_target):
     images = pictures()
-    wanted = make_nbest([image_run], Search(beam_width=3))(images)
+    wanted = make_nbest([image_run], Search(beam_width=3, num_results=3))(images)
     rows = image_run.source.rows(images)
     best = search(
         [image_run.model],
@@ -94,6 +94,7 @@ def test_what_is_served_is_what_the_run_reads(image_run, image_target):
     with Reader(image_target, "digits") as reader:
         found = reader.read(images)
         looked = reader.regions(images)
+        others = reader.nbest(images)
     for number, (answer, regions) in enumerate(zip(found, looked, strict=True)):
         assert answer.text == regions.text == wanted[number][0].text
         assert answer.score == pytest.approx(wanted[number][0].score, abs=1e-3)
@@ -101,6 +102,8 @@ def test_what_is_served_is_what_the_run_reads(image_run, image_target):
         assert answer.tokens == regions.tokens
         sure = np.exp(np.array(best.log_probs)[number, 0, :length])
         np.testing.assert_allclose(answer.token_probabilities, sure, atol=1e-3)
+        assert regions.token_probabilities == pytest.approx(answer.token_probabilities)
+        assert [each.text for each in others[number]] == [each.text for each in wanted[number]]
         weights = np.reshape(regions.attention_weights, (length, 8, 18))
         mine = np.array(best.attention_weights)[number, 0, :length]
         np.testing.assert_allclose(weights.reshape(length, 8 * 18), mine, atol=1e-3)

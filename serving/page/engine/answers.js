@@ -19,8 +19,8 @@ function ofImages(model) {
   const reader = new Reader(model);
   return {
     "api/read": async (image) => {
-      const { text, score, tokens, weights } = reader.read(await readImage(image, model.image));
-      return model.attends ? { text, score, tokens, weights } : { text, score, tokens: [], weights: [] };
+      const found = reader.read(await readImage(image, model.image));
+      return model.attends ? found : { ...found, weights: [] };
     },
   };
 }

@@ -11,14 +11,16 @@ export class Reader {
     this.target = makeTokenizer(model.target);
   }
 
-  // Read pixels, uint8 (height, width, channels). Returns {text, score, tokens, weights}, of which
-  // weights are (T, rows, columns).
+  // Read pixels, uint8 (height, width, channels). Returns {text, score, tokens, token_probabilities,
+  // weights, hypotheses}: weights are (T, rows, columns), hypotheses {text, score}, the best first.
   read(pixels) {
     const { image: { height, width, channels, regions, longest }, settings } = this.model;
-    const asked = { width: settings.beam_width, results: 1, penalty: settings.length_penalty };
-    const [best] = search(this.model, { pixels: tensor(pixels, [1, height, width, channels]) }, longest, asked);
-    const found = said(this.target, best);
-    return { ...found, weights: found.weights.map((row) => grid(row, regions)) };
+    const { beam_width, num_results = beam_width, length_penalty } = settings;
+    const asked = { width: beam_width, results: Math.min(num_results, beam_width), penalty: length_penalty };
+    const found = search(this.model, { pixels: tensor(pixels, [1, height, width, channels]) }, longest, asked)
+      .map((one) => said(this.target, one));
+    const hypotheses = found.map(({ text, score }) => ({ text, score }));
+    return { ...found[0], weights: found[0].weights.map((row) => grid(row, regions)), hypotheses };
   }
 }
 

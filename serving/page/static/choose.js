@@ -1,10 +1,9 @@
 // Words of a translation that people change: the rest follows, and what is before stays.
 
-import { element, move, percent } from "./look.js";
+import { element, move, percent, tellSure } from "./look.js";
 import { ask } from "./server.js";
 import { fail } from "./status.js";
 
-const UNSURE = 0.5; // a word that is less probable is told apart
 const INSIDE = /^[\p{L}\p{N}\p{M}'’-]/u; // what goes on with a word
 const $ = (id) => document.getElementById(id);
 const undone = []; // what stood before each change
@@ -44,15 +43,12 @@ export function forgetChanges() {
 function chosen(sentence, position, text, number) {
   const probability = sentence.word_probabilities[position];
   const made = element("span", text, { className: "choice", tabIndex: number ? -1 : 0 });
-  const unsure = probability < UNSURE;
-  made.classList.toggle("unsure", unsure);
   const [from, to] = sentence.changed ?? [0, 0];
-  made.classList.toggle("changed", position >= from && position < to);
+  const isNew = position >= from && position < to;
+  made.classList.toggle("changed", isNew);
   made.setAttribute("role", "button");
   made.setAttribute("aria-haspopup", "dialog");
-  made.setAttribute("aria-label", [text, `${unsure ? "unsure, " : ""}${percent(probability)}`,
-    ...(made.classList.contains("changed") ? ["changed"] : [])].join(", "));
-  made.title = percent(probability);
+  tellSure(made, probability, ...(isNew ? ["changed"] : []));
   return made;
 }
 

@@ -1,6 +1,7 @@
 // Models of images or other files: drop, paste, choose or draw one; see what is read and where the model looks.
 
-import { element, move, word } from "./look.js";
+import { scored } from "./difference.js";
+import { element, move, tellSure, word } from "./look.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 
@@ -14,6 +15,7 @@ let model = null;
 let last = null;
 let running = new AbortController();
 let playing = null;
+let doubtful = undefined; // weights of the characters that the model is unsure of, which are lit at rest
 
 export function startImage(found) {
   model = found;
@@ -88,9 +90,10 @@ async function read(image) {
   }
 }
 
-function show({ text, score, tokens, weights }) {
+function show({ text, score, tokens, token_probabilities, weights, hypotheses }) {
   const words = (tokens.length ? tokens : [text]).map(word);
   words.forEach((one, from) => {
+    if (from in token_probabilities) tellSure(one, token_probabilities[from]);
     const lit = () => light(weights[from]);
     const choose = () => {
       stop();
@@ -101,9 +104,13 @@ function show({ text, score, tokens, weights }) {
     one.addEventListener("keydown", (event) => move(event, words, from));
     one.lightUp = lit;
   });
+  const unsure = weights.filter((_, from) => words[from].classList.contains("unsure"));
+  doubtful = unsure.length ? unsure.reduce(added) : undefined;
   $("reading-text").replaceChildren(...words);
   $("said").textContent = `${text || "nothing"} (${score.toFixed(2)})`;
   $("reading").hidden = false;
+  $("readings").replaceChildren(...hypotheses.slice(1).map((one) => scored(one, hypotheses[0])));
+  $("other-readings").hidden = hypotheses.length < 2;
   $("play").hidden = still.matches || !weights.length;
   play();
 }
@@ -130,8 +137,10 @@ function stop() {
   for (const one of $("reading-text").children) one.classList.remove("unsaid");
 }
 
-// Weights (rows, columns) over the picture, the largest brightest; without any, none.
-function light(weights) {
+const added = (one, other) => one.map((row, i) => row.map((weight, j) => weight + other[i][j]));
+
+// Weights (rows, columns) over the picture, the largest brightest.
+function light(weights = doubtful) {
   const canvas = $("regions");
   const [rows, columns] = [weights?.length ?? 1, weights?.[0].length ?? 1];
   Object.assign(canvas, { width: columns, height: rows });

@@ -10,6 +10,16 @@ export function percent(weight) {
   return `${Math.round(100 * weight)} %`;
 }
 
+const UNSURE = 0.5; // what is less probable is told apart
+
+// Tell a word's probability, and where the model is unsure of it; with more to say of it.
+export function tellSure(made, probability, ...more) {
+  const unsure = probability < UNSURE;
+  made.classList.toggle("unsure", unsure);
+  made.title = percent(probability);
+  made.setAttribute("aria-label", [made.textContent, ...(unsure ? ["unsure"] : []), made.title, ...more].join(", "));
+}
+
 export function word(text, position) {
   return element("span", text || "·", { className: "word", tabIndex: position ? -1 : 0 });
 }

@@ -2,10 +2,9 @@
 
 import { showAttention, startAttention } from "./attention.js";
 import { forgetChanges, showWords } from "./choose.js";
-import { differences } from "./difference.js";
+import { scored } from "./difference.js";
 import { showExamples } from "./examples.js";
 import { startHistory } from "./history.js";
-import { element } from "./look.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 import { typed } from "./unknown.js";
@@ -113,11 +112,5 @@ function showHypotheses() {
   $("shown").max = Math.max(1, most);
   $("shown").value = count;
   $("shown").nextElementSibling.textContent = `${count} of ${most}`;
-  $("hypotheses").replaceChildren(...hypotheses.slice(0, count).map(({ text, score }) => {
-    const item = element("li");
-    const said = element("span", "", { dir: "auto" });
-    said.append(...differences(text, hypotheses[0].text).map(([part, other]) => (other ? element("mark", part) : part)));
-    item.append(said, " ", element("span", `(${score.toFixed(2)})`, { className: "score" }));
-    return item;
-  }));
+  $("hypotheses").replaceChildren(...hypotheses.slice(0, count).map((one) => scored(one, hypotheses[0])));
 }

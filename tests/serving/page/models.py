@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 
 ROWS, COLUMNS, TOKENS = 2, 3, 5
@@ -9,7 +10,10 @@ PAIR = ("text", "prefix")
 
 
 class Bright(tf.Module):
-    """Reads "abcde" in every image; token t looks where it is bright, t columns to the right."""
+    """Reads "abcde" in every image; token t looks where it is bright, t columns to the right.
+
+    It is unsure of "b", and of "d" nearly.
+    """
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
     def read(self, image_bytes):
@@ -19,6 +23,14 @@ class Bright(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
     def regions(self, image_bytes):
         return self._look(image_bytes)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="image_bytes")])
+    def nbest(self, image_bytes):
+        batch = tf.shape(image_bytes)[0]
+        return {
+            "texts": tf.repeat([["abcde", "axcde", "", ""]], batch, 0),
+            "scores": tf.repeat([[-1.0, -1.5, -2.0, -np.inf]], batch, 0),
+        }
 
     def _look(self, image_bytes):
         def grid(file):
@@ -32,6 +44,7 @@ class Bright(tf.Module):
             "text": tf.repeat(tf.constant(["abcde"]), batch),
             "score": -tf.ones([batch]),
             "tokens": tf.tile(tf.constant([[*"abcde"]]), [batch, 1]),
+            "token_probabilities": tf.repeat([[0.9, 0.3, 1.0, 0.51, 0.99]], batch, 0),
             "attention_weights": tf.stack([tf.roll(weights, t, 2) for t in range(TOKENS)], 1),
         }
 
@@ -101,7 +114,8 @@ class Mean(tf.Module):
 
 def save_reader(path: Path) -> Path:
     module = Bright()
-    signatures = {"read": module.read, "serving_default": module.read, "regions": module.regions}
+    signatures = {name: getattr(module, name) for name in ("read", "regions", "nbest")}
+    signatures["serving_default"] = module.read
     tf.saved_model.save(module, str(path), signatures=signatures)
     return path
 

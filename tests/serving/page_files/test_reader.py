@@ -8,6 +8,7 @@ import pytest
 
 from serving.client.local import LocalReader
 from serving.client.local.pixels import read_image, resize
+from serving.export.images import ExportedReader
 from serving.export.version import export
 from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run
@@ -38,17 +39,35 @@ def version(image_run, tmp_path_factory):
     return export([image_run], root / "digits", form="onnx", beam_width=3)
 
 
-def test_texts_and_regions_are_those_of_the_local_reader(version):
-    images = [example.image for example in digits.make(5, seed=9)]
+def in_node(version, images):
     manifest = json.loads((version / "manifest.json").read_text())
     size = [manifest["source"][name] for name in ("height", "width", "channels")]
     file = base64.b64encode(pack(version, manifest, {})).decode()
     pixels = [read_image(image, *size).ravel().tolist() for image in images]
-    found = run(READ, given={"file": file, "images": pixels})
-    for one, wanted in zip(found, LocalReader(version).regions(images), strict=True):
+    return run(READ, given={"file": file, "images": pixels})
+
+
+def test_texts_and_regions_are_those_of_the_local_reader(version):
+    images = [example.image for example in digits.make(5, seed=9)]
+    for one, wanted in zip(
+        in_node(version, images), LocalReader(version).regions(images), strict=True
+    ):
         assert (one["text"], tuple(one["tokens"])) == (wanted.text, wanted.tokens)
         np.testing.assert_allclose(one["score"], wanted.score, atol=1e-4)
         np.testing.assert_allclose(one["weights"], wanted.attention_weights, atol=1e-4)
+
+
+def test_probabilities_and_other_readings_are_those_of_the_saved_model(version, image_run):
+    images = [example.image for example in digits.make(5, seed=9)]
+    exported = ExportedReader([image_run], beam_width=3)
+    nbest, sure = exported.nbest(image_bytes=images), exported.read(image_bytes=images)
+    for row, one in enumerate(in_node(version, images)):
+        texts = [text.decode() for text in nbest["texts"][row].numpy()]
+        assert [each["text"] for each in one["hypotheses"]] == texts
+        scores = [each["score"] for each in one["hypotheses"]]
+        np.testing.assert_allclose(scores, nbest["scores"][row], atol=1e-4)
+        wanted = sure["token_probabilities"][row][: len(one["tokens"])]
+        np.testing.assert_allclose(one["token_probabilities"], wanted, atol=1e-4)
 
 
 @pytest.mark.parametrize(("dims", "size"), [((31, 17, 3), (13, 29)), ((5, 7, 1), (11, 3))])
