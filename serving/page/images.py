@@ -24,7 +24,7 @@ def described(inputs: Collection[str]) -> dict[str, Any]:
 
 
 async def read(reader: AsyncReader, contents: bytes) -> Answer:
-    """Say the text of a file, how sure each token is and where the model looked, and other texts."""
+    """Say what a file reads, how sure each token is and where it was seen, and other texts."""
     try:
         found, others = await asyncio.gather(
             if_served(reader.regions([contents])), if_served(reader.nbest([contents]))
