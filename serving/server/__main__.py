@@ -19,8 +19,6 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
 from serving.server.flags import build_parser
