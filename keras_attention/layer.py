@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from numbers import Integral
 from typing import Any
 
@@ -34,6 +35,14 @@ class BaseLayer(keras.layers.Layer):
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
         self.kernel_regularizer = keras.regularizers.get(kernel_regularizer)
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call as Keras does; a ValueError for a list of inputs, which some Keras layers take."""
+        if len(args) == 1 and isinstance(args[0], (list, tuple)):
+            parameters = inspect.signature(self.call).parameters.values()
+            inputs = ", ".join(each.name for each in parameters if each.default is each.empty)
+            self._expect(False, f"to be called as layer({inputs})", f"a list of {len(args[0])}")
+        return super().__call__(*args, **kwargs)
 
     def add_kernel(self, shape: tuple[int, ...], name: str) -> keras.Variable:
         """Make a weight with the layer's initializer, regularizer and constraint."""

@@ -1,6 +1,7 @@
 """The contract of the layers, on the layers whose scores need query and key alone."""
 
 import itertools
+import re
 
 import keras
 import numpy as np
@@ -10,6 +11,8 @@ from keras import ops
 from keras_attention import (
     AdditiveAttention,
     Attention,
+    AttentionPooling,
+    AttentionRNN,
     LocationAttention,
     MultiplicativeAttention,
 )
@@ -57,6 +60,26 @@ LAYERS = {
     "additive with bias": lambda **kwargs: AdditiveAttention(UNITS, use_bias=True, **kwargs),
     "normalised additive": lambda **kwargs: AdditiveAttention(UNITS, normalize=True, **kwargs),
 }
+
+
+@pytest.mark.parametrize(
+    ("layer", "call"),
+    [
+        (AdditiveAttention(UNITS), "query, value"),
+        (MultiplicativeAttention(), "query, value"),
+        (AttentionRNN(keras.layers.GRUCell(DQ), AdditiveAttention(UNITS)), "inputs, memory"),
+        (AttentionPooling(UNITS), "value"),
+    ],
+)
+@pytest.mark.parametrize("symbolic", [False, True])
+def test_a_list_of_inputs_as_keras_layers_take_it_names_the_mistake(layer, call, symbolic, rng):
+    query, value = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
+    if symbolic:
+        query, value = keras.Input((TQ, DQ)), keras.Input((TV, DV))
+    name = type(layer).__name__
+    expected = f"{name} expected to be called as layer({call}). Received: a list of 2"
+    with pytest.raises(ValueError, match=re.escape(expected)):
+        layer([query, value])
 
 
 @pytest.mark.parametrize("name", LAYERS)
