@@ -22,8 +22,9 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from serving.check.answers import different, first_line
-from serving.check.questions import IMAGES, PREDICT, images, values
+from serving.check.answers import different
+from serving.check.process import first_line
+from serving.check.questions import IMAGES, PREDICT, images, is_batched, make_inputs, reads_images
 from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
@@ -250,23 +251,16 @@ def _batches(
     signature: meta_graph_pb2.SignatureDef,
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Inputs of one row, of batches, of none, and odd ones, in words."""
-    reads_images = set(signature.inputs) == {IMAGES}
-    rows = images() if reads_images else TEXTS
-
-    def inputs(texts: Any) -> dict[str, np.ndarray]:
-        return {alias: values(alias, info, texts, 0) for alias, info in signature.inputs.items()}
-
-    shapes = [info.tensor_shape for info in signature.inputs.values()]
-    batched = any(shape.unknown_rank or shape.dim for shape in shapes)
+    rows, inputs = images() if reads_images(signature) else TEXTS, partial(make_inputs, signature)
     yield "a batch of 1", inputs(rows[:1])
-    if not batched:
+    if not is_batched(signature):
         return
     for size in (3, len(rows)):
         yield f"a batch of {size}", inputs(rows[:size])
     yield "a batch of 0", inputs([])
     for number, row in enumerate(rows[1:], 1):
         yield f"row {number} alone", inputs([row])
-    if reads_images:
+    if reads_images(signature):
         yield "a broken image", inputs([b"a text called .png"])
     elif _takes_texts(signature):
         for number, text in enumerate(HARD_TEXTS):

@@ -12,7 +12,16 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.check.questions import IMAGES, PREDICT, PREFIX, images, values
+from serving.check.process import first_line
+from serving.check.questions import (
+    IMAGES,
+    PREDICT,
+    PREFIX,
+    images,
+    is_batched,
+    make_inputs,
+    reads_images,
+)
 from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
@@ -103,10 +112,8 @@ class _Signature:
         self._takes_texts = bool(infos) and all(
             info.dtype == tf.string.as_datatype_enum for info in infos
         )
-        self._takes_images = set(self._signature.inputs) == {IMAGES}
-        self._batched = any(
-            info.tensor_shape.unknown_rank or info.tensor_shape.dim for info in infos
-        )
+        self._takes_images = reads_images(self._signature)
+        self._batched = is_batched(self._signature)
         self._runs = 0
 
     def check(self) -> None:
@@ -180,11 +187,7 @@ class _Signature:
         return _FIRST_RUN + (1 - _FIRST_RUN) * self._runs / _MOST_RUNS
 
     def _inputs(self, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
-        """Inputs of as many rows; without texts, numbers that depend on the row alone."""
-        return {
-            alias: values(alias, info, texts, first)
-            for alias, info in self._signature.inputs.items()
-        }
+        return make_inputs(self._signature, texts, first)
 
     def _run(self, inputs: Arrays, what: str) -> Arrays:
         """Run the inputs in the C++ session."""
@@ -306,8 +309,3 @@ def different(found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray
     if inexact:
         return None
     return next((a for a in sorted(found) if (found[a] != expected[a]).any()), None)
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error, or its name where it says nothing."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

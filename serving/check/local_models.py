@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from serving.check.texts import HARD_TEXTS, TEXTS
 from serving.client.histories import padded_columns
-from serving.client.image_files import image_file
+from serving.client.image_files import IMAGE, image_file
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 from serving.client.local.model import LocalModel
-from serving.client.results import Reading
 
 Asked = Callable[[Any, list[Any]], list[Any]]
 
@@ -24,12 +23,15 @@ class Kind(ABC):
 
     Attributes:
         model: its class.
-        asked: by the name of a signature, the question to a model about sources.
+        asked: by the name of a signature, the question to a model about sources; the first is
+            what it is for.
+        says: the attribute of an answer to that, and the output of a SavedModel.
         settings: of the manifest, in which a SavedModel must agree to be compared with.
     """
 
     model: ClassVar[Callable[..., LocalModel]]
     asked: ClassVar[dict[str, Asked]]
+    says: ClassVar[tuple[str, str]]
     settings: ClassVar[tuple[str, ...]] = ("beam_width", "length_penalty")
 
     @abstractmethod
@@ -37,16 +39,33 @@ class Kind(ABC):
         """Return what is asked about, by what it is called in findings; the first is usual."""
 
     @abstractmethod
+    def inputs(self, sources: list[Any]) -> dict[str, Any]:
+        """Return the inputs of a SavedModel."""
+
     def found(self, model: Any, sources: list[Any]) -> list[str | float]:
         """Return what a model answers in the main."""
+        ask = next(iter(self.asked.values()))
+        return [getattr(each, self.says[0]) for each in ask(model, sources)]
 
-    @abstractmethod
     def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
         """Return what the runs answer in the main."""
+        from training.decode.asked import Search
+        from training.decode.texts import make_translator
 
-    @abstractmethod
+        asked = Search(**{name: settings[name] for name in self.settings})
+        return [*make_translator(runs, asked)(sources)]
+
     def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
         """Return what a SavedModel answers in the main."""
+        import tensorflow as tf  # takes seconds
+
+        from serving.savedmodel.session import ModelSession
+
+        protos = {name: tf.make_tensor_proto(x) for name, x in self.inputs(sources).items()}
+        with ModelSession(version_dir) as session:
+            signature = session.signatures[next(iter(self.asked))]
+            found = session.run(signature, protos)[self.says[1]].tolist()
+        return [one.decode() if isinstance(one, bytes) else one for one in found]
 
 
 class Translators(Kind):
@@ -61,30 +80,20 @@ class Translators(Kind):
         "alternatives": lambda model, texts: model.alternatives(texts, [""] * len(texts)),
         "score": lambda model, texts: model.score(texts, texts[::-1]),
     }
+    says = ("text", "translation")
     settings = (*Kind.settings, "max_source_length")
 
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
         """Return texts."""
-        hard = "empty, long and invalid texts"
-        return {"texts": _decoded(TEXTS), hard: _decoded(HARD_TEXTS)}
+        groups = {"texts": TEXTS, "empty, long and invalid texts": HARD_TEXTS}
+        return {
+            name: [text.decode("utf-8", "replace") for text in texts]
+            for name, texts in groups.items()
+        }
 
-    def found(self, model: LocalTranslator, sources: list[Any]) -> list[str | float]:
-        """Return translations."""
-        return [each.text for each in model.translate(sources)]
-
-    def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
-        """Return translations."""
-        from training.decode.asked import Search
-        from training.decode.texts import make_translator
-
-        asked = Search(**{name: settings[name] for name in self.settings})
-        return [*make_translator(runs, asked)(sources)]
-
-    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
-        """Return translations."""
-        texts = {"text": [text.encode() for text in sources]}
-        found = _answers(version_dir, "translate", texts)["translation"]
-        return [text.decode() for text in found]
+    def inputs(self, sources: list[Any]) -> dict[str, Any]:
+        """Return texts."""
+        return {"text": [text.encode() for text in sources]}
 
 
 class Readers(Kind):
@@ -95,6 +104,7 @@ class Readers(Kind):
         "read": lambda model, images: model.read(images, keep_errors=True),
         "regions": lambda model, images: model.regions(images, keep_errors=True),
     }
+    says = ("text", "text")
 
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
         """Return noise of the model's size and of others."""
@@ -107,22 +117,9 @@ class Readers(Kind):
         )
         return {"images": usual, "odd and broken images": [*odd, b"", odd[0][:-9], b"\xff\xd8\xff"]}
 
-    def found(self, model: LocalReader, sources: list[Any]) -> list[str | float]:
-        """Return texts."""
-        return [each.text for each in model.read(sources) if isinstance(each, Reading)]
-
-    def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
-        """Return texts."""
-        from training.decode.asked import Search
-        from training.decode.texts import make_translator
-
-        asked = Search(**{name: settings[name] for name in self.settings})
-        return [*make_translator(runs, asked)(sources)]
-
-    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
-        """Return texts."""
-        found = _answers(version_dir, "read", {"image_bytes": sources})["text"]
-        return [text.decode() for text in found]
+    def inputs(self, sources: list[Any]) -> dict[str, Any]:
+        """Return files."""
+        return IMAGE.inputs(sources)
 
 
 class Predictors(Kind):
@@ -132,6 +129,7 @@ class Predictors(Kind):
     asked: ClassVar[dict[str, Asked]] = {
         "predict": lambda model, histories: model.outcome(histories),
     }
+    says = ("probability", "probability")
     settings = ()
 
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
@@ -149,9 +147,9 @@ class Predictors(Kind):
         odd = [history(length, 1e28) for length in (0, 1, 97)] + [history(3, 0.0)]
         return {"histories": [history(n, 3.0) for n in (1, 2, 3, 5, 11)], "odd histories": odd}
 
-    def found(self, model: LocalPredictor, sources: list[Any]) -> list[str | float]:
-        """Return probabilities."""
-        return [each.probability for each in model.outcome(sources)]
+    def inputs(self, sources: list[Any]) -> dict[str, Any]:
+        """Return columns."""
+        return {k: np.array(x, "float32") for k, x in padded_columns(sources).items()}
 
     def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
         """Return probabilities."""
@@ -159,30 +157,9 @@ class Predictors(Kind):
 
         from training.decode.labels import predict
 
-        columns = {k: tf.constant(x, tf.float32) for k, x in padded_columns(sources).items()}
-        batch = runs[0].source.read(**columns)
-        probabilities, _ = predict([run.model for run in runs], batch)
+        columns = {name: tf.constant(x) for name, x in self.inputs(sources).items()}
+        probabilities, _ = predict([run.model for run in runs], runs[0].source.read(**columns))
         return [*probabilities.numpy().tolist()]
-
-    def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
-        """Return probabilities."""
-        found = _answers(version_dir, "predict", padded_columns(sources))["probability"]
-        return [*found.tolist()]
 
 
 KINDS: dict[str, Kind] = {"translate": Translators(), "read": Readers(), "predict": Predictors()}
-
-
-def _decoded(texts: Sequence[bytes]) -> list[str]:
-    return [text.decode("utf-8", "replace") for text in texts]
-
-
-def _answers(version_dir: Path, signature: str, inputs: dict[str, Any]) -> dict[str, Any]:
-    """Return what a SavedModel answers."""
-    import tensorflow as tf  # takes seconds
-
-    from serving.savedmodel.session import ModelSession
-
-    with ModelSession(version_dir) as session:
-        protos = {name: tf.make_tensor_proto(x) for name, x in inputs.items()}
-        return session.run(session.signatures[signature], protos)

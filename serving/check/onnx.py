@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 
 from serving.check.local_models import KINDS, Asked, Kind
-from serving.check.process import answer
+from serving.check.process import answer, first_line
 from serving.client.local.model import MANIFEST, LocalModel
 from serving.client.printing import printable
 from training.command.progress import Tell
@@ -41,14 +41,14 @@ def check_folder(
         kind = KINDS[manifest["task"]]
         graphs = [name for name, about in manifest["graphs"].items() if isinstance(about, dict)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"{MANIFEST} cannot be read: {_first_line(error)}"]
+        return [f"{MANIFEST} cannot be read: {first_line(error)}"]
     if findings := [line for name in graphs for line in _check_graph(version_dir, name)]:
         return findings
     tell("loading it", 0.1)
     try:
         alone, together = (kind.model(version_dir, batch_size=n) for n in (1, 64))
     except Exception as error:  # whatever a runtime raises
-        return [f"it cannot be loaded: {_first_line(error)}"]
+        return [f"it cannot be loaded: {first_line(error)}"]
     sources = kind.sources(manifest)
     names = kind.asked.keys() & together.signatures()
     for number, name in enumerate(sorted(names)):
@@ -70,7 +70,7 @@ def _check_graph(version_dir: Path, name: str) -> list[str]:
         graph = onnx.load(str(path)).graph
         arrays = {x.name: onnx.numpy_helper.to_array(x) for x in graph.initializer}
     except Exception as error:  # of several classes
-        return [f"{path.name} cannot be read: {_first_line(error)}"]
+        return [f"{path.name} cannot be read: {first_line(error)}"]
     findings = []
     if strange := {node.domain for node in _nodes(graph)} - {"", "ai.onnx"}:
         findings.append(f"{path.name} has operators of {', '.join(sorted(strange))}")
@@ -106,7 +106,7 @@ def _check_rows(
         each, batch = ([_flat(found) for found in ask(model, sources)] for model in models)
         ask(models[1], [])
     except Exception as error:  # whatever a runtime raises
-        return [f"{name} fails on {what}: {_first_line(error)}"]
+        return [f"{name} fails on {what}: {first_line(error)}"]
     if any(isinstance(x, float) and math.isnan(x) for row in batch for x in row):
         return [f"{name}: NaN on {what}"]
     wrong = [n for n, pair in enumerate(zip(each, batch, strict=True)) if not _same(*pair)]
@@ -171,10 +171,6 @@ def _same(row: list[Any], other: list[Any]) -> bool:
         abs(a - b) <= _TOLERANCE if isinstance(a, float) and isinstance(b, float) else a == b
         for a, b in zip(row, other, strict=True)
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def main() -> None:

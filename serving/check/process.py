@@ -13,6 +13,11 @@ from serving.client.printing import printable
 from training.command.progress import Tell
 
 
+def first_line(error: Exception) -> str:
+    """The first line of an error, or its name where it says nothing."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def answer(check: Callable[[Tell], dict[str, Any]]) -> None:
     """Run a check, and print a JSON object a line.
 

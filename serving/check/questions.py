@@ -27,7 +27,25 @@ def images() -> list[bytes]:
     return files
 
 
-def values(
+def reads_images(signature: meta_graph_pb2.SignatureDef) -> bool:
+    """Whether all that a signature takes is files of images."""
+    return set(signature.inputs) == {IMAGES}
+
+
+def is_batched(signature: meta_graph_pb2.SignatureDef) -> bool:
+    """Whether an input has an axis for the batch."""
+    shapes = [info.tensor_shape for info in signature.inputs.values()]
+    return any(shape.unknown_rank or shape.dim for shape in shapes)
+
+
+def make_inputs(
+    signature: meta_graph_pb2.SignatureDef, texts: Sequence[bytes], first: int = 0
+) -> dict[str, np.ndarray]:
+    """Inputs of as many rows; without texts, numbers that depend on the row alone."""
+    return {alias: _values(alias, info, texts, first) for alias, info in signature.inputs.items()}
+
+
+def _values(
     alias: str, info: meta_graph_pb2.TensorInfo, texts: Sequence[bytes], first: int
 ) -> np.ndarray:
     """A value for an input: the texts, or numbers that are each row's own, from row `first` on."""

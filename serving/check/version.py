@@ -19,7 +19,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from serving.check.answers import check_answers
 from serving.check.files import check_files
 from serving.check.graph import check_names, check_ops, check_outputs, check_xla
-from serving.check.process import answer
+from serving.check.process import answer, first_line
 from serving.check.releases import OLDEST
 from serving.check.stored_weights import check_weights
 from serving.client.printing import printable
@@ -64,7 +64,7 @@ def check_version(
     try:
         model = SavedModel(version_dir)
     except StatusError as error:
-        return [f"the C++ loader refuses it: {error.code.name}: {_first_line(error)}"]
+        return [f"the C++ loader refuses it: {error.code.name}: {first_line(error)}"]
     servable = Servable(version_dir.parent.name, 1, model, Metrics())
     try:
         tell("reading the weights", _WEIGHTS)
@@ -91,7 +91,7 @@ def read_meta_graph(version_dir: Path) -> meta_graph_pb2.MetaGraphDef | str:
     try:
         saved_model = saved_model_pb2.SavedModel.FromString(data)
     except DecodeError as error:
-        return f"saved_model.pb cannot be read: {_first_line(error)}"
+        return f"saved_model.pb cannot be read: {first_line(error)}"
     if missing := missing_part(version_dir, saved_model):
         return f"the version is not complete: no {missing}"
     graphs = saved_model.meta_graphs
@@ -120,15 +120,11 @@ def check_warmup(servable: Servable, version_dir: Path, tell: Tell) -> list[str]
                 replay(servable, record)
             except StatusError as error:
                 findings.append(
-                    f"warm-up record {number} fails: {error.code.name}: {_first_line(error)}"
+                    f"warm-up record {number} fails: {error.code.name}: {first_line(error)}"
                 )
     except StatusError as error:
-        findings.append(f"warm-up records: {_first_line(error)}")
+        findings.append(f"warm-up records: {first_line(error)}")
     return findings
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def main() -> None:

@@ -39,14 +39,14 @@ _INPUTS = {
     "complete": ["text", "prefix"],
     "alternatives": ["text", "prefix"],
 }
-_OUTPUTS = {
+_OUTPUTS = {  # with N results
     "translate": {
         "translation": "string(?)",
         "score": "float(?)",
         "truncated": "bool(?)",
         **_WORDS,
     },
-    "nbest": {"translations": "string(?, ?)", "scores": "float(?, ?)"},
+    "nbest": {"translations": "string(?, N)", "scores": "float(?, N)"},
     "align": {
         "translation": "string(?)",
         "source_tokens": "string(?, ?)",
@@ -69,10 +69,10 @@ _OUTPUTS = {
         **_WORDS,
     },
     "alternatives": {
-        "words": "string(?, ?)",
-        "probabilities": "float(?, ?)",
-        "translations": "string(?, ?)",
-        "scores": "float(?, ?)",
+        "words": "string(?, N)",
+        "probabilities": "float(?, N)",
+        "translations": "string(?, N)",
+        "scores": "float(?, N)",
     },
 }
 
@@ -147,7 +147,7 @@ class LocalTranslator(LocalModel):
             name: {
                 "inputs": dict.fromkeys(inputs, "string(?)"),
                 "outputs": {
-                    alias: about
+                    alias: about.replace("N", str(self._asked.results))
                     for alias, about in _OUTPUTS[name].items()
                     if self._knows_words or alias not in _WORDS
                 },
