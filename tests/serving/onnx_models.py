@@ -29,7 +29,9 @@ def random_model(*settings, seed=3):
     if config.tie_embeddings is False:  # sentences end soon
         bias = np.zeros(TARGET, "float32")
         bias[END_ID] = 2.0
-        model.get_layer("output").bias.assign(bias)
+        aligns = config.attention == "hard_monotonic"
+        output = model.get_layer("decoder").output_layer if aligns else model.get_layer("output")
+        output.bias.assign(bias)
     return config, model
 
 

@@ -13,7 +13,6 @@ from serving.export.onnx.mechanisms import Rows, make
 from serving.export.onnx.mechanisms.mechanism import Shape, Values
 from serving.export.onnx.products import Products
 from training.command.errors import UserError
-from training.model.aligned import AlignedDecoder
 
 
 class Step(NamedTuple):
@@ -46,8 +45,6 @@ class Decoder:
 
     def __init__(self, model: keras.Model) -> None:
         layer = model.get_layer("decoder")
-        if isinstance(layer, AlignedDecoder):
-            raise UserError("ONNX has no attention = hard_monotonic yet")
         if layer.several or layer.output_kernel is None:
             raise UserError("ONNX expected a decoder with one memory and readout_units")
         self._cells = [read_cell(cell) for cell in getattr(layer.cell, "cells", [layer.cell])]

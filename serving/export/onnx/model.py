@@ -8,6 +8,7 @@ from typing import TypeVar
 import keras
 import numpy as np
 
+from serving.export.onnx.aligned import Aligned
 from serving.export.onnx.decoder import Decoder
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.images import ImageEncoder
@@ -38,7 +39,9 @@ class Model:
     def __init__(
         self, config: Config, model: keras.Model, bits: int, tables: bool, prefix: str
     ) -> None:
-        self.encoder, self.decoder = ENCODERS[config.source](config, model, bits), Decoder(model)
+        self.encoder = ENCODERS[config.source](config, model, bits)
+        aligns = config.attention == "hard_monotonic"
+        self.decoder: Aligned | Decoder = Aligned(model) if aligns else Decoder(model)
         self._bits, self._tables, self._prefix = bits, tables, prefix
 
     def shapes(self) -> dict[str, Shape]:

@@ -40,6 +40,7 @@ MODELS = {
     "coverage": ["attention=coverage", "order=bahdanau"],
     "monotonic": ["attention=monotonic"],
     "chunkwise": ["attention=chunkwise", "attention_options=chunk_size=3, mode=hard"],
+    "hard monotonic": ["attention=hard_monotonic", "decoder=lstm"],
     "sparsemax": ["distribution=sparsemax"],
     "entmax": ["distribution=entmax15", "attention=general"],
     "sigmoid": ["distribution=sigmoid"],
