@@ -98,7 +98,7 @@ class Aligned:
         place = self._places(g, g.size(memory["mask"], 2))
         way = g.axis(place, 0) - g.axis(place, 1)
         way = g("Where", way > FARTHEST, FARTHEST, way)
-        way = g("Where", way < 0, FARTHEST + 1, way)
+        way = g("Where", way >= 0, way, FARTHEST + 1)
         weights = g("Gather", self._ways, way, axis=0, dtype="float32")
         return g("LogSoftmax", g.axis(scores, 2) + weights, axis=-1)
 
