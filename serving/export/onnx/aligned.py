@@ -76,7 +76,8 @@ class Aligned:
         places = g.over("ReduceLogSumExp", moves, 2)
         vector = rows.apart(times(states[0], self._of_state, bounded=True), self._of_state.shape[1])
         vector = g("Tanh", g.axis(vector, 2) + g.axis(memory["values"], 1))
-        spoken = g("LogSoftmax", times(vector, *self._output, bounded=True), axis=-1)
+        kernel, bias = self._output
+        spoken = g("LogSoftmax", times(vector, kernel, bias, bounded=True), axis=-1)
         said = rows.together(g.axis(places, 3) + spoken, length, self.vocabulary)
         new = dict(zip(names, states, strict=True))
         log_probs = g.over("ReduceLogSumExp", said, 1)
