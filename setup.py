@@ -156,7 +156,7 @@ setup(
         "page": [*CLIENT, *PAGE],
         # Ray takes a package `opentelemetry`, which xds-protos brings in part, for all of it.
         "batch": [*SERVING, "ray[data]>=2.50,<3", "opentelemetry-api>=1.20,<2"],
-        "browser": ["playwright>=1.55,<2"],
+        "browser": ["playwright>=1.55,<2", "axe-playwright-python>=0.1.8,<0.2"],
         "tasks": TASKS,
         "zstd": ZSTD,
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],

@@ -3,16 +3,20 @@
 With `PAGE_SCREENSHOTS=DIR` the pictures of three widths are written there.
 """
 
+import base64
+import io
 import os
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
 from serving.page.app import Settings
+from serving.page.card import Card
 from tests.page.tabs import WIDTHS, tab_on
 from tests.serving.page.models import VISITS
 
@@ -21,7 +25,7 @@ from tests.serving.page.models import VISITS
 @pytest.mark.parametrize("kind", ["bright", "mean"])
 def test_the_other_kinds_fit_the_screen_and_have_names(browser, kind, width, request, tmp_path):
     path = tmp_path / "image.png"
-    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
+    path.write_bytes(picture())
     settings = Settings(request.getfixturevalue(kind), kind, example=VISITS)
     with tab_on(browser, settings) as tab:
         tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
@@ -31,6 +35,46 @@ def test_the_other_kinds_fit_the_screen_and_have_names(browser, kind, width, req
         expect(tab.locator("#said" if kind == "bright" else "#event")).not_to_be_empty()
         assert tab.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
         assert nameless(tab) == []
+
+
+RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_on_the_page_of_texts(view, scheme):
+    view.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
+    view.locator("#keep").click()
+    view.get_by_text("About this model").click()
+    view.locator(".words").nth(0).locator(".word").nth(0).hover()
+    assert violations(view) == []
+    view.get_by_role("button", name="Matrix").click()
+    assert violations(view) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("kind", ["bright", "mean", "begun"])
+def test_axe_finds_nothing_on_other_pages(browser, kind, scheme, request):
+    image = base64.b64encode(picture()).decode()
+    example = {"bright": "", "mean": VISITS, "begun": "one two three"}[kind]
+    card = Card({"Data": "some"}, examples=(image,) if kind == "bright" else ())
+    settings = Settings(request.getfixturevalue(kind), kind, card=card, example=example)
+    with tab_on(browser, settings) as tab:
+        tab.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        shown = {"bright": "#said", "mean": "#event", "begun": "#translation"}[kind]
+        expect(tab.locator(shown)).not_to_be_empty()
+        if kind == "begun":
+            tab.locator("#translation .choice").nth(1).click()
+            expect(tab.locator(".choices-panel li")).to_have_count(2)
+        assert violations(tab) == []
+
+
+def violations(tab):
+    """What axe finds wrong or cannot decide; the ground of a chart's text it never can."""
+    answer = Axe().run(tab, options=RULES).response
+    rules = answer["violations"] + answer["incomplete"]
+    found = [(rule["id"], node["html"]) for rule in rules for node in rule["nodes"]]
+    return [(rule, html) for rule, html in found if not html.startswith("<text ")]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -64,6 +108,12 @@ def test_it_fits_the_screen(view, width):
 
 def test_everything_that_can_be_used_has_a_name(view):
     assert nameless(view) == []
+
+
+def picture():
+    file = io.BytesIO()
+    Image.fromarray(np.full((20, 30), 200, "uint8")).save(file, "png")
+    return file.getvalue()
 
 
 def nameless(tab):
