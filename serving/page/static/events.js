@@ -5,11 +5,14 @@ import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 
 const PAUSE = 400; // milliseconds without a key before the model is asked
-const [WIDTH, TOP, MIDDLE, BOTTOM, LEFT, RIGHT] = [720, 20, 150, 230, 44, 12];
+// Pixels of the chart: the probabilities, below them the bars, and the sides.
+const [TOP, MIDDLE, HIGHEST, BOTTOM, LEFT, RIGHT] = [20, 150, 180, 255, 52, 12];
+const BAR = 10;
 const $ = (id) => document.getElementById(id);
 let model = null;
 let timer = null;
 let running = new AbortController();
+let shown = null;
 
 export function startEvents(found) {
   model = found;
@@ -24,7 +27,8 @@ export function startEvents(found) {
       opened();
     });
     for (const id of ["id-column", "time-column", "person"]) $(id).addEventListener("change", update);
-    if (!$("table").value) $("table").value = model.example;
+    new ResizeObserver(() => shown && $("chart").clientWidth !== shown.width && show(shown.answer)).observe($("chart"));
+    if (!$("table").value) $("table").value = model.example || (model.card.examples[0] ?? "");
   }
   opened();
 }
@@ -51,6 +55,7 @@ async function update() {
   try {
     if (!$("table").value.trim()) {
       $("course").hidden = true;
+      shown = null;
       succeed(about(model));
       return;
     }
@@ -72,28 +77,36 @@ function svg(name, properties, text = "") {
   return made;
 }
 
-function show({ person, time, columns, probabilities, weights }) {
+function show(answer) {
+  const { person, time, columns, probabilities, weights } = answer;
+  $("course").hidden = false;
+  const width = $("chart").clientWidth;
+  shown = { answer, width };
   const [first, last] = [Math.min(...time), Math.max(...time)];
-  const x = (t) => LEFT + 6 + (WIDTH - LEFT - RIGHT - 12) * (last > first ? (t - first) / (last - first) : 0.5);
+  const x = (t) => LEFT + 6 + (width - LEFT - RIGHT - 12) * (last > first ? (t - first) / (last - first) : 0.5);
   const y = (probability) => MIDDLE - (MIDDLE - TOP) * probability;
-  const chart = svg("svg", { viewBox: `0 0 ${WIDTH} ${BOTTOM + 24}`, role: "group", "aria-label": `The history of ${person}` });
+  const chart = svg("svg", { width, height: BOTTOM + 24, role: "group", "aria-label": `The history of ${person}` });
   for (const level of [0, 0.5, 1]) {
-    chart.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(level), y2: y(level), class: "axis" }), svg("text", { x: 4, y: y(level) + 4 }, percent(level)));
+    chart.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: y(level), y2: y(level), class: "axis" }), svg("text", { x: 4, y: y(level) + 4 }, percent(level)));
   }
-  chart.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: BOTTOM, y2: BOTTOM, class: "axis" }), svg("text", { x: 4, y: BOTTOM }, "weight"));
+  const largest = svg("text", { x: 4, y: HIGHEST + 8 });
+  chart.append(svg("line", { x1: LEFT, x2: width - RIGHT, y1: BOTTOM, y2: BOTTOM, class: "axis" }), largest, svg("text", { x: 4, y: BOTTOM }, "weight"));
   for (const [t, anchor] of last > first ? [[first, "start"], [last, "end"]] : [[first, "middle"]]) {
     chart.append(svg("text", { x: x(t), y: BOTTOM + 18, "text-anchor": anchor }, String(t)));
   }
   chart.append(svg("polyline", { points: time.map((t, n) => `${x(t)},${y(probabilities[n])}`).join(" "), class: "line" }));
-  const bars = time.map((t) => svg("line", { x1: x(t), x2: x(t), y1: BOTTOM, y2: BOTTOM, class: "bar" }));
+  const bars = time.map((t) => svg("rect", { x: x(t) - BAR / 2, y: BOTTOM, width: BAR, height: 0, rx: 2, class: "bar" }));
   const dots = time.map((t, n) => svg("circle", { cx: x(t), cy: y(probabilities[n]), r: 6, class: "event", tabindex: 0, role: "img", "aria-label": `time ${t}, ${percent(probabilities[n])}` }));
   const known = (at) => {
     const most = Math.max(0.01, ...weights[at]);
     bars.forEach((bar, n) => {
       const weight = weights[at][n] ?? 0;
-      bar.setAttribute("y2", BOTTOM - (BOTTOM - MIDDLE - 16) * weight / most);
+      const height = (BOTTOM - HIGHEST) * weight / most;
+      bar.setAttribute("y", BOTTOM - height);
+      bar.setAttribute("height", height);
       bar.dataset.weight = weight.toFixed(4);
     });
+    largest.textContent = percent(most);
     dots.forEach((dot, n) => dot.classList.toggle("from", n === at));
     const values = Object.entries(columns).filter(([, cells]) => cells[at] !== "").map(([name, cells]) => `${name} ${cells[at]}`);
     $("event").textContent = `Time ${time[at]}: ${percent(probabilities[at])}. ${values.join(", ")}`;
@@ -103,7 +116,6 @@ function show({ person, time, columns, probabilities, weights }) {
   });
   chart.append(...bars, ...dots);
   $("chart").replaceChildren(chart);
-  $("course").hidden = false;
   known(time.length - 1);
   const names = ["Time", "Probability", "Weight", ...Object.keys(columns)];
   const head = element("tr");
