@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import base64
+import csv
+import io
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from training.command.errors import UserError
 from training.data.splits import load_split
 from training.runs.run import Run
+from training.sources.events.histories import Histories
 from training.sources.kinds import KINDS
 
 COUNT = 5
 _DRAWN = 100  # sources of which they are taken
 _MOST_CHARACTERS = 80
 _MOST_BYTES = 20_000  # of an image
+_PEOPLE = 3
 
 
 def dev_sources(run: Run, limit: int) -> list[Any]:
@@ -29,12 +35,34 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
 
 
 def examples(run: Run) -> list[str]:
-    """Return short texts, or small images in base64, to begin with; none of histories."""
+    """Return what to begin with: short texts, small images in base64, or a table in CSV.
+
+    People's histories are shown of data sets that are published, not of a table of one's own.
+    """
     if KINDS[run.config.source].tokens:
         texts = dict.fromkeys(dev_sources(run, _DRAWN))
         return [text for text in texts if len(text) <= _MOST_CHARACTERS][:COUNT]
+    if run.config.source == "events":
+        return [] if ":" in run.config.data else _table(run)
     if run.config.source != "image":
         return []
     found = dev_sources(run, COUNT)
     files = [file.read_bytes() if isinstance(file, Path) else file for file in found]
     return [base64.b64encode(file).decode() for file in files if len(file) <= _MOST_BYTES]
+
+
+def _table(run: Run) -> list[str]:
+    """Return the whole histories of some people, with the names that the served model has."""
+    try:
+        found: Histories = run.source.load_split(run.config, run.config.data, "dev")
+    except UserError:
+        return []
+    last = {person: n for n, person in enumerate(found.people)}
+    file = io.StringIO()
+    rows = csv.writer(file, lineterminator="\n")
+    rows.writerow(["id", "time", *found.schema.inputs()])
+    for person, n in list(last.items())[:_PEOPLE]:
+        for event in range(found.starts[n], found.ends[n]):
+            values = (f"{v:g}" if np.isfinite(v) else "" for v in found.values[event])
+            rows.writerow([person, f"{found.times[event]:g}", *values])
+    return [file.getvalue()]

@@ -15,7 +15,7 @@ FIGURES = {
     "chrf": "chrF",
     "wer": "WER",
     "per": "PER",
-    "exact": "Exact",
+    "exact": "Exact matches",
     "cer": "CER",
     "auc": "AUC",
     "val_perplexity": "Perplexity",
@@ -61,7 +61,7 @@ def read_card(manifest: Path) -> Card:
         return Card(
             lines,
             _languages(run["config"]["data"]),
-            next((f"{name} {value}" for name, value in figures.items()), ""),
+            next((f"{name} {value} on dev" for name, value in figures.items()), ""),
             tuple(map(str, found.get("examples", ()))),
         )
     except (UnicodeDecodeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:

@@ -2,13 +2,14 @@
 
 import { element } from "./look.js";
 
-// Show a button for each text, which `open` brings to the page.
-export function showExamples(texts, open) {
+// Show a button for each example, which `open` brings to the page; `show` says what is in the button.
+export function showExamples(examples, open, show = (text) => text) {
   const row = document.getElementById("examples");
-  row.hidden = !texts.length;
-  row.replaceChildren(element("span", "Try", { className: "hint" }), ...texts.map((text) => {
-    const button = element("button", text, { type: "button", dir: "auto" });
-    button.addEventListener("click", () => open(text));
+  row.hidden = !examples.length;
+  row.replaceChildren(element("span", "Try", { className: "hint" }), ...examples.map((example, n) => {
+    const button = element("button", "", { type: "button", dir: "auto" });
+    button.append(show(example, n));
+    button.addEventListener("click", () => open(example));
     return button;
   }));
 }

@@ -1,7 +1,9 @@
 // Models of images or other files: drop, paste, choose or draw one; see what is read and where the model looks.
 
 import { scored } from "./difference.js";
+import { showExamples } from "./examples.js";
 import { element, move, tellSure, word } from "./look.js";
+import { light, outline } from "./regions.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 
@@ -37,6 +39,14 @@ export function startImage(found) {
   for (const kind of ["dragover", "dragleave", "drop"]) addEventListener(kind, dropped);
   startPad();
   succeed(about(model));
+  begin(model.card.examples);
+}
+
+// Examples are images in base64.
+function begin(examples) {
+  const images = examples.map((text) => new Blob([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], { type: "image/png" }));
+  showExamples(images, read, (image, n) => element("img", "", { src: URL.createObjectURL(image), alt: `Example ${n + 1}` }));
+  if (images.length) read(images[0]);
 }
 
 function dropped(event) {
@@ -94,13 +104,17 @@ function show({ text, score, tokens, token_probabilities, weights, hypotheses })
   const words = (tokens.length ? tokens : [text]).map(word);
   words.forEach((one, from) => {
     if (from in token_probabilities) tellSure(one, token_probabilities[from]);
-    const lit = () => light(weights[from]);
+    const lit = () => {
+      words.forEach((other) => other.classList.toggle("from", other === one));
+      light(weights[from]);
+      outline(weights[from]);
+    };
     const choose = () => {
       stop();
       lit();
     };
     for (const kind of ["mouseenter", "focus"]) one.addEventListener(kind, choose);
-    for (const kind of ["mouseleave", "blur"]) one.addEventListener(kind, () => light());
+    for (const kind of ["mouseleave", "blur"]) one.addEventListener(kind, dark);
     one.addEventListener("keydown", (event) => move(event, words, from));
     one.lightUp = lit;
   });
@@ -118,17 +132,23 @@ function show({ text, score, tokens, token_probabilities, weights, hypotheses })
 // One character after the other, each with the region that the model looked at.
 function play() {
   clearTimeout(playing);
-  light();
+  dark();
   if ($("play").hidden) return;
   const words = [...$("reading-text").children];
   for (const one of words) one.classList.add("unsaid");
   const next = (position) => {
-    if (position === words.length) return light();
+    if (position === words.length) return dark();
     words[position].classList.remove("unsaid");
     words[position].lightUp();
     playing = setTimeout(next, STEP, position + 1);
   };
   next(0);
+}
+
+function dark() {
+  light(doubtful);
+  outline();
+  for (const one of $("reading-text").children) one.classList.remove("from");
 }
 
 // Show all characters at once: somebody looks at one of them.
@@ -138,22 +158,3 @@ function stop() {
 }
 
 const added = (one, other) => one.map((row, i) => row.map((weight, j) => weight + other[i][j]));
-
-// Weights (rows, columns) over the picture, the largest brightest.
-function light(weights = doubtful) {
-  const canvas = $("regions");
-  const [rows, columns] = [weights?.length ?? 1, weights?.[0].length ?? 1];
-  Object.assign(canvas, { width: columns, height: rows });
-  delete canvas.dataset.region;
-  if (!weights) return;
-  const flat = weights.flat();
-  const most = Math.max(...flat);
-  const pen = canvas.getContext("2d");
-  const colour = getComputedStyle(canvas).getPropertyValue("--light");
-  flat.forEach((weight, place) => {
-    pen.fillStyle = `rgba(${colour}, ${(0.75 * weight / most).toFixed(3)})`;
-    pen.fillRect(place % columns, Math.floor(place / columns), 1, 1);
-  });
-  const place = flat.indexOf(most);
-  canvas.dataset.region = `${Math.floor(place / columns)},${place % columns}`;
-}

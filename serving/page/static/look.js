@@ -21,7 +21,7 @@ export function tellSure(made, probability, ...more) {
 }
 
 export function word(text, position) {
-  return element("span", text || "·", { className: "word", tabIndex: position ? -1 : 0 });
+  return element("span", text || "·", { className: "word", role: "button", tabIndex: position ? -1 : 0 });
 }
 
 // Arrow keys go from word to word; of a line, one word is reached by the tab key.

@@ -40,7 +40,7 @@ def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
     history[1]["val_loss"] = 1  # the second is the best by any score
     config = {"data": "d", "attention": "additive", **config}
     found = read_card(manifest(tmp_path, config, history[1] if recorded else None, history))
-    assert found.score == " ".join(said)
+    assert found.score == f"{said[0]} {said[1]} on dev"
     card = found.lines
     assert card["Model"] == model
     assert card["Training"] == "3 epochs"
