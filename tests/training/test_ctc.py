@@ -6,11 +6,19 @@ from training.config.schema import Config
 from training.studies import ctc
 
 
-def test_a_path_says_its_tokens_without_repetitions_and_blanks():
-    assert ctc.collapse([0, 5, 5, 0, 5, 7, 7, 0]) == [5, 5, 7]
-    assert ctc.collapse([0, 0]) == []
-    logits = np.eye(3)[[[1, 1, 0, 1], [2, 0, 0, 2]]]
-    assert ctc.said(logits) == [[1, 1], [2, 2]]
+def collapsed(path):
+    return [token for token, _ in itertools.groupby(path) if token != ctc.BLANK]
+
+
+def test_the_best_path_is_read_without_repetitions_and_blanks():
+    rng = np.random.default_rng(0)
+    logits = rng.normal(size=(5, 11, 3)).astype("float32")
+    read = ctc.said(logits)
+    for row, path in zip(read, logits.argmax(-1), strict=True):
+        text = collapsed(path)
+        assert row.tolist() == text + [ctc.BLANK] * (read.shape[1] - len(text))
+    nothing = np.eye(3, dtype="float32")[np.zeros((2, 4), int)]
+    assert not ctc.said(nothing).any()
 
 
 def test_the_loss_is_minus_the_log_of_all_paths_that_say_the_text():
@@ -23,7 +31,7 @@ def test_the_loss_is_minus_the_log_of_all_paths_that_say_the_text():
         total = sum(
             np.prod([row[step, token] for step, token in enumerate(path)])
             for path in itertools.product(range(4), repeat=5)
-            if ctc.collapse(path) == text
+            if collapsed(path) == text
         )
         wanted.append(-np.log(total))
     np.testing.assert_allclose(ctc.ctc_loss(labels, logits), np.mean(wanted), rtol=1e-4)

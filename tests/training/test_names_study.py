@@ -14,7 +14,7 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.pair_files import Split
 from training.fit.train import train
-from training.studies import names
+from training.studies import names, shared
 
 KNOWN = ["Tom", "Mary", "Boston", "Lubomir"]
 
@@ -135,7 +135,7 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
     assert str(output / "names.csv") in last["files"]
 
     before = (output / "names.csv").read_bytes()
-    monkeypatch.setattr(names, "make_translator", None)  # nothing is translated again
+    monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
     study.main(command)
     assert (output / "names.csv").read_bytes() == before
 

@@ -119,7 +119,7 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     assert str(output / "length.csv") in last["files"]
 
     before = (output / "length.csv").read_bytes()
-    monkeypatch.setattr(length, "make_translator", None)  # nothing is translated again
+    monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
     study.main(command)
     assert (output / "length.csv").read_bytes() == before
 

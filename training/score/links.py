@@ -161,16 +161,6 @@ def diagonal(split: Split) -> list[set[Link]]:
 
 
 def at_most(split: Split, words: int) -> Split:
-    """Pairs of which neither side has more than so many words.
-
-    Words are those of the gold links where there are, otherwise what stands between spaces.
-    """
-    sources = split.source_words or [source.split() for source in split.sources]
-    targets = split.target_words or [references[0].split() for references in split.references]
-    return split.select(
-        [
-            i
-            for i, pair in enumerate(zip(sources, targets, strict=True))
-            if max(map(len, pair)) <= words
-        ]
-    )
+    """Return the pairs with at most so many gold words on each side."""
+    pairs = enumerate(zip(*split.words(), strict=True))
+    return split.select([i for i, pair in pairs if max(map(len, pair)) <= words])

@@ -21,7 +21,6 @@ from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
-from training.decode.texts import make_translator
 from training.runs.run import Run, load_run
 from training.score import metrics
 from training.studies import shared
@@ -146,13 +145,9 @@ def _statistics(
     if found.config.metric != metric:
         raise UserError(f"{found.path} expected a run scored by {metric}: it has another metric")
 
-    def translate() -> list[str]:
-        print(f"{found.path}: translating {len(split.sources):,} sentences", flush=True)
-        return make_translator([found], Search(options.beam_width))(split.sources)
-
     file = options.output / "translations" / f"{name}.json"
-    key = shared.key_of(found, options.beam_width, split.sources)
-    hypotheses = shared.kept(file, key, translate)
+    asked = Search(options.beam_width)
+    hypotheses = shared.translated(str(found.path), found, asked, split.sources, file)
     if rates := metrics.RATES.get(metric):
         return {key: of(hypotheses, split.references) * (100, 1) for key, of in rates.items()}
     statistics = metrics.bleu_statistics(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import keras
@@ -47,16 +46,8 @@ def ctc_loss(labels: Tensor, logits: Tensor) -> Tensor:
     return ops.mean(ops.ctc_loss(labels, logits, lengths, columns, mask_index=BLANK))
 
 
-def said(logits: np.ndarray) -> list[list[int]]:
-    """Return the ids that the best path says: repetitions and blanks are left out."""
-    return [collapse(row) for row in np.asarray(logits).argmax(axis=-1)]
-
-
-def collapse(path: Sequence[int]) -> list[int]:
-    """Return the ids of a path over columns."""
-    previous = [BLANK, *path[:-1]]
-    return [
-        int(token)
-        for token, before in zip(path, previous, strict=True)
-        if token not in (BLANK, before)
-    ]
+def said(logits: Tensor) -> np.ndarray:
+    """Return the ids of the best path, int32 `(B, ·)`, without repetitions and blanks, padded."""
+    columns = np.full(len(logits), logits.shape[1], "int32")
+    (ids,), _ = ops.ctc_decode(logits, columns, strategy="greedy", mask_index=BLANK)
+    return np.maximum(ops.convert_to_numpy(ids), BLANK).astype("int32")

@@ -16,14 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from training.command.errors import UserError
-from training.command.progress import progress
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.asked import Search
-from training.decode.texts import make_translator
-from training.runs.run import Run
 from training.score import metrics
 from training.studies import shared
 
@@ -42,7 +39,9 @@ def run(options: argparse.Namespace) -> dict:
     rows = []
     for name, found in runs.items():
         for set_name, split in sets.items():
-            hypotheses = translations(options, name, found, set_name, split)
+            file = options.output / "translations" / f"{set_name}-{name}.json"
+            asked = Search(options.beam_width)
+            hypotheses = shared.translated(f"{name}, {set_name}", found, asked, split.sources, file)
             rows += table_rows(set_name, name, hypotheses, split, config.metric, options.lowercase)
     shared.write_table(options.output / "length.csv", rows)
     draw(rows, options.output / "length.png")
@@ -102,20 +101,6 @@ def _draw(words: Sequence[int], length: int, rng: np.random.Generator) -> list[i
         if not length:
             return chosen
     return None
-
-
-def translations(
-    options: argparse.Namespace, name: str, run: Run, set_name: str, split: Split
-) -> list[str]:
-    """Translate a set, or take the translations made before."""
-
-    def translate() -> list[str]:
-        print(f"{name}: translating {len(split.sources)} sentences of {set_name}", flush=True)
-        with progress(len(split.sources), "sentences") as advance:
-            return make_translator([run], Search(options.beam_width))(split.sources, advance)
-
-    file = options.output / "translations" / f"{set_name}-{name}.json"
-    return shared.kept(file, shared.key_of(run, options.beam_width, split.sources), translate)
 
 
 def table_rows(

@@ -22,7 +22,6 @@ from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.asked import Search
-from training.decode.texts import make_translator
 from training.runs.run import Run, load_run
 from training.score import metrics
 from training.sources.text.copying import WORD, replace_words
@@ -145,14 +144,9 @@ def table_row(
     row: dict = {"model": name, "weights": found.model.count_params()}
     for kind, sentences in sets.items():
         sources, references = sentences.split.sources, sentences.split.references
-        settings = {"beam_width": options.beam_width, "replaces_unknown": replaces_unknown}
-
-        def translate(sources: list[str] = sources, settings: dict = settings) -> list[str]:
-            print(f"{name}: translating {len(sources)} sentences", flush=True)
-            return make_translator([found], Search(**settings))(sources)
-
+        asked = Search(options.beam_width, replaces_unknown=replaces_unknown)
         file = options.output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
-        hypotheses = shared.kept(file, shared.key_of(found, settings, sources), translate)
+        hypotheses = shared.translated(name, found, asked, sources, file)
         through = came_through(hypotheses, sentences.names)
         low, high = metrics.bootstrap_interval(through, metrics.ratio)
         tokenize = metrics.bleu_tokenization(found.config.metric)

@@ -136,9 +136,7 @@ def _read_ctc(model: keras.Model, source: Source, target: Tokenizer, split: Spli
     for first in range(0, len(split.sources), 250):
         chosen = np.arange(first, min(first + 250, len(split.sources)))
         ids = ctc.said(model.predict_on_batch(rows.pad(chosen, rows.lengths[chosen])))
-        longest = max(1, *map(len, ids))
-        padded = np.array([[*row, *[0] * (longest - len(row))] for row in ids], np.int32)
-        found = target.detokenize(padded).numpy()
+        found = target.detokenize(ids).numpy()
         hypotheses += [text.decode("utf-8", errors="replace") for text in found]
     return hypotheses
 

@@ -15,8 +15,11 @@ import keras
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
+from training.command.progress import progress
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
+from training.decode.asked import Search
+from training.decode.texts import make_translator
 from training.fit.train import resume, train
 from training.runs.files import RunFiles
 from training.runs.history import read_history
@@ -135,6 +138,18 @@ def kept(file: Path, key: Any, make: Callable[[], Any]) -> Any:
     file.parent.mkdir(parents=True, exist_ok=True)
     write_json(file, {"key": key, "value": value})
     return value
+
+
+def translated(name: str, run: Run, asked: Search, sources: Sequence[str], file: Path) -> list[str]:
+    """Translate by a run, or take the translations that an earlier try kept in a file."""
+
+    def translate() -> list[str]:
+        print(f"{name}: translating {len(sources):,} sentences", flush=True)
+        with progress(len(sources), "sentences") as advance:
+            return make_translator([run], asked)(sources, advance)
+
+    found: list[str] = kept(file, key_of(run, asdict(asked), sources), translate)
+    return found
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], printed: bool = True) -> None:
