@@ -23,7 +23,7 @@ from training.command.errors import UserError
 ROOT = Path(__file__).parents[1]
 GUIDES = ROOT / "docs" / "guides"
 READ = ("own-data.md", "production.md", "page.md", "from-addons.md", "fast.md")
-READ += ("without-a-server.md",)
+READ += ("without-a-server.md", "from-opennmt.md")
 
 
 def blocks(guide, kinds):

@@ -76,6 +76,23 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
     )
 
 
+def test_the_layers_of_keras_give_the_same_after_the_move():
+    names, further = run("from-multihead.md")
+    before, after = (ops.convert_to_numpy(names[name]) for name in ("before", "after"))
+    assert before.std() > 0.01
+    np.testing.assert_allclose(after, before, rtol=1e-4, atol=1e-5)
+    pairs = ops.convert_to_numpy(names["weights_before"]), ops.convert_to_numpy(names["weights"])
+    np.testing.assert_allclose(*pairs, rtol=1e-4, atol=1e-5)
+    assert [one.shape for one in further["model"].outputs] == [(None, None, 50), (None, None, None)]
+
+
+def test_the_decoder_of_opennmt_trains_and_searches():
+    (names,) = run("from-opennmt.md")
+    assert names["logits"].shape == (3, 4, 11)
+    assert names["found"].ids.shape[:2] == (3, 1)
+    assert (ops.convert_to_numpy(names["found"].lengths) <= 9).all()
+
+
 def test_the_ideas_behind_the_speed_change_no_result():
     first, second, third = run("fast.md")  # each compares by itself
     assert first["plain"].shape == (5, 3)
