@@ -36,6 +36,13 @@ def test_training_speed(tmp_path):
     assert rows[cases[0]][f"{cases[0]}: times as fast"] == 1
 
 
+def test_recurrent_step(tmp_path):
+    sizes = ["--batch", "3", "--length", "5", "--units", "7", "--repeat", "1"]
+    rows, _ = run(tmp_path, "recurrent_step.py", sizes=sizes)
+    assert rows.keys() == {"AttentionRNN", "keras.layers.LSTM"}
+    assert min(rows.values()) > 0
+
+
 @pytest.mark.tensorflow
 def test_training_speed_of_a_peer_that_is_missing(tmp_path):
     rows, first_line = run(tmp_path, "training_speed.py", "--cases", "marian")
