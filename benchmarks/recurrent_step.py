@@ -1,4 +1,6 @@
-"""A training step of a decoder that attends: KERAS_BACKEND=NAME python benchmarks/recurrent_step.py.
+"""A training step of a decoder that attends, on a backend.
+
+    KERAS_BACKEND=NAME python benchmarks/recurrent_step.py
 
 Beside it stands the same step with Keras's own LSTM in the decoder's place, which attends to
 nothing. PyTorch runs the loop over the target from Python, operation by operation; TensorFlow and
