@@ -142,3 +142,71 @@ def test_it_recovers_when_the_server_comes_back(browser, base):
         finally:
             tab.close()
             server.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "shown"),
+    [
+        ("She eats a zorblax.", "She|eats|a|<unk>|.", "She|eats|a|zorblax|."),
+        ("Foo bar: a Zan a", "<unk>|<unk>|:|a|<unk>", "Foo|bar|:|a|Zan a"),
+        ("naïve 𝔘, ok", "<unk>|<unk>|,|ok", "naïve|𝔘|,|ok"),
+        ("abzz,", "ab<unk>|,", "abzz|,"),
+        ("x", "<unk>|<unk>", "x|<unk>"),
+        ("She is", "she|<unk>", "she|<unk>"),  # a tokenizer that writes small letters
+        ("", "", ""),
+    ],
+)
+def test_unknown_words_are_shown_as_they_were_typed(view, text, words, shown):
+    found = view.evaluate(
+        "async (given) => (await import('./static/unknown.js')).typed(...given)",
+        [words.split("|"), text],
+    )
+    assert "|".join(found) == shown
+
+
+def test_unknown_words_are_typed_ones_in_the_ribbons(view):
+    def answers(route):
+        alignment = {"source": ["She", "<unk>"], "target": ["A", "B"], "weights": [[1, 0], [0, 1]]}
+        texts = route.request.post_data_json["texts"]
+        sentences = [{"alignment": alignment, "hypotheses": []} for _ in texts]
+        route.fulfill(json={"sentences": sentences})
+
+    view.route("**/api/look", answers)
+    view.locator("#text").fill("She zorbs")
+    expect(view.locator(".words").first).to_have_text("She zorbs")
+
+
+UNMARKED = "e => [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent)"
+
+
+def longest_common(a, b):
+    """The length of the longest common subsequence."""
+    row = [0] * (len(b) + 1)
+    for x in a:
+        before = row[:]
+        for j, y in enumerate(b):
+            row[j + 1] = before[j] + 1 if x == y else max(before[j + 1], row[j])
+    return row[-1]
+
+
+@pytest.mark.parametrize("space", [" ", ""])
+def test_other_translations_mark_what_the_first_has_not(view, rng, space):
+    said = [space.join(rng.choice([*"abc"], 7)) for _ in range(5)]
+
+    def answers(route):
+        found = [{"text": text, "score": -1.0} for text in said]
+        texts = route.request.post_data_json["texts"]
+        route.fulfill(json={"sentences": [{"alignment": None, "hypotheses": found}] * len(texts)})
+
+    view.route("**/api/look", answers)
+    view.locator("#text").fill("other")
+    expect(view.locator("output[for=shown]")).to_have_text("3 of 5")
+    view.locator("#shown").fill("5")
+    expect(view.locator("#hypotheses li")).to_have_count(5)
+    expect(view.locator("#hypotheses li").first.locator("mark")).to_have_count(0)
+    first = said[0].replace(" ", "")
+    for text, item in zip(said, view.locator("#hypotheses li span[dir]").all(), strict=True):
+        assert item.text_content() == text
+        plain = "".join(item.evaluate(UNMARKED)).replace(" ", "")
+        assert len(plain) == longest_common(text.replace(" ", ""), first)
+        assert longest_common(plain, first) == len(plain)

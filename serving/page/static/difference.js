@@ -2,40 +2,41 @@
 
 import { element } from "./look.js";
 
-const PARTS = /\s+|[\p{L}\p{N}'’]+|./gsu;
-const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}]/u;
+const [WORDS, CHARACTERS] = [/[\p{L}\p{N}'’]+|\S/gu, /\S/gu];
 
-// Return parts of `text`, [part, whether it differs], by the longest common subsequence of words.
+// Return the words of `text`, each with whether it is in the longest common subsequence with `first`;
+// characters, where `first` has no spaces.
 function differences(text, first) {
-  const [a, b] = [parts(text), parts(first)];
+  const unit = /\s/.test(first.trim()) ? WORDS : CHARACTERS;
+  const [a, b] = [text, first].map((each) => each.match(unit) ?? []);
   const longest = Array.from({ length: a.length + 1 }, () => new Array(b.length + 1).fill(0));
   for (let i = a.length - 1; i >= 0; i--) {
     for (let j = b.length - 1; j >= 0; j--) {
       longest[i][j] = a[i] === b[j] ? 1 + longest[i + 1][j + 1] : Math.max(longest[i + 1][j], longest[i][j + 1]);
     }
   }
-  const found = [];
-  for (let [i, j] = [0, 0]; i < a.length;) {
-    const same = a[i] === b[j];
-    if (!same && j < b.length && longest[i][j + 1] >= longest[i + 1][j]) j++;
-    else {
-      found.push([a[i], !same && a[i].trim() !== ""]);
+  const same = new Set();
+  for (let [i, j] = [0, 0]; i < a.length && j < b.length;) {
+    if (a[i] === b[j]) {
+      same.add(i);
       i++;
-      j += Number(same);
-    }
+      j++;
+    } else if (longest[i][j + 1] >= longest[i + 1][j]) j++;
+    else i++;
   }
-  return found;
+  return a.map((word, i) => [word, same.has(i)]);
 }
 
 // A hypothesis and its score, in a list; what the best one has not is marked.
 export function scored({ text, score }, best) {
   const item = element("li");
   const said = element("span", text ? "" : "nothing", { dir: "auto" });
-  said.append(...differences(text, best.text).map(([part, other]) => (other ? element("mark", part) : part)));
+  let end = 0;
+  for (const [word, same] of differences(text, best.text)) {
+    const at = text.indexOf(word, end);
+    said.append(text.slice(end, at), same ? word : element("mark", word));
+    end = at + word.length;
+  }
   item.append(said, " ", element("span", `(${score.toFixed(2)})`, { className: "score" }));
   return item;
-}
-
-function parts(text) {
-  return (text.match(PARTS) ?? []).flatMap((part) => (UNSPACED.test(part) ? [...part] : [part]));
 }

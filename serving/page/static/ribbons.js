@@ -115,6 +115,7 @@ function fillPaths({ weights, layers, paths }) {
     if (!paths.has(key)) paths.set(key, { path: document.createElementNS(SVG, "path"), ends: [i, t] });
     const one = Object.assign(paths.get(key), { weight });
     const strong = best.has(key);
+    one.path.dataset.ends = key;
     one.path.setAttribute("class", `${strong ? "strong" : "weak"} hue-${t % HUES}`);
     one.path.style.setProperty("--weight", weight);
     const layer = layers[Number(strong)];

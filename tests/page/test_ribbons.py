@@ -1,0 +1,120 @@
+"""Attention as ribbons, in a real browser: seen without pointing, and brought forward by a word."""
+
+import numpy as np
+import pytest
+from playwright.sync_api import expect
+
+SIDES, WORDS = ["source", "target"], [7, 5]
+
+DRAW = """async (data) => {
+    const { ribbons } = await import("./static/ribbons.js");
+    document.querySelector("#looks").hidden = false;
+    const place = document.querySelector("#sentences");
+    place.replaceChildren(document.createElement("div"));
+    ribbons(place.firstChild, data);
+}"""
+LINKS = """() => [...document.querySelectorAll("#sentences path")].map((path) => {
+    const { opacity, strokeWidth } = getComputedStyle(path);
+    const ends = [path.getPointAtLength(0), path.getPointAtLength(path.getTotalLength())];
+    const box = path.ownerSVGElement.getBoundingClientRect();
+    return { ends: path.dataset.ends, opacity: Number(opacity), width: parseFloat(strokeWidth),
+             points: ends.map(({ x, y }) => [x + box.left, y + box.top]) };
+})"""
+BOXES = """(css) => [...document.querySelectorAll(css)].map((word) => {
+    const { left, right, top, bottom } = word.getBoundingClientRect();
+    return [(left + right) / 2, (top + bottom) / 2];
+})"""
+
+
+@pytest.fixture
+def drawn(view, rng):
+    """A tab with ribbons of random weights, and the weights."""
+    view.emulate_media(reduced_motion="reduce")
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
+    weights = rng.dirichlet(np.full(WORDS[0], 0.5), size=WORDS[1])
+    words = {
+        side: [f"{side}{n}" for n in range(count)] for side, count in zip(SIDES, WORDS, strict=True)
+    }
+    view.evaluate(DRAW, {**words, "weights": weights.tolist()})
+    return view, weights
+
+
+def links(tab):
+    """The ribbons by (target, source)."""
+    return {tuple(map(int, reversed(one["ends"].split(",")))): one for one in tab.evaluate(LINKS)}
+
+
+def test_widths_and_opacities_are_the_weights_and_the_strongest_stand_out(drawn):
+    tab, weights = drawn
+    found = links(tab)
+    assert {*found} == {(t, s) for t, s in np.argwhere(weights >= 0.02).tolist()}
+    best = {(t, int(row.argmax())) for t, row in enumerate(weights)}
+    best |= {(int(c.argmax()), s) for s, c in enumerate(weights.T) if c.max() >= 0.2}
+    ordered = sorted(found, key=lambda link: weights[link])
+    widths = [found[link]["width"] for link in ordered]
+    assert widths == sorted(widths)
+    assert widths[-1] > 2 * widths[0]
+    for strong in (True, False):
+        opacities = [found[link]["opacity"] for link in ordered if (link in best) == strong]
+        assert opacities == sorted(opacities)
+        assert (min(opacities) >= 0.35) if strong else (max(opacities) < 0.35)
+
+
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_ribbons_end_at_their_words(drawn, width):
+    tab, _ = drawn
+    tab.set_viewport_size({"width": width, "height": 900})
+    beside = tab.locator(".ribbons.beside")
+    expect(beside).to_have_count(int(width != 820))  # a row fits, and the place is not wide
+    along = int(width != 820)
+    sides = [np.array(tab.evaluate(BOXES, f"#sentences .{side} .word")) for side in ("from", "to")]
+    for (t, s), one in links(tab).items():
+        ends = np.array(one["points"])[:, along]
+        np.testing.assert_allclose(ends, [sides[0][s, along], sides[1][t, along]], atol=1)
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_word_brings_its_ribbons_forward_and_dims_the_rest(drawn, side):
+    tab, weights = drawn
+    n = WORDS[side] - 2
+    words = [tab.locator("#sentences .words").nth(each).locator(".word") for each in (0, 1)]
+    words[side].nth(n).hover()
+    for (t, s), one in links(tab).items():
+        own = (s, t)[side] == n
+        assert (one["opacity"] >= 0.5) == own
+        assert own or one["opacity"] <= 0.1
+    lit = [float(word.get_attribute("data-weight")) for word in words[1 - side].all()]
+    np.testing.assert_allclose(lit, weights[n] if side else weights[:, n], atol=1e-3)
+    best = int((weights[n] if side else weights[:, n]).argmax())
+    expect(tab.locator(".told")).to_contain_text(f"{SIDES[1 - side]}{best} ")
+    tab.locator("h1").hover()
+    assert max(one["opacity"] for one in links(tab).values()) < 0.9
+    expect(tab.locator(".ribbons.active")).to_have_count(0)
+    words[side].nth(n).focus()
+    expect(tab.locator(".ribbons.active")).to_have_count(1)
+
+
+def test_ribbons_move_to_new_words_unless_motion_is_unwanted(view):
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
+    view.evaluate("document.querySelector('path').kept = true")
+    view.locator("#text").fill("one two three four")
+    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE FOUR")
+    assert view.evaluate("[...document.querySelectorAll('path')].some((path) => path.kept)")
+    view.evaluate(
+        """() => {
+            window.most = 0;
+            new MutationObserver(() => requestAnimationFrame(() => {
+                window.most = Math.max(window.most, document.getAnimations().length);
+            })).observe(document.querySelector("#sentences"), { subtree: true, childList: true });
+        }"""
+    )
+    for reduced, moves in (("no-preference", True), ("reduce", False)):
+        view.emulate_media(reduced_motion=reduced)
+        view.evaluate("window.most = 0")
+        view.locator("#text").fill(f"{reduced} five six seven eight")
+        expect(view.locator(".words").nth(1)).to_contain_text("EIGHT")
+        view.wait_for_timeout(100)
+        assert bool(view.evaluate("window.most")) == moves
+        view.locator("#text").fill("one")
+        expect(view.locator(".words").nth(1)).to_have_text("ONE")
+        view.wait_for_timeout(500)  # until all has moved

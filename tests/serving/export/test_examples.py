@@ -1,0 +1,77 @@
+"""Examples that an export shows people."""
+
+import base64
+import csv
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from serving.client.histories import history_columns, parse_table
+from serving.export.examples import COUNT, examples
+from serving.export.version import export
+from tests.serving.conftest import event_run, image_run  # noqa: F401
+from tests.serving.page_files.conftest import RUN
+from training.runs.run import load_run
+from training.sources.events.histories import Histories, Schema
+from training.sources.image import data
+
+
+def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(tmp_path, monkeypatch):
+    monkeypatch.chdir(RUN.parent)  # where its data is
+    run = load_run(RUN)
+    found = examples(run)
+    with open("pairs.tsv", encoding="utf-8") as file:
+        sources = {row[0] for row in csv.reader(file, delimiter="\t")}
+    assert 0 < len({*found}) == len(found) <= COUNT
+    assert {*found} <= sources
+    version = export([run], tmp_path / "old", form="onnx")
+    manifest = json.loads((version / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["examples"] == found
+
+
+def test_long_texts_and_data_that_is_gone_are_left_out(tmp_path, monkeypatch):
+    run = load_run(RUN)
+    monkeypatch.chdir(tmp_path)
+    assert examples(run) == []
+    lines = [f"{'long ' * (20 * (n % 2))}{n}\tx\n" for n in range(1000)]
+    (tmp_path / "pairs.tsv").write_text("".join(lines))
+    found = examples(run)
+    assert len(found) == COUNT
+    assert all(text.isdecimal() for text in found)
+
+
+def test_images_are_those_of_dev(image_run):  # noqa: F811
+    wanted = data.load("digits", "dev", limit=COUNT).sources
+    assert [base64.b64decode(text) for text in examples(image_run)] == wanted
+
+
+def test_a_table_of_ones_own_is_shown_to_nobody(event_run):  # noqa: F811
+    assert examples(event_run) == []
+
+
+@pytest.mark.parametrize("people", [2, 5])
+def test_published_histories_are_a_table_that_the_client_reads(rng, people):
+    schema = Schema({"bili": None, "sex": ["f", "m"]})
+    sizes = rng.integers(1, 5, people)
+    times = np.concatenate([np.cumsum(rng.integers(1, 50, size)) for size in sizes]).astype(float)
+    values = rng.integers(0, 9, (len(times), 3)).astype("float32") / 4
+    values[rng.random(values.shape) < 0.3] = np.nan
+    ends = np.cumsum(sizes)
+    # Of each two examples, the first of which begins alike and ends at once.
+    starts = np.repeat(ends - sizes, 2)
+    both = np.ravel([ends - sizes + 1, ends], "F")
+    names = np.repeat([f"p{n}" for n in range(people)], 2)
+    found = Histories(schema, times, values, starts, both, np.zeros(2 * people), names)
+    source = SimpleNamespace(load_split=lambda *_, **__: found)
+    (table,) = examples(
+        SimpleNamespace(config=SimpleNamespace(source="events", data="known"), source=source)
+    )
+    histories = parse_table(table.splitlines(), "id", "time")
+    assert [*histories] == [f"p{n}" for n in range(min(people, 3))]
+    for history, start, end in zip(histories.values(), ends - sizes, ends, strict=False):
+        columns = history_columns(history, ["time", *schema.inputs()])
+        np.testing.assert_array_equal(columns["time"], times[start:end])
+        read = np.array([columns[name] for name in schema.inputs()]).T
+        np.testing.assert_array_equal(read, values[start:end])
