@@ -1,6 +1,7 @@
 """The outputs of a server's response, held to what a client expects of them."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,10 +74,31 @@ def text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
-def unpadded(tokens: Sequence[bytes]) -> tuple[str, ...]:
+def unpadded(tokens: Iterable[bytes]) -> tuple[str, ...]:
     """Return the tokens before the first empty one, which is padding."""
-    length = tokens.index(b"") if b"" in tokens else len(tokens)
-    return tuple(text(token) for token in tokens[:length])
+    return tuple(map(text, itertools.takewhile(bool, tokens)))
+
+
+def read_tokens(
+    response: Message, count: int, tokens: str, **others: Output
+) -> list[tuple[Any, ...]]:
+    """Texts of each row, without padding, and what other outputs say of each of them.
+
+    Args:
+        response: the PredictResponse.
+        count: rows of the batch.
+        tokens: the name of the texts' output; an empty text is padding.
+        **others: outputs with a value for each text, by name.
+
+    Raises UnexpectedResponseError where they differ in length, or as `read_outputs`.
+    """
+    found = []
+    for row in zip(*read_outputs(response, count, **{tokens: TEXTS}, **others), strict=True):
+        check_alike(*zip((tokens, *others), map(len, row), strict=True))
+        padded, *each = row
+        said = unpadded(padded)
+        found.append((said, *(tuple(values[: len(said)]) for values in each)))
+    return found
 
 
 def check_alike(*names_and_lengths: tuple[str, int]) -> None:

@@ -11,12 +11,11 @@ from serving.client.answers import (
     NUMBER,
     NUMBERS,
     TEXT,
-    TEXTS,
-    check_alike,
+    Output,
     read_hypotheses,
     read_outputs,
+    read_tokens,
     text,
-    unpadded,
 )
 from serving.client.errors import InvalidRequestError
 from serving.client.file_kind import FileKind
@@ -32,15 +31,12 @@ T = TypeVar("T")
 def read_readings(response: Message, count: int) -> list[Reading]:
     """Answers of the signature `read`, one for each image."""
     outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
-    if "token_probabilities" not in response.outputs:
-        return [Reading(text(one), score) for one, score in zip(*outputs, strict=True)]
-    outputs += read_outputs(response, count, tokens=TEXTS)
-    sure = _read_probabilities(response, count, [len(padded) for padded in outputs[2]])
-    found = []
-    for one, score, padded, probabilities in zip(*outputs, sure, strict=True):
-        tokens = unpadded(padded)
-        found.append(Reading(text(one), score, tokens, probabilities[: len(tokens)]))
-    return found
+    sure = _probabilities(response)
+    said = read_tokens(response, count, "tokens", **sure) if sure else [()] * count
+    return [
+        Reading(text(one), score, *of_tokens)
+        for one, score, of_tokens in zip(*outputs, said, strict=True)
+    ]
 
 
 def read_other_readings(response: Message, count: int) -> list[list[Hypothesis]]:
@@ -50,29 +46,19 @@ def read_other_readings(response: Message, count: int) -> list[list[Hypothesis]]
 
 def read_regions(response: Message, count: int) -> list[Regions]:
     """Answers of the signature `regions`, without their padding."""
-    outputs = read_outputs(
-        response, count, text=TEXT, score=NUMBER, tokens=TEXTS, attention_weights=GRIDS
-    )
-    sure = _read_probabilities(response, count, [len(padded) for padded in outputs[2]])
+    outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
+    of_tokens = {"attention_weights": GRIDS, **_probabilities(response)}
+    said = read_tokens(response, count, "tokens", **of_tokens)
     answers = []
-    for one, score, padded, weights, probabilities in zip(*outputs, sure, strict=True):
-        check_alike(("tokens", len(padded)), ("grids of attention_weights", len(weights)))
-        tokens = unpadded(padded)
-        grids = tuple(tuple(map(tuple, grid)) for grid in weights[: len(tokens)])
-        answers.append(Regions(text(one), score, tokens, grids, probabilities[: len(tokens)]))
+    for one, score, (tokens, weights, *sure) in zip(*outputs, said, strict=True):
+        grids = tuple(tuple(map(tuple, grid)) for grid in weights)
+        answers.append(Regions(text(one), score, tokens, grids, *sure))
     return answers
 
 
-def _read_probabilities(
-    response: Message, count: int, lengths: Sequence[int]
-) -> list[tuple[float, ...]]:
-    """The probabilities of rows of so many tokens; none from models of before."""
-    if "token_probabilities" not in response.outputs:
-        return [()] * count
-    (found,) = read_outputs(response, count, token_probabilities=NUMBERS)
-    for length, row in zip(lengths, found, strict=True):
-        check_alike(("tokens", length), ("token_probabilities", len(row)))
-    return [tuple(row) for row in found]
+def _probabilities(response: Message) -> dict[str, Output]:
+    """The output of tokens' probabilities; models of before have none."""
+    return {"token_probabilities": NUMBERS} if "token_probabilities" in response.outputs else {}
 
 
 class _Readers(Endpoint):

@@ -1,7 +1,7 @@
 """Translators: the clients, blocking and asyncio, their requests and their answers."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from serving.client import protobuf
 from serving.client.answers import (
@@ -14,6 +14,7 @@ from serving.client.answers import (
     check_alike,
     read_hypotheses,
     read_outputs,
+    read_tokens,
     text,
     unpadded,
 )
@@ -70,13 +71,12 @@ def read_translations(response: Message, count: int) -> list[Translation]:
 
 def read_completions(response: Message, count: int) -> list[Completion]:
     """Answers of the signature `complete`, without their padding."""
-    outputs = read_outputs(response, count, tokens=TEXTS, token_scores=NUMBERS)
-    found = []
-    for plain, tokens, scores in zip(read_translations(response, count), *outputs, strict=True):
-        check_alike(("tokens", len(tokens)), ("token_scores", len(scores)))
-        said = unpadded(tokens)
-        found.append(Completion(**vars(plain), tokens=said, token_scores=(*scores[: len(said)],)))
-    return found
+    said = read_tokens(response, count, "tokens", token_scores=NUMBERS)
+    plain = read_translations(response, count)
+    return [
+        Completion(**vars(one), tokens=tokens, token_scores=scores)
+        for one, (tokens, scores) in zip(plain, said, strict=True)
+    ]
 
 
 def read_alternatives(response: Message, count: int) -> list[list[Alternative]]:
@@ -95,17 +95,11 @@ def read_alternatives(response: Message, count: int) -> list[list[Alternative]]:
     return found
 
 
-def _read_words(response: Message, count: int) -> list[tuple[tuple[str, ...], tuple[float, ...]]]:
+def _read_words(response: Message, count: int) -> list[tuple[Any, ...]]:
     """The words of each translation and their probabilities; none from models of before."""
     if "words" not in response.outputs:
         return [((), ())] * count
-    found = []
-    outputs = read_outputs(response, count, words=TEXTS, word_probabilities=NUMBERS)
-    for words, probabilities in zip(*outputs, strict=True):
-        check_alike(("words", len(words)), ("word_probabilities", len(probabilities)))
-        said = unpadded(words)
-        found.append((said, tuple(probabilities[: len(said)])))
-    return found
+    return read_tokens(response, count, "words", word_probabilities=NUMBERS)
 
 
 def read_nbest(response: Message, count: int) -> list[list[Hypothesis]]:
@@ -115,37 +109,27 @@ def read_nbest(response: Message, count: int) -> list[list[Hypothesis]]:
 
 def read_alignments(response: Message, count: int) -> list[Alignment]:
     """Answers of the signature `align`, without their padding."""
-    outputs = read_outputs(
-        response,
-        count,
-        translation=TEXT,
-        source_tokens=TEXTS,
-        target_tokens=TEXTS,
-        attention_weights=MATRIX,
-    )
-    alignments = []
+    best, sources = read_outputs(response, count, translation=TEXT, source_tokens=TEXTS)
+    targets = read_tokens(response, count, "target_tokens", attention_weights=MATRIX)
     words = _read_words(response, count)
-    for best, source, target, weights, of_words in zip(*outputs, words, strict=True):
-        check_alike(("target_tokens", len(target)), ("rows of attention_weights", len(weights)))
+    alignments = []
+    for one, padded, (target, weights), of_words in zip(best, sources, targets, words, strict=True):
         for row in weights[:1]:
-            check_alike(("source_tokens", len(source)), ("attention_weights a row", len(row)))
-        source, target = unpadded(source), unpadded(target)
-        rows = tuple(tuple(row[: len(source)]) for row in weights[: len(target)])
-        alignments.append(Alignment(text(best), source, target, rows, *of_words))
+            check_alike(("source_tokens", len(padded)), ("attention_weights a row", len(row)))
+        source = unpadded(padded)
+        rows = tuple(tuple(row[: len(source)]) for row in weights)
+        alignments.append(Alignment(text(one), source, target, rows, *of_words))
     return alignments
 
 
 def read_scores(response: Message, count: int) -> list[Score]:
     """Answers of the signature `score`, without their padding."""
-    outputs = read_outputs(
-        response, count, score=NUMBER, tokens=TEXTS, log_probs=NUMBERS, truncated=FLAG
-    )
-    scores = []
-    for score, tokens, log_probs, truncated in zip(*outputs, strict=True):
-        check_alike(("tokens", len(tokens)), ("log_probs", len(log_probs)))
-        tokens = unpadded(tokens)
-        scores.append(Score(score, tokens, tuple(log_probs[: len(tokens)]), truncated))
-    return scores
+    scores, truncated = read_outputs(response, count, score=NUMBER, truncated=FLAG)
+    said = read_tokens(response, count, "tokens", log_probs=NUMBERS)
+    return [
+        Score(score, *of_tokens, cut)
+        for score, of_tokens, cut in zip(scores, said, truncated, strict=True)
+    ]
 
 
 class _Translators(Endpoint):

@@ -1,4 +1,4 @@
-"""A SavedModel as a server's model: its signatures as messages, its runs in threads that suit."""
+"""A SavedModel as a server's model: signatures as messages, runs in suitable threads."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ class SavedModel:
         threads: that run the ops.
 
     Attributes:
-        session: in which it runs.
+        session: that runs it.
         signatures: by name.
         ranks: that inputs must have, by signature and alias.
     """
@@ -58,14 +58,14 @@ class SavedModel:
             inputs: TensorProtos by alias.
             outputs: the aliases to return; none means all.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
-            slow: give way to other runs.
+            slow: run with low priority.
         """
         signature = self.session.signatures[name]
         with self._threads.pool(slow=slow) as pool:
             return self.session.run(signature, inputs, outputs, timeout_ms, pool)
 
     def stop(self) -> None:
-        """Have the runs under way fail soon; no others can follow."""
+        """Make running requests fail soon. No others can follow."""
         self.session.stop()
 
     def close(self) -> None:
@@ -78,7 +78,7 @@ def _ranks(
 ) -> dict[str, int]:
     """Ranks that inputs must have: those that feed a placeholder of known rank.
 
-    A signature may also feed a computed tensor, whose rank says nothing of what else would do.
+    A signature may also feed a computed tensor; other ranks may fit there.
     """
     placeholders = {
         node.name for node in meta_graph.graph_def.node if node.op.startswith("Placeholder")

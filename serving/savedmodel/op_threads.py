@@ -1,10 +1,9 @@
 """The threads that run the ops of graphs.
 
-In the pool that all requests share, ops that do not need each other run at once: the fastest way
-for a request that is alone. Beside others its ops would wait for theirs, and be handed from thread
-to thread, so it is lent a thread for itself. TensorFlow knows these as pools of one thread, which
-all sessions of the process share by their names. Unlike the ops of a run in the calling thread,
-theirs are stopped at a deadline.
+A request that runs alone uses the shared pool: independent ops run at once, which is fastest.
+Beside others, its ops would wait for theirs and move from thread to thread, so it borrows a thread
+of its own. To TensorFlow these are pools of one thread; all sessions of the process share them by
+name. Their ops stop at a deadline; ops of a run in the calling thread would not.
 """
 
 import contextlib
@@ -32,20 +31,20 @@ for _number in _SLOW_POOLS:
 
 
 class OpThreads:
-    """How the sessions of a server run ops.
+    """The threads of a server's sessions.
 
     Args:
-        shared: threads of the pool that all requests share; 0 for as many as there are cores.
-        intra_op: threads for the parts of one op; 0 for as many as there are cores.
+        shared: threads of the shared pool; 0 for the number of cores.
+        intra_op: threads for the parts of one op; 0 for the number of cores.
 
     Attributes:
-        config: of a session that runs its ops so.
+        config: of such a session.
     """
 
     def __init__(self, shared: int = 0, intra_op: int = 0):
         self._lock, self._running = threading.Lock(), 0
         self.config = config_pb2.ConfigProto(intra_op_parallelism_threads=intra_op)
-        # Threads that have nothing to run would keep the cores from those that hand answers over.
+        # Idle threads that spin would take cores from the threads that send answers.
         self.config.experimental.disable_thread_spinning = True
         pools = self.config.session_inter_op_thread_pool
         pools.add(num_threads=shared, global_name=f"shared-{shared}")
@@ -54,10 +53,10 @@ class OpThreads:
 
     @contextlib.contextmanager
     def pool(self, *, slow: bool = False) -> Iterator[int]:
-        """The number of the pool for a run: that of a thread of its own beside others.
+        """The number of the pool for a run: the shared one, or beside others one of its own.
 
         Args:
-            slow: of a thread of low priority, whatever else runs.
+            slow: take a thread of low priority in any case.
         """
         with self._lock:
             self._running += not slow
@@ -78,8 +77,8 @@ class OpThreads:
 def give_way() -> None:
     """Give the slow threads their low priority, once a session has made them.
 
-    Ops alone run in them, never Python: a thread that gives way while it runs Python keeps all
-    others from it. Where threads have no priority of their own, as outside Linux, nothing happens.
+    They run ops alone: a thread of low priority that runs Python would hold the interpreter's lock.
+    Outside Linux threads have no priority, and nothing happens.
     """
     if sys.platform != "linux":
         return

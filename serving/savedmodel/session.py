@@ -19,7 +19,7 @@ import tensorflow_text  # noqa: F401  (registers its ops in the process)
 from tensorflow.core.framework import tensor_pb2, types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 
 
 class _Buffer(ctypes.Structure):
@@ -129,8 +129,7 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
     if number != types_pb2.DT_STRING:
         if number in (types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE):
             name = tf.dtypes.as_dtype(number).name
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"a {name} tensor cannot be fetched: return dense tensors",
             )
         raw = ctypes.string_at(data, _tf.TF_TensorByteSize(tensor)) if data else b""
@@ -217,7 +216,7 @@ class ModelSession:
             signature: one of `signatures`.
             inputs: a value for every input of the signature, by alias.
             outputs: the aliases to return; none means all. All are computed: TensorFlow would
-                prepare the graph anew, in seconds, for every set that it is asked for, and keep it.
+                prepare the graph again, in seconds, for every other set, and keep it.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
             pool: the number, in the session's configuration, of that which runs the ops.
 
@@ -238,9 +237,7 @@ class ModelSession:
                 try:
                     tensors.append(_tensor_from_proto(proto))
                 except StatusError as error:
-                    raise StatusError(
-                        Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}"
-                    ) from error
+                    raise invalid(f"tensor parsing error: {alias}") from error
             if timeout_ms or pool:
                 options = config_pb2.RunOptions(
                     timeout_in_ms=timeout_ms, inter_op_thread_pool=pool
@@ -267,13 +264,13 @@ class ModelSession:
                 _tf.TF_DeleteBuffer(run_options)
 
     def stop(self) -> None:
-        """Have the runs under way fail as CANCELLED, each before its next op; none can follow."""
+        """Make running requests fail as CANCELLED before their next op. No others can follow."""
         with self._lock, _Status() as status:
             if self._session:
                 _tf.TF_CloseSession(self._session, status.handle)
 
     def close(self) -> None:
-        """Free the session; no run may be under way or follow."""
+        """Free the session. No run may be under way or follow."""
         with self._lock:
             session, self._session = self._session, None
         if session is None:
@@ -290,7 +287,7 @@ class ModelSession:
             handle = _tf.TF_GraphOperationByName(self._graph, operation.encode())
             number = int(index or 0)
             if not handle or number >= _tf.TF_OperationNumOutputs(handle):
-                raise StatusError(Code.INVALID_ARGUMENT, f"no tensor {name} in the graph")
+                raise invalid(f"no tensor {name} in the graph")
             found = self._outputs[name] = _Output(handle, number)
         return found
 

@@ -1,6 +1,9 @@
 """Canonical status codes, the same in TensorFlow and gRPC, and the error that carries one."""
 
 from enum import IntEnum
+from typing import Self
+
+_MOST_SHOWN = 1024  # characters of a message
 
 
 class Code(IntEnum):
@@ -32,3 +35,18 @@ class StatusError(Exception):
         super().__init__(message)
         self.code = code
         self.message = message
+
+    @classmethod
+    def internal(cls, error: Exception) -> Self:
+        """The status of an error that is the server's own."""
+        return cls(Code.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def shortened(message: str) -> str:
+    """The beginning of a message, as answers carry it."""
+    return message if len(message) <= _MOST_SHOWN else message[:_MOST_SHOWN] + "...TRUNCATED"
+
+
+def invalid(message: str) -> StatusError:
+    """The error of a request that is the client's fault."""
+    return StatusError(Code.INVALID_ARGUMENT, message)

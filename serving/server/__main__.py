@@ -2,10 +2,10 @@
 
     python -m serving.server --port=8500 --model_name=NAME --model_base_path=PATH
 
-Stands in for `tensorflow_model_server` where that cannot run. It listens on the loopback address
-unless `--host` says otherwise. On SIGTERM it takes no new requests, and stops when those under way
-have ended, or after `--shutdown_grace_seconds`; a second signal stops it at once. On SIGUSR1 it
-prints where each of its threads is.
+It stands in for `tensorflow_model_server` where that cannot run. It listens on the loopback address
+unless `--host` says otherwise. SIGTERM ends it gracefully: it takes no new requests, and requests
+under way may end within `--shutdown_grace_seconds`. A second signal ends it at once. SIGUSR1 prints
+the stack of each thread.
 """
 
 import contextlib
@@ -33,19 +33,19 @@ _HARD_STOP_SECONDS = 10
 
 
 def _end(status: int) -> None:
-    """End the process, also where a thread is still inside TensorFlow or the log is blocked.
+    """End the process, even if a thread is inside TensorFlow or the log is blocked.
 
-    An interpreter that ends waits for its threads, and may do so for ever.
+    A normal exit would wait for all threads, perhaps for ever.
     """
     os._exit(status)
 
 
 def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
-    """Set `stop` on the first signal, and end the process some time later; at once on a second.
+    """Set `stop` on the first signal, and end the process after the grace; at once on a second.
 
-    The caller, which is the main thread, waits for others and does nothing else: Python handles
-    signals there, and not while it is inside TensorFlow. The alarm is the system's, which ends the
-    process also where a thread keeps the interpreter to itself.
+    Python handles signals in the main thread, and not while that is inside TensorFlow. So the main
+    thread only waits for others. The alarm is the system's: it ends the process even if a thread
+    holds the interpreter's lock.
     """
 
     def handle(*_: object) -> None:
@@ -62,8 +62,8 @@ def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
 def _wait(work: "Future[int]") -> int:
     """Wait for another thread's result, and handle signals meanwhile.
 
-    The system may hand a signal to any thread. Python runs the handler in the main thread, once
-    that wakes: where the main thread waits for a lock it sleeps on, and the signal is lost.
+    The system may deliver a signal to any thread. Python runs the handler in the main thread once
+    that wakes. A main thread that waits for a lock would not wake, so it reads a socket instead.
     """
     woken, waker = socket.socketpair()
 

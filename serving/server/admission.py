@@ -1,8 +1,7 @@
-"""Whether a request's tensors are acceptable: decided before anything is spent on them.
+"""Admission of a request's tensors, before memory is spent on them.
 
 A TensorProto may declare a shape of any size and send one value, which TensorFlow repeats. So
-dtype, rank, number of values and rows are held against the signature while the proto is as small
-as it came.
+dtype, rank, number of values and rows are compared with the signature before the tensor is made.
 """
 
 import math
@@ -10,10 +9,10 @@ from collections.abc import Mapping
 
 from google.protobuf.message import Message
 
-from serving.savedmodel.status import Code, StatusError
-from serving.server.tensors import DTYPES, STRING, name_of
+from serving.savedmodel.status import StatusError, invalid
+from serving.server.tensors import DTYPES, STRING, name_of, shape_text
 
-# Rows of a request, where no flag says otherwise: what a batch of the stock server holds.
+# The default limit of rows, which is the stock server's batch size.
 MOST_ROWS = 1000
 _MOST_DIMENSIONS = 254  # TensorFlow's own limit
 
@@ -32,8 +31,8 @@ def check_inputs(
         ranks: the ranks that some of them must have.
         most_rows: that a request may have; 0 for any number.
 
-    Raises StatusError INVALID_ARGUMENT where a tensor is not what the signature expects, declares
-    more values than it sends (one that is repeated is worth as many rows), or has too many rows.
+    Raises StatusError INVALID_ARGUMENT for a tensor that does not match the signature, sends too
+    few or too many values, or has too many rows. A repeated value counts as a row each time.
     """
     return max(
         (
@@ -53,7 +52,7 @@ def _check(
     most_rows: int,
 ) -> int:
     if proto.dtype != dtype or dtype not in DTYPES:
-        raise _invalid(
+        raise invalid(
             f"Expects arg[{number}] to be {name_of(dtype)} but {name_of(proto.dtype)} is provided"
         )
     dims = proto.tensor_shape.dim
@@ -63,10 +62,9 @@ def _check(
     if any(size < 0 for size in shape):
         raise _unreadable(alias)
     if rank is not None and len(shape) != rank:
-        expected = ",".join("?" * rank)
-        raise _invalid(
-            f"Shape of tensor {alias} [{','.join(map(str, shape))}] is not compatible with "
-            f"expected shape [{expected}]."
+        raise invalid(
+            f"Shape of tensor {alias} {shape_text(shape)} is not compatible with "
+            f"expected shape {shape_text('?' * rank)}."
         )
     declared, rows = math.prod(shape), shape[0] if shape else 1
     if proto.tensor_content:
@@ -80,14 +78,10 @@ def _check(
             rows = declared
             most_rows = most_rows or MOST_ROWS
     if most_rows and rows > most_rows:
-        # The stock server's words where a batch is too large, which clients know.
-        raise _invalid(f"Task size {rows} is larger than maximum input batch size {most_rows}")
+        # The stock server's words for a batch that is too large: clients parse them.
+        raise invalid(f"Task size {rows} is larger than maximum input batch size {most_rows}")
     return rows
 
 
-def _invalid(message: str) -> StatusError:
-    return StatusError(Code.INVALID_ARGUMENT, message)
-
-
 def _unreadable(alias: str) -> StatusError:
-    return _invalid(f"tensor parsing error: {alias}")
+    return invalid(f"tensor parsing error: {alias}")

@@ -1,5 +1,6 @@
-"""What the server answers, whichever protocol asks: gRPC and REST both stand on this."""
+"""The two services, independent of the protocol: gRPC and REST both call this."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import TypeVar
@@ -7,7 +8,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from serving.client import protobuf
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server import examples
 from serving.server.call import Call
 from serving.server.manager import ModelManager
@@ -18,8 +19,9 @@ from serving.server.servable import Servable
 from serving.server.workers import HeavyError
 
 T = TypeVar("T")
+log = logging.getLogger(__name__)
 
-# Of each method that runs a model: its request, and the function that answers it.
+# The request message and the function of each method that runs a model.
 INFERENCE = {
     "Predict": (protobuf.PredictRequest, predict),
     "Classify": (protobuf.message("ClassificationRequest"), examples.classify),
@@ -29,13 +31,13 @@ INFERENCE = {
 
 
 class Api:
-    """The two services' methods; each raises StatusError.
+    """The methods of both services. Each raises StatusError.
 
     Args:
         manager: of the models.
-        metrics: where requests are counted.
-        request_log: where they are written.
-        strict: refuse signatures whose method name is not what is asked for.
+        metrics: counts requests.
+        request_log: logs requests.
+        strict: refuse a signature whose method name does not match the request.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class Api:
         asked = request
         if method == "MultiInference":
             if not request.tasks:
-                raise StatusError(Code.INVALID_ARGUMENT, "Inference request contains no tasks.")
+                raise invalid("Inference request contains no tasks.")
             asked = request.tasks[0]
         return self.run(
             lambda servable: self.answer(method, servable, request, call),
@@ -67,22 +69,21 @@ class Api:
     def get_model_metadata(self, request: Message) -> Message:
         """The signatures of a model version."""
         if not request.HasField("model_spec"):
-            raise StatusError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+            raise invalid("Missing ModelSpec")
         if not request.metadata_field:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 "GetModelMetadataRequest must specify at least one metadata_field",
             )
         for field in request.metadata_field:
             if field != "signature_def":
-                raise StatusError(Code.INVALID_ARGUMENT, f"Metadata field {field} is not supported")
+                raise invalid(f"Metadata field {field} is not supported")
         with self._manager.acquire(request.model_spec) as servable:
             return metadata(servable)
 
     def get_model_status(self, request: Message) -> Message:
         """State of one version of a model, or of all."""
         if not request.HasField("model_spec"):
-            raise StatusError(Code.INVALID_ARGUMENT, "Missing ModelSpec")
+            raise invalid("Missing ModelSpec")
         return protobuf.GetModelStatusResponse(
             model_version_status=self._manager.status(request.model_spec)
         )
@@ -90,25 +91,28 @@ class Api:
     def reload_config(self, request: Message) -> None:
         """Serve the models of another configuration."""
         if request.config.WhichOneof("config") != "model_config_list":
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 "ServerModelConfig type not supported by HandleReloadConfigRequest. Only "
                 "ModelConfigList is currently supported",
             )
         self._manager.configure(request.config.model_config_list)
 
-    def count_rejection(self, error: StatusError, call: Call) -> None:
-        """Count a request that failed because there are too many."""
+    def status_of(self, error: Exception, call: Call) -> StatusError:
+        """The status of a failed request; a refusal for overload is counted."""
+        if not isinstance(error, StatusError):
+            log.error("A request failed inside the server", exc_info=error)
+            return StatusError.internal(error)
         if error.code == Code.RESOURCE_EXHAUSTED:
             self.metrics.count("requests_rejected", entrypoint=call.entrypoint)
+        return error
 
     def answer(self, method: str, servable: Servable, request: Message, call: Call) -> Message:
-        """What a version answers to a request of one of `INFERENCE`."""
+        """The answer of a version to a request of one of `INFERENCE`."""
         _, function = INFERENCE[method]
         return function(servable, request, call, self._strict)
 
     def run(self, answer: Callable[[Servable], T], spec: Message, call: Call, method: str) -> T:
-        """`answer(servable)` of the version that `spec` names; counted, timed and logged."""
+        """Return `answer(servable)` for the version that `spec` names; count, time and log it."""
         started = time.perf_counter()
         status: Code | None = Code.INTERNAL
         try:
@@ -121,14 +125,14 @@ class Api:
             status = error.code
             raise
         except HeavyError:
-            status = None  # it is begun again, and counted then
+            status = None  # it starts again, and is counted then
             raise
         finally:
             if status is not None:
                 self._count(spec.name, call, method, status, time.perf_counter() - started)
 
     def _count(self, model: str, call: Call, method: str, status: Code, took: float) -> None:
-        # Strangers may ask for any name: only those of the configuration become labels.
+        # Clients choose names freely: only configured ones become labels.
         name = model if self._manager.knows(model) else ""
         self.metrics.count("request_count", model_name=name, status=status.name)
         labels = {"model_name": name, "API": method, "entrypoint": call.entrypoint}

@@ -1,4 +1,4 @@
-"""The versions below a model's base path that can be loaded, from one look to the next."""
+"""The loadable versions below a model's base path, compared from one scan to the next."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -12,13 +12,13 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Found:
-    """What a look found.
+    """The versions that a scan found.
 
     Attributes:
-        present: directories of the versions on disk, by number.
-        ready: those that are loaded, or can be.
-        fingerprints: of their files.
-        unreadable: errors of those whose files cannot be read.
+        present: directories on disk, by number.
+        ready: versions that are loaded or can be loaded.
+        fingerprints: of the files of each.
+        unreadable: the error of each version whose files cannot be read.
     """
 
     present: dict[int, Path] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class Found:
 
 
 class BasePath:
-    """Looks at a base path, and remembers what it saw: a version that changes is not ready."""
+    """Scans a base path. It remembers the last scan: a version that still changes is not ready."""
 
     def __init__(self) -> None:
         self._unsettled: dict[int, storage.Fingerprint] = {}
@@ -43,15 +43,15 @@ class BasePath:
         failed: Mapping[int, storage.Fingerprint],
         settle: bool,
     ) -> Found | None:
-        """What is there now; None where the path, which was there, cannot be read.
+        """Scan the path; None if it was there and cannot be read now.
 
         Args:
             name: of the model, for the log.
             path: of its versions.
             available: versions that are loaded.
-            failed: versions that failed to load, with the files that they had; they are ready again
-                when these have changed.
-            settle: whether a version must be as the look before saw it.
+            failed: versions that failed to load, with their files then; changed files make them
+                ready again.
+            settle: whether a version must be unchanged since the last scan.
         """
         found = Found()
         try:

@@ -1,7 +1,7 @@
 """Requests of several clients run together, as TensorFlow Serving's batching session does.
 
-Requests wait in a queue for each set of tensors they feed and fetch. A batch is taken when it is
-full or has waited long enough; the threads serve the queues of all models in turn.
+Each set of tensors that requests feed and fetch has a queue. A thread takes a batch that is full or
+has waited long enough. The threads serve the queues of all models in turn.
 """
 
 import threading
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.call import Call
 from serving.server.config_files import Batching
 from serving.server.monitoring import Metrics
@@ -50,7 +50,7 @@ class BatchScheduler:
 
     Args:
         parameters: sizes, waiting time, bound of each queue, number of threads.
-        metrics: where the time spent waiting is recorded.
+        metrics: records the waiting time.
     """
 
     def __init__(self, parameters: Batching, metrics: Metrics):
@@ -70,18 +70,17 @@ class BatchScheduler:
         """Run `inputs` in a batch with others of the same `key`.
 
         Args:
-            key: what is run; requests with the same key have the same `run`.
+            key: of the model and signature; requests with the same key have the same `run`.
             run: runs a batch (inputs, seconds left or None for ever).
-            inputs: arrays with the rows of the batch as first dimension.
-            call: the request; one that is cancelled or too late is not run.
+            inputs: arrays whose first dimension is the rows.
+            call: the request; a cancelled or late one is not run.
 
-        Returns the rows that belong to `inputs`. Raises StatusError: INVALID_ARGUMENT where the
-        inputs cannot be batched, UNAVAILABLE where the queue is full, DEADLINE_EXCEEDED, CANCELLED.
+        Returns the rows that belong to `inputs`. Raises StatusError: INVALID_ARGUMENT for inputs
+        that cannot be batched, UNAVAILABLE if the queue is full, DEADLINE_EXCEEDED, CANCELLED.
         """
         size = _rows(inputs)
         if size > self._parameters.max_batch_size:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"Task size {size} is larger than maximum input batch size "
                 f"{self._parameters.max_batch_size}",
             )
@@ -93,7 +92,7 @@ class BatchScheduler:
             return task.done.result(timeout=call.seconds_left)
         except FutureTimeoutError:
             if not task.done.cancel():
-                # It is running, and the caller may free what it runs on when this returns.
+                # It is running, and the caller may free the model when this returns.
                 wait([task.done])
             raise _deadline_exceeded() from None
         except CancelledError:
@@ -126,7 +125,7 @@ class BatchScheduler:
             self._changed.notify()
 
     def _forget(self, key: Hashable, task: _Task) -> None:
-        """Take a task that nobody waits for out of its queue, so that it keeps no place there."""
+        """Remove an abandoned task from its queue, so that it takes no place there."""
         task.done.cancel()
         with self._changed:
             queue = self._queues.get(key)
@@ -143,12 +142,12 @@ class BatchScheduler:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait now."""
+        """The number of waiting requests."""
         with self._changed:
             return sum(len(b.tasks) for q in self._queues.values() for b in q.batches)
 
     def close(self) -> None:
-        """Run what is queued, then stop."""
+        """Run all queued batches, then stop."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -160,7 +159,7 @@ class BatchScheduler:
             _process(*taken, self._parameters, self._metrics)
 
     def _take(self) -> tuple[Run, _Batch] | None:
-        """The next batch that is due; waits for one. None once closed and empty."""
+        """Wait for the next batch that is due; None once closed and empty."""
         wait = self._parameters.batch_timeout_micros / 1e6
         with self._changed:
             while True:
@@ -171,7 +170,7 @@ class BatchScheduler:
                     full = first.size >= self._parameters.max_batch_size
                     if full or len(queue.batches) > 1 or self._closed or now >= first.opened + wait:
                         batch = queue.batches.popleft()
-                        # To the end of the line, so that the queues take turns.
+                        # The queues take turns.
                         self._queues.move_to_end(key)
                         if not queue.batches:
                             del self._queues[key]
@@ -200,7 +199,7 @@ def _process(run: Run, batch: _Batch, parameters: Batching, metrics: Metrics) ->
         if len(tasks) == 1:
             tasks[0].done.set_exception(error)
             return
-        # One request's fault is not the others'.
+        # One request's error must not fail the others.
         for task in tasks:
             try:
                 task.done.set_result(_run(run, [task], parameters)[0])
@@ -228,12 +227,9 @@ def _deadline_exceeded() -> StatusError:
 def _rows(inputs: Arrays) -> int:
     sizes = {array.shape[:1] for array in inputs.values()}
     if () in sizes or not sizes:
-        raise StatusError(
-            Code.INVALID_ARGUMENT, "Batching Run() input tensors must have at least one dimension"
-        )
+        raise invalid("Batching Run() input tensors must have at least one dimension")
     if len(sizes) > 1:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             "Batching Run() input tensors must have equal 0th-dimension size",
         )
     return sizes.pop()[0]
@@ -251,7 +247,7 @@ def _merge(requests: Sequence[Arrays], parameters: Batching) -> Arrays:
     size = _rows(merged)
     wanted = next((allowed for allowed in parameters.allowed_batch_sizes if allowed >= size), size)
     if size and wanted > size:
-        # A row of the batch is surely a valid one.
+        # A copy of a row is a valid row.
         merged = {
             alias: np.concatenate([array, np.repeat(array[-1:], wanted - size, axis=0)])
             for alias, array in merged.items()

@@ -1,4 +1,4 @@
-"""A request's life: how long it may take, whether anybody waits for it, and what is known of it."""
+"""A request under way: its deadline, its cancellation, and its facts for the log."""
 
 import secrets
 import threading
@@ -17,9 +17,9 @@ class Call:
         request_id: of the request log; one is drawn where none is given.
 
     Attributes:
-        rows: the rows of its inputs, once they are known to be acceptable.
+        rows: the rows of its inputs, once admitted.
         version: the version that answers it, once known.
-        apart: whether it is where heavy requests are, and need not be sent there.
+        apart: whether it runs among the heavy requests already.
     """
 
     def __init__(
@@ -40,24 +40,24 @@ class Call:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds until the deadline, at least 0; None where there is no deadline."""
+        """Seconds until the deadline, at least 0; None without a deadline."""
         return None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
 
     @property
     def milliseconds_left(self) -> int:
-        """Milliseconds until the deadline, at least 1; 0 where there is no deadline."""
+        """Milliseconds until the deadline, at least 1; 0 without a deadline."""
         left = self.seconds_left
         return 0 if left is None else max(1, int(left * 1000))
 
     def check(self) -> None:
-        """Raises StatusError, CANCELLED or DEADLINE_EXCEEDED, where nobody waits any more."""
+        """Raise StatusError CANCELLED or DEADLINE_EXCEEDED if nobody waits any more."""
         if self._cancelled:
             raise StatusError(Code.CANCELLED, "The client has gone")
         if self.seconds_left == 0:
             raise StatusError(Code.DEADLINE_EXCEEDED, "Timed out waiting for notification")
 
     def cancel(self) -> None:
-        """Say that the client has gone."""
+        """Mark the request as abandoned by its client."""
         with self._lock:
             self._cancelled = True
             callbacks, self._callbacks = self._callbacks, []
@@ -65,7 +65,7 @@ class Call:
             callback()
 
     def when_cancelled(self, callback: Callable[[], object]) -> None:
-        """Have `callback` called when the client goes, or now where it has gone."""
+        """Call `callback` when the client leaves, or now if it has left."""
         with self._lock:
             if not self._cancelled:
                 self._callbacks.append(callback)

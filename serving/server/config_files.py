@@ -8,7 +8,7 @@ from google.protobuf import text_format
 from google.protobuf.message import Message
 
 from serving.client.protobuf import message
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import invalid
 
 DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
 
@@ -18,8 +18,7 @@ def _read(path: Path, name: str) -> Message:
     try:
         return text_format.Parse(path.read_text(encoding="utf-8"), message(name)())
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             f"Invalid protobuf file: '{path}' (Error parsing text-format tensorflow.serving.{name}:"
             f" {error})",
         ) from error
@@ -27,7 +26,7 @@ def _read(path: Path, name: str) -> Message:
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How requests of several clients are run together; sizes count rows of the batch."""
+    """Parameters of batching. Sizes count rows."""
 
     max_batch_size: int = 1000
     batch_timeout_micros: int = 0
@@ -39,31 +38,26 @@ class Batching:
     def __post_init__(self) -> None:
         for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
             if getattr(self, name) < 1:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT, f"{name} must be positive; was {getattr(self, name)}"
-                )
+                raise invalid(f"{name} must be positive; was {getattr(self, name)}")
         if self.batch_timeout_micros < 0:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}",
             )
         sizes = self.allowed_batch_sizes
         if list(sizes) != sorted(set(sizes)) or any(size < 1 for size in sizes):
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 "allowed_batch_sizes entries must be positive and in increasing order; were "
                 f"{list(sizes)}",
             )
         if sizes and sizes[-1] != self.max_batch_size:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 "Last entry in allowed_batch_sizes must match max_batch_size; last entry was "
                 f"{sizes[-1]}; expected {self.max_batch_size}",
             )
 
 
 def read_batching(path: Path | None) -> Batching:
-    """Batching parameters of a file, the defaults where there is none. Raises StatusError."""
+    """Batching parameters of a file, or the defaults. Raises StatusError."""
     if path is None:
         return Batching()
     found = _read(path, "BatchingParameters")
@@ -80,7 +74,7 @@ def read_batching(path: Path | None) -> Batching:
 
 
 def read_metrics_path(path: Path | None) -> str | None:
-    """Where metrics are served, or None where the monitoring file does not enable them."""
+    """The path of the metrics, or None if the monitoring file does not enable them."""
     if path is None:
         return None
     config = _read(path, "MonitoringConfig").prometheus_config

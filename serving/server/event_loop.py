@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """An event loop in a thread of its own; the work is done elsewhere, so it never waits.
+    """An event loop in a thread of its own. Other threads do the work, so it never blocks.
 
     Args:
         name: of the thread.
@@ -32,11 +32,11 @@ class EventLoop:
         self.loop.close()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Have a coroutine carried out in the loop."""
+        """Run a coroutine in the loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop)
 
     def close(self) -> None:
-        """Cancel what is left, and end the thread."""
+        """Cancel all tasks, and end the thread."""
 
         async def cancel() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}

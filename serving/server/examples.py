@@ -7,10 +7,11 @@ import numpy as np
 from google.protobuf.message import Message
 
 from serving.client import protobuf
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.call import Call
 from serving.server.predict import DEFAULT_SIGNATURE
 from serving.server.servable import Servable
+from serving.server.tensors import shape_text
 
 _MOST_CONTEXT_BYTES = 2**27  # of a context and all its copies
 _ClassificationResult = protobuf.message("ClassificationResult")
@@ -20,18 +21,14 @@ _RegressionResponse = protobuf.message("RegressionResponse")
 _MultiInferenceResponse = protobuf.message("MultiInferenceResponse")
 
 
-def _invalid(message: str) -> StatusError:
-    return StatusError(Code.INVALID_ARGUMENT, message)
-
-
 class _Method(NamedTuple):
-    """What is asked of a signature.
+    """Classify or Regress.
 
     Attributes:
-        name: of signatures that answer it.
-        noun: that errors call it.
-        check: raises StatusError where a signature's outputs are not its own.
-        result: from outputs and their number of rows to the message of the answer.
+        name: the method name of its signatures.
+        noun: its name in errors.
+        check: raises StatusError for a signature with other outputs.
+        result: makes the answer's message of outputs and their number of rows.
     """
 
     name: str
@@ -43,7 +40,7 @@ class _Method(NamedTuple):
 def _check_classes(signature: Message) -> None:
     count = len(signature.outputs)
     if count not in (1, 2):
-        raise _invalid(f"Expected one or two output Tensors, found {count}")
+        raise invalid(f"Expected one or two output Tensors, found {count}")
     if not {"classes", "scores"} & set(signature.outputs):
         raise StatusError(
             Code.FAILED_PRECONDITION,
@@ -54,15 +51,11 @@ def _check_classes(signature: Message) -> None:
 
 def _check_numbers(signature: Message) -> None:
     if len(signature.outputs) != 1:
-        raise _invalid("Expected one output Tensor.")
+        raise invalid("Expected one output Tensor.")
     if "outputs" not in signature.outputs:
         raise StatusError(
             Code.FAILED_PRECONDITION, f"No regression outputs found in SignatureDef: {signature}"
         )
-
-
-def _shape(array: np.ndarray) -> str:
-    return "[" + ",".join(str(size) for size in array.shape) + "]"
 
 
 def _classifications(outputs: Mapping[str, np.ndarray], count: int) -> Message:
@@ -72,16 +65,16 @@ def _classifications(outputs: Mapping[str, np.ndarray], count: int) -> Message:
             continue
         array = outputs[alias]
         if array.ndim != 2:
-            raise _invalid(
-                f"Expected Tensor shape: [batch_size num_classes] but got {_shape(array)}"
+            raise invalid(
+                f"Expected Tensor shape: [batch_size num_classes] but got {shape_text(array.shape)}"
             )
         if array.dtype != dtype:
-            raise _invalid(f"Expected {alias} Tensor of {dtype_name}. Got: {array.dtype}")
+            raise invalid(f"Expected {alias} Tensor of {dtype_name}. Got: {array.dtype}")
         if len(array) != count:
-            raise _invalid(f"Expected {alias} output batch size of {count}. Got: {len(array)}")
+            raise invalid(f"Expected {alias} output batch size of {count}. Got: {len(array)}")
     sizes = {alias: array.shape[1] for alias, array in outputs.items()}
     if len(set(sizes.values())) > 1:
-        raise _invalid(
+        raise invalid(
             f"Tensors class and score should match in dim_size(1). Got {sizes['classes']} vs. "
             f"{sizes['scores']}"
         )
@@ -100,16 +93,14 @@ def _classifications(outputs: Mapping[str, np.ndarray], count: int) -> Message:
 def _regressions(outputs: Mapping[str, np.ndarray], count: int) -> Message:
     array = outputs["outputs"]
     if not (array.ndim == 1 or (array.ndim == 2 and array.shape[1] == 1)):
-        raise _invalid(
+        raise invalid(
             "Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got "
-            f"{_shape(array)}"
+            f"{shape_text(array.shape)}"
         )
     if len(array) != count:
-        raise _invalid(
-            f"Input batch size did not match output batch size: {count} vs. {len(array)}"
-        )
+        raise invalid(f"Input batch size did not match output batch size: {count} vs. {len(array)}")
     if array.dtype != np.float32:
-        raise _invalid(f"Expected output Tensor of DT_FLOAT.  Got: {array.dtype}")
+        raise invalid(f"Expected output Tensor of DT_FLOAT.  Got: {array.dtype}")
     result = _RegressionResult()
     for value in array.ravel():
         result.regressions.add(value=value)
@@ -125,12 +116,12 @@ _METHODS = {method.name: method for method in (_CLASSIFY, _REGRESS)}
 
 def _check_signature(signature: Message, method: _Method, strict: bool) -> None:
     if strict and signature.method_name != method.name:
-        raise _invalid(
+        raise invalid(
             f"Expected {method.noun} signature method_name to be {method.name}. Was: "
             f"{signature.method_name}"
         )
     if len(signature.inputs) != 1:
-        raise _invalid("Expected one input Tensor.")
+        raise invalid("Expected one input Tensor.")
     if "inputs" not in signature.inputs:
         raise StatusError(
             Code.FAILED_PRECONDITION, f"No {method.noun} inputs found in SignatureDef: {signature}"
@@ -139,21 +130,21 @@ def _check_signature(signature: Message, method: _Method, strict: bool) -> None:
 
 
 def _examples(request: Message, most_rows: int) -> Message:
-    """The examples, each behind the context where there is one, as a tensor of strings."""
+    """The examples as a tensor of strings. A context is put before each."""
     if request.WhichOneof("kind") == "example_list_with_context":
-        # Two serialized messages after one another read as the two merged.
+        # Concatenated messages parse as the merged message.
         context = request.example_list_with_context.context.SerializeToString()
         examples = request.example_list_with_context.examples
     else:
         context, examples = b"", request.example_list.examples
     if not examples:
-        raise _invalid("Input is empty.")
+        raise invalid("Input is empty.")
     if most_rows and len(examples) > most_rows:
-        raise _invalid(
+        raise invalid(
             f"Task size {len(examples)} is larger than maximum input batch size {most_rows}"
         )
     if len(context) * len(examples) > _MOST_CONTEXT_BYTES:
-        raise _invalid(
+        raise invalid(
             f"A context of {len(context)} bytes before each of {len(examples)} examples is more "
             f"than {_MOST_CONTEXT_BYTES} bytes"
         )
@@ -167,7 +158,7 @@ def _signature_name(spec: Message) -> str:
 def _run(
     servable: Servable, spec: Message, examples: Message, method: _Method, call: Call, api: str
 ) -> Message:
-    """What a signature says of the examples."""
+    """Run a signature on the examples."""
     name = _signature_name(spec)
     known = ("classes", "scores", "outputs")
     aliases = [alias for alias in servable.signatures[name].outputs if alias in known]
@@ -186,7 +177,7 @@ def _answer(
 ) -> Message:
     name = _signature_name(request.model_spec)
     if name not in servable.signatures:
-        raise _invalid(f"No signature was found with the name: {name}")
+        raise invalid(f"No signature was found with the name: {name}")
     _check_signature(servable.signatures[name], method, strict)
     examples = _examples(request.input, servable.most_rows)
     return _run(servable, request.model_spec, examples, method, call, api)
@@ -213,24 +204,24 @@ def multi_inference(
 ) -> Message:
     """Answer a MultiInferenceRequest: several signatures on the same examples.
 
-    Each signature of TensorFlow 2 feeds a tensor of its own, and its method name says nothing.
-    Where names are checked, as for models of TensorFlow 1, all must feed the same tensor.
+    Each signature of TensorFlow 2 feeds its own tensor, and its method name has no meaning. If
+    method names are checked, as for models of TensorFlow 1, all must feed the same tensor.
     """
     seen: set[str] = set()
     feeds: set[str] = set()
     for task in request.tasks:
         name = _signature_name(task.model_spec)
         if not task.model_spec.name:
-            raise _invalid("Found ModelSpec with an empty model name.")
+            raise invalid("Found ModelSpec with an empty model name.")
         if task.model_spec.name != request.tasks[0].model_spec.name:
-            raise _invalid(
+            raise invalid(
                 "All ModelSpecs in a MultiInferenceRequest must access the same model name."
             )
         if name in seen:
-            raise _invalid(f"Duplicate evaluation of signature: {name}")
+            raise invalid(f"Duplicate evaluation of signature: {name}")
         seen.add(name)
         if name not in servable.signatures:
-            raise _invalid(f"Requested signature not found in model graph: {name}")
+            raise invalid(f"Requested signature not found in model graph: {name}")
         if task.method_name not in _METHODS:
             raise StatusError(
                 Code.UNIMPLEMENTED, f"Unsupported signature method_name: {task.method_name}"
@@ -239,7 +230,7 @@ def multi_inference(
         _check_signature(signature, _METHODS[task.method_name], strict)
         feeds.add(signature.inputs["inputs"].name)
     if strict and len(feeds) > 1:
-        raise _invalid("Input tensor must be the same for all Signatures.")
+        raise invalid("Input tensor must be the same for all Signatures.")
     examples = _examples(request.input, servable.most_rows)
     response = _MultiInferenceResponse()
     for task in request.tasks:

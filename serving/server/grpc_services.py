@@ -1,8 +1,8 @@
 """PredictionService and ModelService over gRPC.
 
-The event loop receives messages and sends answers as bytes; threads do the rest. A message is read
-only when its call has been accepted, so calls are declared as streams of one message, which look
-the same to a client.
+The event loop receives messages and sends answers as bytes. Threads do the rest. Calls are declared
+as streams of one message, which look the same to a client: so a message is read only after its call
+has been accepted.
 """
 
 import asyncio
@@ -16,14 +16,13 @@ from google.protobuf.message import DecodeError, Message
 
 from serving.client import protobuf
 from serving.client.printing import printable
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid, shortened
 from serving.server.api import INFERENCE, Api
 from serving.server.call import Call
 from serving.server.tracing import identify
 from serving.server.workers import Pools
 
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
-_MAX_MESSAGE = 1024
 _FOREVER_SECONDS = 2**31 / 1000
 _ARRIVAL_SECONDS = 30
 _MOST_ARRIVING = 4096
@@ -42,7 +41,7 @@ class Services:
 
     Args:
         api: answers the requests.
-        pools: the threads in which it does.
+        pools: the threads that run it.
         may_reload: whether HandleReloadConfigRequest is served.
     """
 
@@ -81,18 +80,14 @@ class Services:
             try:
                 data = await self._receive(context)
                 if "traceparent" in headers or "x-request-id" in headers:
-                    # Headers that go out before the answer cost a turn of the event loop.
+                    # Headers sent before the answer cost a turn of the event loop.
                     await context.send_initial_metadata(tuple(back.items()))
                 return await answer(data, call, context)
-            except StatusError as error:
-                self._api.count_rejection(error, call)
-                await context.abort(_CODES[error.code], _shortened(error.message))
             except DecodeError:
                 await context.abort(grpc.StatusCode.INTERNAL, "Exception deserializing request!")
             except Exception as error:
-                log.exception("A request failed inside the server")
-                message = _shortened(f"{type(error).__name__}: {error}")
-                await context.abort(grpc.StatusCode.INTERNAL, message)
+                status = self._api.status_of(error, call)
+                await context.abort(_CODES[status.code], shortened(status.message))
             return None  # an abort raises
 
         return handle
@@ -135,11 +130,9 @@ class Services:
         call: Call,
         context: Context,
     ) -> bytes:
-        """Answer from what is known, in the event loop: that never waits for predictions."""
+        """Answer in the event loop: it needs no model, so it does not wait for predictions."""
         if len(data) > _MOST_SMALL_BYTES:
-            raise StatusError(
-                Code.INVALID_ARGUMENT, f"A request of more than {_MOST_SMALL_BYTES} bytes"
-            )
+            raise invalid(f"A request of more than {_MOST_SMALL_BYTES} bytes")
         return answer(kind.FromString(data)).SerializeToString()
 
     async def _reload(self, data: bytes, call: Call, context: Context) -> bytes:
@@ -160,11 +153,7 @@ class Services:
         return await self._pools.reload.run(work, call)
 
 
-def _shortened(message: str) -> str:
-    return message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + "...TRUNCATED"
-
-
 def _seconds(context: Context) -> float | None:
-    """Seconds left for the request; None where it has no deadline."""
+    """Seconds left for the request; None without a deadline."""
     remaining = context.time_remaining()
     return None if remaining is None or remaining >= _FOREVER_SECONDS else remaining

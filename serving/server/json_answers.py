@@ -9,14 +9,8 @@ from google.protobuf import json_format
 from google.protobuf.message import Message
 
 from serving.client.protobuf import SignatureDefMap
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import invalid, shortened
 from serving.server.tensors import to_array
-
-_MOST_ERROR = 1024  # characters, as over gRPC
-
-
-def _invalid(message: str) -> StatusError:
-    return StatusError(Code.INVALID_ARGUMENT, message)
 
 
 def write_tensors(outputs: Mapping[str, Message], row_format: bool) -> str:
@@ -29,11 +23,11 @@ def write_tensors(outputs: Mapping[str, Message], row_format: bool) -> str:
     size = 0
     for name, array in arrays.items():
         if array.ndim == 0:
-            raise _invalid(f"Tensor name: {name} has no shape information ")
+            raise invalid(f"Tensor name: {name} has no shape information ")
         if len(array) < 1:
-            raise _invalid(f"Tensor name: {name} has invalid batch size: {len(array)}")
+            raise invalid(f"Tensor name: {name} has invalid batch size: {len(array)}")
         if size and len(array) != size:
-            raise _invalid(
+            raise invalid(
                 f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {size}"
             )
         size = len(array)
@@ -74,7 +68,7 @@ def _leaf_texts(array: np.ndarray, as_bytes: bool) -> Iterator[str]:
     elif kind in "iub":
         yield from (json.dumps(value) for value in array.ravel().tolist())
     else:
-        raise _invalid(f"Failed to write JSON value for tensor type: {array.dtype}")
+        raise invalid(f"Failed to write JSON value for tensor type: {array.dtype}")
 
 
 def _decimal(value: np.floating) -> str:
@@ -122,6 +116,4 @@ def write_metadata(response: Message) -> str:
 
 def write_error(message: str) -> str:
     """Body of an answer that is an error."""
-    if len(message) > _MOST_ERROR:
-        message = message[:_MOST_ERROR] + "...TRUNCATED"
-    return json.dumps({"error": message}, indent=4, ensure_ascii=False)
+    return json.dumps({"error": shortened(message)}, indent=4, ensure_ascii=False)

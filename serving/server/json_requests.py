@@ -11,21 +11,21 @@ import numpy as np
 from google.protobuf.message import Message
 
 from serving.client.protobuf import TensorProto, message
-from serving.savedmodel.status import Code, StatusError
-from serving.server.tensors import DTYPES, STRING, name_of
+from serving.savedmodel.status import Code, StatusError, invalid
+from serving.server.tensors import DTYPES, STRING, name_of, shape_text
 
 _FLOAT, _BOOL = 1, 10
-# The smallest and the largest number of integers: as the field has them, not the data type.
+# The range of integers: that of the proto's field, not of the data type.
 _INTEGERS = {
     **dict.fromkeys((3, 4, 5, 6), (-(2**31), 2**31 - 1)),
     9: (-(2**63), 2**63 - 1),
     22: (0, 2**32 - 1),
     23: (0, 2**64 - 1),
 }
-# Of floats: the largest whole number that is exact, and the largest number.
+# The largest exact whole number of floats, and the largest number.
 _FLOATS = {_FLOAT: (2**24 - 1, float(np.finfo(np.float32).max)), 2: (2**53 - 1, math.inf)}
 _Input = message("Input")
-# A value takes up to thirty times its text once it is read.
+# A parsed value takes up to thirty times the memory of its text.
 _MOST_VALUES = 10_000_000
 _MOST_SHOWN = 256  # bytes of a request that an error repeats
 _JSON_TYPES = {
@@ -41,33 +41,29 @@ Infos = Mapping[str, Message]
 Tensors = dict[str, Message]
 
 
-def _invalid(message: str) -> StatusError:
-    return StatusError(Code.INVALID_ARGUMENT, message)
-
-
 def parse(body: bytes | bytearray) -> dict[str, Any]:
     """The JSON object of a request. Raises StatusError."""
     if not body:
-        raise _invalid("JSON Parse error: The document is empty")
+        raise invalid("JSON Parse error: The document is empty")
     if sum(body.count(mark) for mark in b",[{") > _MOST_VALUES:
-        raise _invalid(f"JSON Parse error: More than {_MOST_VALUES} values.")
+        raise invalid(f"JSON Parse error: More than {_MOST_VALUES} values.")
     try:
         document = json.loads(body)
     except UnicodeDecodeError as error:
-        raise _invalid(
+        raise invalid(
             f"JSON Parse error: Invalid encoding in string. at offset: {error.start}"
         ) from error
     except json.JSONDecodeError as error:
-        raise _invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
+        raise invalid(f"JSON Parse error: {error.msg} at offset: {error.pos}") from error
     except RecursionError as error:
-        raise _invalid("JSON Parse error: Nested too deep.") from error
+        raise invalid("JSON Parse error: Nested too deep.") from error
     except ValueError as error:  # a number of more digits than Python reads
-        raise _invalid(f"JSON Parse error: {error}") from error
+        raise invalid(f"JSON Parse error: {error}") from error
     if not isinstance(document, dict):
-        raise _invalid(f"JSON Value: {_show(document)} Is not object")
+        raise invalid(f"JSON Value: {_show(document)} Is not object")
     name = document.get("signature_name", "")
     if not isinstance(name, str):
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {_show(document)} not formatted correctly. 'signature_name' key must be "
             "a string value."
         )
@@ -75,7 +71,7 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
 
 
 def _show(value: Any) -> str:
-    """The start of a value as JSON; the rest is not even written."""
+    """The start of a value as JSON. The rest is never formatted."""
     text = ""
     try:
         for part in json.JSONEncoder(indent=4).iterencode(value):
@@ -92,25 +88,25 @@ def _type(value: Any) -> str:
 
 
 def read_tensors(document: Mapping[str, Any], infos: Infos) -> tuple[Tensors, bool]:
-    """Inputs of a Predict request, and whether it has the row format (`instances`)."""
+    """Inputs of a Predict request, and whether it uses the row format (`instances`)."""
     row, column = "instances" in document, "inputs" in document
     if row and column:
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {_show(document)} Not formatted correctly expecting only one of "
             "'inputs' or 'instances' keys to exist "
         )
     if row:
         instances = document["instances"]
         if not isinstance(instances, list):
-            raise _invalid(
+            raise invalid(
                 f"JSON Value: {_show(document)} Excepting 'instances' to be an list/array"
             )
         if not instances:
-            raise _invalid(f"JSON Value: {_show(document)} No values in 'instances' array")
+            raise invalid(f"JSON Value: {_show(document)} No values in 'instances' array")
         return _read_rows(instances, infos), True
     if column:
         return _read_columns(document["inputs"], infos), False
-    raise _invalid("Missing 'inputs' or 'instances' key")
+    raise invalid("Missing 'inputs' or 'instances' key")
 
 
 def _is_base64(value: Any) -> bool:
@@ -124,7 +120,7 @@ def _is_object(value: Any) -> bool:
 def _read_columns(inputs: Any, infos: Infos) -> Tensors:
     if not _is_object(inputs):
         if len(infos) > 1:
-            raise _invalid(
+            raise invalid(
                 "inputs is a plain value/list, but expecting an object as multiple input tensors "
                 "required as per tensorinfo_map"
             )
@@ -132,7 +128,7 @@ def _read_columns(inputs: Any, infos: Infos) -> Tensors:
     tensors = {}
     for name, info in infos.items():
         if name not in inputs:
-            raise _invalid(f"Missing named input: {name} in 'inputs' object.")
+            raise invalid(f"Missing named input: {name} in 'inputs' object.")
         shape = _shape(inputs[name])
         tensors[name] = _tensor(info.dtype, shape, _values(inputs[name], shape, info.dtype))
     return tensors
@@ -141,7 +137,7 @@ def _read_columns(inputs: Any, infos: Infos) -> Tensors:
 def _read_rows(instances: list, infos: Infos) -> Tensors:
     named = _is_object(instances[0])
     if not named and len(infos) > 1:
-        raise _invalid(
+        raise invalid(
             "instances is a plain list, but expecting list of objects as multiple input tensors "
             "required as per tensorinfo_map"
         )
@@ -149,7 +145,7 @@ def _read_rows(instances: list, infos: Infos) -> Tensors:
     values: dict[str, list] = {name: [] for name in infos}
     for number, instance in enumerate(instances):
         if named != _is_object(instance):
-            raise _invalid(
+            raise invalid(
                 f"Expecting object but got list at item {number} of input list"
                 if named
                 else f"Expecting value/list but got object at item {number} of input list"
@@ -159,18 +155,20 @@ def _read_rows(instances: list, infos: Infos) -> Tensors:
             key = f" key: {name}" if named else ""
             try:
                 if name not in infos:
-                    raise _invalid(f"JSON object: does not have named input: {name}")
+                    raise invalid(f"JSON object: does not have named input: {name}")
                 shape = _shape(item)
                 values[name] += _values(item, shape, infos[name].dtype)
                 if shapes.setdefault(name, shape) != shape:
-                    raise _invalid(f"Expecting shape {_text(shapes[name])} but got: {_text(shape)}")
+                    raise invalid(
+                        f"Expecting shape {shape_text(shapes[name])} but got: {shape_text(shape)}"
+                    )
             except StatusError as error:
-                raise _invalid(
+                raise invalid(
                     f"Failed to process element: {number}{key} of 'instances' list. Error: "
                     f"{error.code.name}: {error.message}"
                 ) from error
         if set(items) != set(infos):
-            raise _invalid(
+            raise invalid(
                 f"Failed to process element: {number} of 'instances' list. JSON object: "
                 f"{_show(instance)} must only have keys: {','.join(sorted(infos))}"
             )
@@ -190,10 +188,6 @@ def _shape(value: Any) -> list[int]:
     return shape
 
 
-def _text(shape: list[int]) -> str:
-    return "[" + ",".join(map(str, shape)) + "]"
-
-
 def _tensor(dtype: int, shape: list[int], values: list) -> Message:
     proto = TensorProto(dtype=dtype)
     for size in shape:
@@ -210,16 +204,16 @@ def _values(value: Any, shape: list[int], dtype: int) -> list:
     def walk(item: Any, level: int) -> None:
         if not isinstance(item, list):
             if level != len(shape):
-                raise _invalid(
+                raise invalid(
                     f"JSON Value: {_show(item)} found at incorrect level: {level + 1} in the JSON "
                     f"DOM. Expected at level: {len(shape)}"
                 )
             values.append(_leaf(item, dtype))
             return
         if level >= len(shape):
-            raise _invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+            raise invalid(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
         if len(item) != shape[level]:
-            raise _invalid(
+            raise invalid(
                 f"Encountered list at unexpected size: {len(item)} at level: {level} expected "
                 f"size: {shape[level]}"
             )
@@ -249,7 +243,7 @@ def _leaf(value: Any, dtype: int) -> Any:
             Code.UNIMPLEMENTED,
             f"Conversion of JSON Value: {_show(value)} to type: {name_of(dtype)}",
         )
-    raise _invalid(
+    raise invalid(
         f"JSON Value: {_show(value)} Type: {_type(value)} is not of expected type: {name_of(dtype)}"
     )
 
@@ -258,7 +252,7 @@ def _check_lossless(value: float, dtype: int) -> float:
     whole, largest = _FLOATS[dtype]
     limit = whole if isinstance(value, int) else largest
     if (isinstance(value, int) or math.isfinite(value)) and abs(value) > limit:
-        raise _invalid(
+        raise invalid(
             f"Cannot convert JSON value: {_show(value)} to {name_of(dtype)} without loss of "
             "precision."
         )
@@ -267,12 +261,12 @@ def _check_lossless(value: float, dtype: int) -> float:
 
 def _decode_base64(value: dict) -> bytes:
     if not _is_base64(value):
-        raise _invalid(f"JSON Value: {_show(value)} not formatted correctly for base64 data")
+        raise invalid(f"JSON Value: {_show(value)} not formatted correctly for base64 data")
     try:
         text = value["b64"]
         return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise _invalid("Unable to base64 decode") from error
+        raise invalid("Unable to base64 decode") from error
 
 
 def read_examples(document: Mapping[str, Any]) -> Message:
@@ -280,16 +274,16 @@ def read_examples(document: Mapping[str, Any]) -> Message:
     found = _Input()
     examples = document.get("examples")
     if "examples" not in document:
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {_show(document)} When method is classify, key 'examples' is expected "
             "and was not found"
         )
     if not isinstance(examples, list):
-        raise _invalid(
+        raise invalid(
             f"JSON Value: {_show(document)} Expecting 'examples' value to be an list/array"
         )
     if not examples:
-        raise _invalid(f"JSON Value: {_show(document)} 'examples' value is an empty array")
+        raise invalid(f"JSON Value: {_show(document)} 'examples' value is an empty array")
     target = found.example_list
     if "context" in document:
         target = found.example_list_with_context
@@ -301,7 +295,7 @@ def read_examples(document: Mapping[str, Any]) -> Message:
 
 def _fill_example(value: Any, example: Message) -> None:
     if not isinstance(value, dict):
-        raise _invalid(f"Example must be JSON object but got JSON {_type(value)}")
+        raise invalid(f"Example must be JSON object but got JSON {_type(value)}")
     for name, content in value.items():
         feature = example.features.feature[name]
         for item in content if isinstance(content, list) else [content]:
@@ -313,7 +307,7 @@ def _add_to_feature(item: Any, name: str, feature: Any) -> None:
     if isinstance(item, bool | int):
         kind, value = "int64", int(item)
         if not -(2**63) <= value < 2**63:
-            raise _invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
+            raise invalid(f"Feature: {name} has uint64 element. Only int64 is supported.")
     elif isinstance(item, float):
         kind, value = "float", _check_lossless(item, _FLOAT)
     elif isinstance(item, str):
@@ -321,10 +315,10 @@ def _add_to_feature(item: Any, name: str, feature: Any) -> None:
     elif _is_base64(item):
         kind, value = "bytes", _decode_base64(item)
     else:
-        raise _invalid(f"Feature: {name} has element with unexpected JSON type: {_type(item)}")
+        raise invalid(f"Feature: {name} has element with unexpected JSON type: {_type(item)}")
     known = feature.WhichOneof("kind")
     if known not in (None, f"{kind}_list"):
-        raise _invalid(
+        raise invalid(
             f"Unexpected element type in feature: {name} expecting type: "
             f"{known.removesuffix('_list')}"
         )

@@ -1,4 +1,4 @@
-"""A version's model, by what lies in its directory."""
+"""Loads a version: a SavedModel or an ONNX export, as its directory shows."""
 
 import argparse
 from functools import cached_property
@@ -10,7 +10,7 @@ from serving.server.servable import Model
 
 
 class Loader:
-    """Loads models. Each runtime is imported with its first model: TensorFlow takes seconds.
+    """Loads models. The first model of a runtime imports it, since TensorFlow takes seconds.
 
     Args:
         arguments: the server's, for tags and threads.

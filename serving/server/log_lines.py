@@ -1,4 +1,4 @@
-"""The server's log: a line a record, whatever strangers put into it, and so many of a kind."""
+"""The server's log: one line a record, whatever a client sends, and a limit of each kind."""
 
 import logging
 import threading
@@ -12,7 +12,7 @@ _SECONDS = 60
 
 
 class _Line(logging.Formatter):
-    """Escapes line ends and what would steer a terminal, in tracebacks, too."""
+    """Escapes line ends and control characters, in tracebacks too."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -20,7 +20,7 @@ class _Line(logging.Formatter):
 
 
 class _Limit(logging.Filter):
-    """Of warnings and errors from one place in the code, lets ten a minute through."""
+    """Passes ten warnings or errors a minute from each place in the code."""
 
     def __init__(self) -> None:
         super().__init__()

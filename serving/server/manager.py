@@ -1,4 +1,4 @@
-"""Which versions of which models are served: loading, hot swap, labels and states."""
+"""The served models and versions: loading, hot swap, labels and states."""
 
 import logging
 import threading
@@ -24,15 +24,14 @@ log = logging.getLogger(__name__)
 class ModelManager(Generic[S]):
     """Serves the versions that the configuration asks for.
 
-    A version is loaded before the one that it replaces is unloaded, and an unloaded version is
-    closed when its last request has left. A version that fails to load, and one that is
-    half-copied, is tried again when its files have changed.
+    A version is loaded before its predecessor is unloaded. An unloaded version is closed after its
+    last request. A failed or half-copied version is tried again when its files have changed.
 
     Args:
         load: makes the servable of (model name, version, directory); raises StatusError.
         allow_labels_for_unavailable: accept a new label on a version that is not available yet.
-        on_change: told (model name, version, state) when a version is available, is being
-            unloaded, or has failed (END).
+        on_change: called with (model name, version, state) when a version becomes available, is
+            unloaded, or fails (END).
     """
 
     def __init__(
@@ -57,13 +56,13 @@ class ModelManager(Generic[S]):
         config: Message,
         wait: Callable[[], bool] | None = None,
     ) -> None:
-        """Serve exactly the models of `config`; returns when the new ones are available.
+        """Serve exactly the models of `config`. Return when the new ones are available.
 
-        A new model without any version is an error, or with `wait` is looked for again after each
-        call of it, until it returns true. A configuration that is refused changes nothing.
+        A new model without a version is an error. With `wait` the scan is repeated after each call
+        of it, until it returns true. A refused configuration changes nothing.
 
-        Raises StatusError where the configuration is invalid, a new model fails to load or has no
-        version, or a label points at a version that is not available.
+        Raises StatusError for an invalid configuration, a new model that fails to load or has no
+        version, and a label on a version that is not available.
         """
         with self._scan_lock:
             check_model_list(config, [name for name in self._models if self._is_served(name)])
@@ -95,7 +94,7 @@ class ModelManager(Generic[S]):
         wanted: Mapping[str, Message],
         wait: Callable[[], bool] | None,
     ) -> None:
-        """Load the new models of a configuration, beside those that are there."""
+        """Load the new models of a configuration beside the present ones."""
         self.scan(at_once=new, names=new)
         while wait and any(not self._models[name].versions for name in new):
             if wait():
@@ -114,7 +113,7 @@ class ModelManager(Generic[S]):
                 self._check_available(self._models[name], name, wanted[name].version_labels)
 
     def _put_back(self, new: Collection[str], before: Mapping[str, Model[S]]) -> None:
-        """Take away the new models of a configuration that failed."""
+        """Remove the new models of a configuration that failed."""
         with self._lock:
             gone = {name: self._models[name] for name in new}
             for name in new:
@@ -131,7 +130,7 @@ class ModelManager(Generic[S]):
                 self._check_available(self._models[model.name], model.name, model.version_labels)
 
     def _check_available(self, model: Model[S], name: str, labels: Mapping[str, int]) -> None:
-        """A label points at a version that is available; new ones may wait for it if allowed."""
+        """Check that labels point at available versions; new labels may wait if that is allowed."""
         available = model.available()
         for label, number in labels.items():
             moved = model.labels.get(label, number) != number
@@ -145,11 +144,10 @@ class ModelManager(Generic[S]):
     # Versions
 
     def scan(self, at_once: Collection[str] = (), names: Collection[str] | None = None) -> None:
-        """Look at every base path once; load and unload what the configuration asks for.
+        """Scan every base path once; load and unload versions as the configuration asks.
 
-        A version is loaded only when its files are as the previous scan saw them, so that one that
-        is being copied is left alone; those of the models `at_once` without waiting for that.
-        `names` limits the look to some models.
+        A version is loaded when its files are unchanged since the last scan, so that a copy under
+        way is left alone. Models in `at_once` skip that. `names` limits the scan to some models.
         """
         with self._scan_lock:
             with self._lock:
@@ -159,7 +157,7 @@ class ModelManager(Generic[S]):
                     continue
                 try:
                     self._scan_model(name, model, settle=name not in at_once)
-                except Exception:  # one model's trouble is not the others'
+                except Exception:  # an error of one model must not stop the others
                     log.exception("Looking for versions of %s failed", name)
 
     def _scan_model(self, name: str, model: Model[S], settle: bool) -> None:
@@ -176,14 +174,14 @@ class ModelManager(Generic[S]):
             if number not in model.available():
                 files = found.fingerprints[number]
                 self._load_version(name, model, number, found.present[number], files)
-        # The old version serves until a wanted one is available, or all are gone from the disk.
+        # The old version serves until a wanted one is available, or the disk has none.
         if any(number in model.available() for number in aspired) or not found.present:
             for number in model.available():
                 if number not in aspired:
                     self._unload_version(name, model, number)
 
     def _fail_version(self, name: str, model: Model[S], number: int, error: OSError) -> None:
-        """A version whose files cannot be read: that shows in its state."""
+        """Record that a version's files cannot be read."""
         known = model.versions.get(number)
         if known and str(known.error) == str(error):
             return
@@ -204,10 +202,9 @@ class ModelManager(Generic[S]):
             servable = self._load(name, number, path)
         except Exception as error:
             log.error("Loading {name: %s version: %d} failed: %s", name, number, error)
-            if not isinstance(error, StatusError):
-                error = StatusError(Code.INTERNAL, f"{type(error).__name__}: {error}")
+            failure = error if isinstance(error, StatusError) else StatusError.internal(error)
             with self._lock:
-                version.state, version.error = State.END, error
+                version.state, version.error = State.END, failure
             self._on_change(name, number, State.END)
             return
         with self._lock:
@@ -245,10 +242,9 @@ class ModelManager(Generic[S]):
 
     @contextmanager
     def acquire(self, spec: Message) -> Iterator[S]:
-        """The servable for a request, kept loaded until the block is left.
+        """Hold the servable of a request: it stays loaded within the block.
 
-        Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND
-        where no such version is available.
+        Raises StatusError as `find_version` does.
         """
         with self._lock:
             version = find_version(self._models, spec)
@@ -285,7 +281,7 @@ class ModelManager(Generic[S]):
     def close(self, seconds: float | None = None) -> None:
         """Stop polling and unload every version.
 
-        Requests under way end first; after `seconds` they are stopped.
+        Requests under way may end first. After `seconds` they are stopped.
         """
         self._stopped.set()
         if self._poller:

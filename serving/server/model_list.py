@@ -1,17 +1,17 @@
-"""What a configuration's list of models may say, and which versions it wants."""
+"""A configuration's list of models: its checks, and the versions that it asks for."""
 
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from google.protobuf.message import Message
 
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import invalid
 
 _PLATFORM = "tensorflow"
 
 
 def check_model_list(config: Message, served: Collection[str]) -> None:
-    """Raises StatusError INVALID_ARGUMENT where the list cannot be served.
+    """Raise StatusError INVALID_ARGUMENT for a list that cannot be served.
 
     Args:
         config: the list.
@@ -46,11 +46,11 @@ def _check_model(model: Message, seen: set[str], served: Collection[str]) -> Non
     elif platform != _PLATFORM:
         problem = f"Model {model.name} requests unsupported platform {platform}"
     if problem:
-        raise StatusError(Code.INVALID_ARGUMENT, problem)
+        raise invalid(problem)
 
 
 def aspired_versions(policy: Message, present: Iterable[int]) -> list[int]:
-    """The versions among `present` that the policy wants served, newest first."""
+    """The versions among `present` that the policy asks for, newest first."""
     numbers = sorted(present, reverse=True)
     match policy.WhichOneof("policy_choice"):
         case "all":

@@ -1,4 +1,4 @@
-"""The server as a whole: what its flags ask for, put together."""
+"""The whole server, put together from its flags."""
 
 import argparse
 import logging
@@ -14,7 +14,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from serving.client.protobuf import message
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import StatusError, invalid
 from serving.server import addresses, config_files
 from serving.server.api import Api
 from serving.server.batching import BatchScheduler
@@ -32,13 +32,13 @@ from serving.server.tls import server_credentials
 from serving.server.warmup import warm_up
 from serving.server.workers import Pools
 
-# Requests that run at once, and those of long texts or many rows, which would crowd out the others.
+# Requests that run at once; heavy ones (long texts, many rows) have places of their own.
 _USUAL = 64
 _HEAVY = max(1, (os.cpu_count() or 1) // 2)
 _HEAVY_WAITING = 16
 _LOOK_AGAIN_SECONDS = 1
-# Of gRPC. Streams that were reset count until they are taken from gRPC's line, which is bounded:
-# without a limit for each connection, one fills the line and others' calls are cancelled.
+# Limits of gRPC. Reset streams stay in its bounded queue for a while. Without a limit for each
+# connection, one connection can fill the queue, and calls of others are cancelled.
 _MOST_CONNECTIONS = 1024
 _MOST_STREAMS = 200
 _MOST_PENDING = 20 * _MOST_STREAMS  # 13 kB each
@@ -49,12 +49,12 @@ log = logging.getLogger(__name__)
 class ModelServer:
     """The server that the flags describe.
 
-    `start` returns when every model is available and the ports are open, or, without effect, when
-    `stop` was set meanwhile. It raises StatusError or OSError where it cannot serve, and does so
-    before it loads a model where flags, addresses or certificates are wrong.
+    `start` returns when every model is available and the ports are open, or when `stop` was set
+    meanwhile. It raises StatusError or OSError if it cannot serve; wrong flags, addresses and
+    certificates are found before a model is loaded.
 
     Attributes:
-        port, rest_port: where it listens, once started.
+        port, rest_port: the ports, once started.
     """
 
     def __init__(self, arguments: argparse.Namespace, stop: threading.Event | None = None):
@@ -62,7 +62,7 @@ class ModelServer:
         self._stop = stop or threading.Event()
         self._metrics = Metrics()
         waiting = arguments.max_waiting_requests
-        # With batching, requests wait in their batches: each has a thread that waits for it there.
+        # With batching, requests wait in batches, and a thread waits for each.
         usual = (_USUAL + waiting, 0) if arguments.enable_batching else (_USUAL, waiting)
         self._pools = Pools(usual, (_HEAVY, _HEAVY_WAITING))
         self._batchers: Batchers | None = None
@@ -70,7 +70,7 @@ class ModelServer:
         self._manager = ModelManager[Servable](
             self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
         )
-        # A protocol does not wait for what the other one's strangers cost.
+        # Load on one protocol must not delay the other.
         self._grpc_loop: EventLoop | None = None
         self._rest_loop: EventLoop | None = None
         self._grpc: grpc.aio.Server | None = None
@@ -91,12 +91,11 @@ class ModelServer:
                 BatchScheduler(parameters, self._metrics), BatchScheduler(alone, self._metrics)
             )
         elif arguments.batching_parameters_file:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 "--batching_parameters_file is set without setting --enable_batching to true.",
             )
         if arguments.rest_api_port and arguments.rest_api_port == arguments.port:
-            raise StatusError(Code.INVALID_ARGUMENT, "--rest_api_port cannot be same as --port.")
+            raise invalid("--rest_api_port cannot be same as --port.")
         credentials = None
         if arguments.ssl_config_file:
             credentials = server_credentials(arguments.ssl_config_file)
@@ -133,7 +132,7 @@ class ModelServer:
                     rest_socket.close()
 
     def close(self) -> None:
-        """Take no new requests, let those under way end within the grace, free the models."""
+        """Refuse new requests, let running ones end within the grace, and free the models."""
         self._stop.set()
         deadline = time.monotonic() + self._arguments.shutdown_grace_seconds
         stops = []
@@ -155,7 +154,7 @@ class ModelServer:
 
     @property
     def busy(self) -> int:
-        """Requests whose threads still run."""
+        """The number of requests that run."""
         return self._pools.busy
 
     async def _close_grpc(self, server: grpc.aio.Server) -> None:
@@ -238,7 +237,7 @@ class ModelServer:
             "grpc.server.max_pending_requests": _MOST_PENDING,
             "grpc.server.max_pending_requests_hard_limit": 2 * _MOST_PENDING,
         }
-        # Where gRPC is given an argument twice, the first counts.
+        # If gRPC gets an argument twice, the first counts.
         self._grpc = grpc.aio.server(options=tuple((usual | options).items()))
         services = Services(api, self._pools, arguments.enable_reload_config)
         self._grpc.add_generic_rpc_handlers(services.handlers())
@@ -280,9 +279,7 @@ class ModelServer:
 def _model_list(path: Path) -> Message:
     config = config_files.read_models(path)
     if config.WhichOneof("config") != "model_config_list":
-        raise StatusError(
-            Code.INVALID_ARGUMENT, f"Expected a model_config_list in '{path}', and it has none"
-        )
+        raise invalid(f"Expected a model_config_list in '{path}', and it has none")
     return config.model_config_list
 
 
@@ -291,8 +288,7 @@ def _channel_arguments(text: str) -> dict[str, int | str]:
     for argument in filter(None, text.split(",")):
         key, equals, value = argument.partition("=")
         if not equals:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"--grpc_channel_arguments: expected key=value. Received: {argument!r}",
             )
         found[key] = int(value) if value.lstrip("-").isdecimal() else value

@@ -1,4 +1,4 @@
-"""Models and their versions: states, labels, and which version a request means."""
+"""Models and their versions: states, labels, and the version that a request names."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from google.protobuf.message import Message
 
 from serving.client import protobuf
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.base_path import BasePath
 from serving.server.storage import Fingerprint
 
@@ -16,7 +16,7 @@ State = _Status.State
 
 
 class Closable(Protocol):
-    """What a version is served by; closed when the last request has left it."""
+    """A loaded model. It is closed after its last request."""
 
     def stop(self) -> None:
         """Have the runs under way fail soon."""
@@ -30,7 +30,7 @@ S = TypeVar("S", bound=Closable)
 
 @dataclass
 class Version(Generic[S]):
-    """A version that was found; `in_use` counts the requests that it answers now."""
+    """A version on disk; `in_use` counts its running requests."""
 
     number: int
     fingerprint: Fingerprint
@@ -40,7 +40,7 @@ class Version(Generic[S]):
     in_use: int = 0
 
     def status(self) -> Message:
-        """As GetModelStatus says it."""
+        """Its part of a GetModelStatusResponse."""
         proto = _Status(version=self.number, state=self.state)
         proto.status.error_code = self.error.code if self.error else Code.OK
         proto.status.error_message = self.error.message if self.error else ""
@@ -49,7 +49,7 @@ class Version(Generic[S]):
 
 @dataclass
 class Model(Generic[S]):
-    """A model of the configuration, or one that was there and still has versions."""
+    """A configured model, or a removed one that still has versions."""
 
     config: Message
     versions: dict[int, Version[S]] = field(default_factory=dict)
@@ -58,15 +58,15 @@ class Model(Generic[S]):
     removed: bool = False
 
     def available(self) -> list[int]:
-        """The versions that answer requests."""
+        """The numbers of the versions that answer requests."""
         return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
 
     def failed(self) -> dict[int, Fingerprint]:
-        """The versions that failed, and the files they had then."""
+        """The versions that failed, with their files at that time."""
         return {n: version.fingerprint for n, version in self.versions.items() if version.error}
 
     def why_not_available(self) -> str:
-        """The last version's error, or that there is none."""
+        """The error of the last version, or that there is no version."""
         name = self.config.name
         errors = [
             f"{{name: {name} version: {number}}} due to error: {version.error}"
@@ -78,13 +78,13 @@ class Model(Generic[S]):
 
 
 def find_version(models: Mapping[str, Model[S]], spec: Message) -> Version[S]:
-    """The available version that `spec` means.
+    """The available version that `spec` names.
 
-    Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND where no
-    such version is available.
+    Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND if that
+    version is not available.
     """
     if not spec.name:
-        raise StatusError(Code.INVALID_ARGUMENT, "ModelSpec has no name specified.")
+        raise invalid("ModelSpec has no name specified.")
     model = models.get(spec.name)
     choice = spec.WhichOneof("version_choice")
     wanted: int | None = None
@@ -93,8 +93,7 @@ def find_version(models: Mapping[str, Model[S]], spec: Message) -> Version[S]:
     elif choice == "version_label":
         wanted = model.labels.get(spec.version_label) if model else None
         if wanted is None:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"Unrecognized servable version label: {spec.version_label}",
             )
     available = model.available() if model else []
@@ -109,7 +108,7 @@ def find_version(models: Mapping[str, Model[S]], spec: Message) -> Version[S]:
 def read_status(models: Mapping[str, Model[S]], spec: Message) -> list[Message]:
     """State of the versions that `spec` names, newest first.
 
-    Raises StatusError as `find_version` does; NOT_FOUND where there is no such version.
+    Raises StatusError as `find_version` does; NOT_FOUND for an unknown version.
     """
     model = models.get(spec.name)
     versions = dict(model.versions) if model else {}

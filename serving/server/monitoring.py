@@ -58,7 +58,7 @@ class _Histogram:
 
 
 class Metrics:
-    """What a server has counted since it started. Threads may share it."""
+    """The server's counters, histograms and gauges. Threads may share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -90,7 +90,7 @@ class Metrics:
             histogram.sums[key] += micros
 
     def set(self, name: str, value: float | None, **labels: str) -> None:
-        """Set a gauge; None takes it away."""
+        """Set a gauge; None removes it."""
         values, key = self._metrics[f":tensorflow:serving:{name}"].values, tuple(labels.items())
         with self._lock:
             if value is None:
@@ -99,7 +99,7 @@ class Metrics:
                 values[key] = value
 
     def read(self, name: str, reader: Callable[[], float]) -> None:
-        """Have a gauge read by `reader` whenever the page is made."""
+        """Make `reader` set a gauge whenever the page is requested."""
         self._readers[name] = reader
 
     def page(self) -> str:

@@ -1,4 +1,4 @@
-"""The folder of an ONNX export as a server's model, with the answers of its SavedModel."""
+"""An ONNX export as a server's model. Its answers are those of the SavedModel."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ from serving.client.errors import InvalidRequestError
 from serving.client.histories import TIME
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 from serving.client.local.model import MANIFEST, RUN_OPTIONS
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.predict import DEFAULT_SIGNATURE
 from serving.server.tensors import DTYPES, to_array
 
@@ -69,7 +69,7 @@ class OnnxModel:
             task = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["task"]
             self._model = _MODELS[task](path, batch_size=_BATCH, threads=threads)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StatusError(Code.INVALID_ARGUMENT, f"{path} cannot be loaded: {error}") from error
+            raise invalid(f"{path} cannot be loaded: {error}") from error
         self._default = task
         self._watch = _Watch()
         self.signatures = {
@@ -96,7 +96,7 @@ class OnnxModel:
             try:
                 answers = ask(self._model, **arrays)
             except ValueError as error:
-                raise StatusError(Code.INVALID_ARGUMENT, str(error)) from error
+                raise invalid(str(error)) from error
         infos = self.signatures[name].outputs
         return {
             alias: _array([_value(answer, alias) for answer in answers], infos[alias])
@@ -194,7 +194,7 @@ def _unbroken(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence
     for number, answer in enumerate(answers):
         if isinstance(answer, InvalidRequestError):
             reason = str(answer).removeprefix(f"image {number + 1} ")
-            raise StatusError(Code.INVALID_ARGUMENT, f"image_bytes[{number}] {reason}")
+            raise invalid(f"image_bytes[{number}] {reason}")
     return answers
 
 

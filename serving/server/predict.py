@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from google.protobuf.message import Message
 
 from serving.client.protobuf import GetModelMetadataResponse, PredictResponse, SignatureDefMap
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.call import Call
 from serving.server.servable import Servable
 from serving.server.tensors import to_proto
@@ -19,11 +19,10 @@ def _names(names: Iterable[str]) -> str:
 
 
 def _inputs(signature: Message, request: Mapping[str, Message]) -> dict[str, Message]:
-    """The request's inputs with the signature's defaults filled in, checked as Serving does."""
+    """The request's inputs and the signature's defaults, with the stock server's checks."""
     wanted, sent, defaults = set(signature.inputs), set(request), signature.defaults
     if len(sent) > len(wanted) or (len(sent) < len(wanted) and not defaults):
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             f"input size does not match signature: {len(sent)}!={len(wanted)} "
             f"len({_names(sent)}) != len({_names(wanted)}). Sent extra: {_names(sent - wanted)}. "
             f"Missing but required: {_names(wanted - sent)}.",
@@ -31,16 +30,14 @@ def _inputs(signature: Message, request: Mapping[str, Message]) -> dict[str, Mes
     inputs = {}
     for alias, info in signature.inputs.items():
         if alias not in request and alias not in defaults:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"Signature input alias: {alias}(feed name: {info.name}) not found in request and "
                 f"no default value provided. Inputs expected to be in the request {_names(sent)}, "
                 f"or default input alias set: {','.join(sorted(defaults))}",
             )
         inputs[alias] = request[alias] if alias in request else defaults[alias]
     if not sent <= wanted:
-        raise StatusError(
-            Code.INVALID_ARGUMENT,
+        raise invalid(
             f"Inputs contains invalid name. Used request inputs: {','.join(sorted(sent & wanted))}"
             f", request input: {','.join(sorted(sent))}",
         )
@@ -51,13 +48,12 @@ def _check_outputs(signature: Message, outputs: list[str]) -> None:
     seen = set()
     for alias in outputs:
         if alias not in signature.outputs:
-            raise StatusError(
-                Code.INVALID_ARGUMENT,
+            raise invalid(
                 f"output tensor alias not found in signature: {alias} Outputs expected to be in "
                 f"the set {_names(signature.outputs)}.",
             )
         if alias in seen:
-            raise StatusError(Code.INVALID_ARGUMENT, f"duplicate output tensor alias: {alias}")
+            raise invalid(f"duplicate output tensor alias: {alias}")
         seen.add(alias)
 
 
@@ -66,12 +62,12 @@ def predict(servable: Servable, request: Message, call: Call, strict: bool = Fal
 
     Args:
         servable: the model version.
-        request: what is asked.
+        request: the PredictRequest.
         call: its deadline.
-        strict: refuse a signature whose method is none of TensorFlow Serving's.
+        strict: refuse a signature with a method name unknown to TensorFlow Serving.
     """
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
-    # Membership first: reading a message map by a missing key would add it.
+    # A lookup would add a missing key to the message's map.
     if name not in servable.signatures:
         raise StatusError(Code.FAILED_PRECONDITION, f'Serving signature key "{name}" not found.')
     signature = servable.signatures[name]

@@ -6,7 +6,7 @@ import logging
 from serving.server.call import Call
 
 FORMATS = ("off", "text", "json")
-_MOST_CHARACTERS = 128  # of a name, which a stranger chooses
+_MOST_CHARACTERS = 128  # of a model's name, which the client chooses
 
 log = logging.getLogger("serving.requests")
 

@@ -1,7 +1,6 @@
 """The REST interface and the metrics page: an ASGI application over HTTP."""
 
 import asyncio
-import logging
 import re
 import urllib.parse
 import zlib
@@ -11,7 +10,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from serving.client import protobuf
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server import json_answers, json_requests
 from serving.server.api import INFERENCE, Api
 from serving.server.call import Call
@@ -44,7 +43,6 @@ _JSON, _TEXT = "application/json", "text/plain; charset=utf-8"
 _DIGITS_OF_INT64 = 19
 _MOST_GZIP = 1032  # how much smaller gzip makes anything, at most
 
-log = logging.getLogger(__name__)
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
@@ -63,10 +61,10 @@ class RestApp:
 
     Args:
         api: answers the requests.
-        pools: the threads in which it does; status and metrics need none.
-        timeout_ms: from the first byte of a request until its answer, and again until that has
-            been read; 0 for none.
-        metrics_path: where metrics are, or None for nowhere.
+        pools: the threads that run it; status and metrics need none.
+        timeout_ms: from a request's first byte to its answer, and again until the answer has been
+            read; 0 for no limit.
+        metrics_path: of the metrics page; None for no page.
         most_bytes: of a body, unpacked.
     """
 
@@ -96,9 +94,9 @@ class RestApp:
             status, kind, content = _failed(504, "Timed out waiting for notification")
         head = {"content-type": kind, "content-length": str(len(content)), **back}
         if status >= 400 or not is_read or "transfer-encoding" in headers:
-            # The rest of a body is not read, nor what other parsers may take for a further request.
+            # An unread body must not be parsed as a further request.
             head["connection"] = "close"
-        # A client that does not read its answer is left, by an error that ends the connection.
+        # A client that does not read its answer loses the connection.
         async with asyncio.timeout(self._seconds):
             pairs = [(k.encode("latin-1"), v.encode("latin-1")) for k, v in head.items()]
             await send({"type": "http.response.start", "status": status, "headers": pairs})
@@ -110,7 +108,7 @@ class RestApp:
         """Status, content type and content of the answer."""
         if "transfer-encoding" in headers and "content-length" in headers:
             return _failed(400, "The body has both a length and a transfer encoding")
-        # Percent signs are decoded after the path is taken apart.
+        # The path is split before percent-decoding.
         path = scope["raw_path"].decode("latin-1")
         if path == self._metrics_path:
             return 200, _TEXT, self._api.metrics.page().encode()
@@ -118,9 +116,6 @@ class RestApp:
             return 404, _TEXT, b""
         try:
             text = await self._answer(scope["method"], path, headers, receive, call)
-        except StatusError as error:
-            self._api.count_rejection(error, call)
-            return _failed(_HTTP_STATUS.get(error.code, 500), error.message)
         except UnicodeEncodeError:
             return _failed(400, "JSON Parse error: The surrogate pair in string is invalid.")
         except _TooLargeError:
@@ -128,9 +123,9 @@ class RestApp:
         except (_GoneError, asyncio.CancelledError):
             raise
         except Exception as error:
-            log.exception("A request failed inside the server")
-            return _failed(500, f"{type(error).__name__}: {error}")
-        # Strings of a model need not be UTF-8; their bytes go out as they are.
+            status = self._api.status_of(error, call)
+            return _failed(_HTTP_STATUS.get(status.code, 500), status.message)
+        # A model's strings need not be UTF-8: their bytes are sent unchanged.
         return 200, _JSON, text.encode("utf-8", "surrogateescape")
 
     async def _answer(
@@ -145,15 +140,15 @@ class RestApp:
                 self._free_bytes += len(body)
         if method == "GET" and (match := _GET.fullmatch(path)):
             if not match["name"]:
-                raise StatusError(Code.INVALID_ARGUMENT, "Missing model name in request.")
+                raise invalid("Missing model name in request.")
             spec = _model_spec(match)
             return self._metadata(spec) if match["metadata"] else self._status(spec)
-        raise StatusError(Code.INVALID_ARGUMENT, f"Malformed request: {method} {path[:256]}")
+        raise invalid(f"Malformed request: {method} {path[:256]}")
 
     async def _read(self, body: bytearray, headers: dict[str, str], receive: Receive) -> None:
-        """Read a body, which may become as large as the memory that all bodies leave free.
+        """Read a body. It may take as much as all bodies leave of their common memory.
 
-        Many large ones leave room for small ones so.
+        So large bodies always leave room for small ones.
         """
         length = headers.get("content-length", "0")
         if len(length) > _DIGITS_OF_INT64 or int(length) > self._most_bytes:
@@ -201,14 +196,12 @@ class RestApp:
 
         def answer(servable: Servable) -> str:
             if name not in servable.signatures:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
+                raise invalid(
                     f'Serving signature name: "{name[:256]}" not found in signature def',
                 )
             infos = servable.signatures[name].inputs
             if not infos:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
+                raise invalid(
                     f"Failed to get input map for signature: {spec.signature_name or 'DEFAULT'}",
                 )
             inputs, row_format = json_requests.read_tensors(document, infos)
@@ -246,12 +239,12 @@ def _unpacked(body: bytes | bytearray, most_bytes: int) -> bytearray:
                 raise zlib.error("the end is missing")
             body = member.unused_data
     except zlib.error as error:
-        raise StatusError(Code.INVALID_ARGUMENT, "The body is not in gzip format") from error
+        raise invalid("The body is not in gzip format") from error
     return content
 
 
 async def _while_connected(work: Awaitable[str], receive: Receive) -> str:
-    """What `work` gives; it is cancelled when the client goes."""
+    """Return the result of `work`; cancel it when the client leaves."""
     running, gone = asyncio.ensure_future(work), asyncio.ensure_future(receive())
     try:
         await asyncio.wait({running, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -267,9 +260,7 @@ def _model_spec(match: re.Match) -> Message:
     spec = protobuf.ModelSpec(name=urllib.parse.unquote(match["name"]))
     if version := match["version"]:
         if len(version.lstrip("0")) > _DIGITS_OF_INT64 or int(version) >= 2**63:
-            raise StatusError(
-                Code.INVALID_ARGUMENT, f"Failed to convert version: {version[:256]} to numeric."
-            )
+            raise invalid(f"Failed to convert version: {version[:256]} to numeric.")
         spec.version.value = int(version)
     if match["label"]:
         spec.version_label = urllib.parse.unquote(match["label"])

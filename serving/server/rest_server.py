@@ -21,10 +21,10 @@ _BARE_LF_OR_FOLD = re.compile(rb"(?<!\r)\n|\n[ \t]")
 
 
 class _Connection(h11.Connection):
-    """Parses so much a turn, and refuses small chunks and heads that other parsers read otherwise.
+    """Parses a few events a turn. It refuses tiny chunks, and heads that parsers read differently.
 
     Attributes:
-        left: events that this turn may still have. Without any it says that it needs data.
+        left: events that this turn may still have. At 0 the parser asks for more data.
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,7 @@ class _Flow(FlowControl):
 
 
 class _Protocol(H11Protocol):
-    """Ends a connection whose request's head does not arrive in time; takes turns with others."""
+    """Ends a connection whose head arrives too late, and takes turns with others."""
 
     conn: _Connection
     flow: _Flow
@@ -86,7 +86,7 @@ class _Protocol(H11Protocol):
         super().data_received(data)
 
     def handle_events(self) -> None:
-        """Handle the events of a turn; nothing is read until the others had theirs."""
+        """Handle the events of a turn, then let other connections have theirs."""
         if self.flow.held:
             return
         self.conn.left = _EVENTS_A_TURN
@@ -107,7 +107,7 @@ class _Protocol(H11Protocol):
             self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, unless an answer has begun."""
+        """Answer a request that is not HTTP, unless an answer has begun."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:

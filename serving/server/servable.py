@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from google.protobuf.message import Message
 
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import invalid
 from serving.server.admission import MOST_ROWS, check_inputs
 from serving.server.batching import BatchScheduler
 from serving.server.call import Call
@@ -16,13 +16,13 @@ from serving.server.monitoring import Metrics
 from serving.server.tensors import packed, to_array
 from serving.server.workers import HeavyError
 
-# Requests with longer strings, or of more rows, are heavy: they run apart, and give way to others.
+# A request with a longer string or more rows is heavy: it runs apart, with low priority.
 _LONG_BYTES = 1000
 _MANY_ROWS = 32
 
 
 class Model(Protocol):
-    """What a version is served by, such as `serving.savedmodel.model.SavedModel`."""
+    """A loaded model of a runtime, such as `serving.savedmodel.model.SavedModel`."""
 
     @property
     def signatures(self) -> Mapping[str, Message]:
@@ -50,7 +50,7 @@ class Model(Protocol):
 
 
 class Batchers(NamedTuple):
-    """What runs requests together, and the same for heavy ones."""
+    """The batching of usual requests, and that of heavy ones."""
 
     usual: BatchScheduler
     heavy: BatchScheduler
@@ -61,10 +61,10 @@ class Servable:
 
     Args:
         name, version: of the model.
-        model: that is loaded.
-        metrics: where run times are recorded.
+        model: the loaded model.
+        metrics: records run times.
         batchers: run requests together; without them each runs alone.
-        most_rows: that a request may have; 0 for any number.
+        most_rows: the limit of a request's rows; 0 for no limit.
     """
 
     def __init__(
@@ -96,9 +96,9 @@ class Servable:
         call: Call,
         api: str = "Predict",
     ) -> dict[str, np.ndarray]:
-        """The outputs of a signature, or all where none are named.
+        """Run a signature; return the named outputs, or all.
 
-        Raises StatusError, and HeavyError where the request is to be sent to where heavy ones wait.
+        Raises StatusError, and HeavyError for a request that has to run among the heavy ones.
         """
         call.version = self.version
         signature, ranks = self.signatures[name], self.model.ranks[name]
@@ -128,7 +128,7 @@ class Servable:
         return self.model.run(name, protos, (), timeout_ms, heavy)
 
     def stop(self) -> None:
-        """Have the runs under way fail soon; no others can follow."""
+        """Make running requests fail soon. No others can follow."""
         self.model.stop()
 
     def close(self) -> None:
@@ -144,4 +144,4 @@ def _array(alias: str, proto: Message) -> np.ndarray:
     try:
         return to_array(proto)
     except ValueError as error:
-        raise StatusError(Code.INVALID_ARGUMENT, f"tensor parsing error: {alias}") from error
+        raise invalid(f"tensor parsing error: {alias}") from error

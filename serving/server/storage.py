@@ -20,7 +20,7 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 
 def list_versions(base_path: Path) -> dict[int, Path]:
-    """Version directories below `base_path` by number; empty where it does not exist."""
+    """Version directories below `base_path` by number; none if it does not exist."""
     try:
         return read_versions(base_path)
     except (FileNotFoundError, NotADirectoryError):
@@ -28,7 +28,7 @@ def list_versions(base_path: Path) -> dict[int, Path]:
 
 
 def read_versions(base_path: Path) -> dict[int, Path]:
-    """As `list_versions`; raises OSError where `base_path` cannot be read.
+    """As `list_versions`, but raise OSError if `base_path` cannot be read.
 
     A number that is not an int64 is no version, as in TensorFlow Serving.
     """
@@ -44,13 +44,13 @@ def read_versions(base_path: Path) -> dict[int, Path]:
 
 
 def fingerprint(version_dir: Path) -> Fingerprint:
-    """Name, size and time of every file: it changes while a version is being copied."""
+    """Name, size and time of every file. It changes while a version is being copied."""
     found = []
     for folder, folders, files in os.walk(version_dir, onerror=_raise):
         for name in (*folders, *files):
             path = Path(folder, name)
             try:
-                # Links are followed where they lead somewhere: models are often made of them.
+                # Working links are followed: models often consist of links.
                 stat = path.stat() if path.exists() else path.lstat()
             except FileNotFoundError:
                 continue
@@ -69,7 +69,7 @@ def is_onnx(version_dir: Path) -> bool:
 
 
 def _missing_of_onnx(version_dir: Path) -> str | None:
-    """As `missing_part`: the manifest names all other files."""
+    """As `missing_part`. The manifest names all other files."""
     try:
         about = json.loads((version_dir / _ONNX_MANIFEST).read_bytes())
         graphs = [f"{name}.onnx" for name, one in about["graphs"].items() if isinstance(one, dict)]
@@ -81,14 +81,14 @@ def _missing_of_onnx(version_dir: Path) -> str | None:
 
 
 def missing_part(version_dir: Path, saved_model: Message | None = None) -> str | None:
-    """What a version still lacks to be loaded, or None where it is complete.
+    """The first missing file of a version, or None if it is complete.
 
-    The loader takes a SavedModel without its variables for one that has none, so a half-copied
-    version would load and fail on every request. Raises OSError where a file cannot be read.
+    The loader accepts a SavedModel whose variables are missing, so a half-copied version would load
+    and fail on every request. Raises OSError for a file that cannot be read.
 
     Args:
         version_dir: the version.
-        saved_model: what its `saved_model.pb` holds, where that is known; else it is read.
+        saved_model: the content of its `saved_model.pb`, if it has been read already.
     """
     if saved_model is None:
         if is_onnx(version_dir):

@@ -1,6 +1,7 @@
-"""Data types, and tensors of messages to and from NumPy, in the form that the stock server has."""
+"""Data types, and conversion between TensorProtos and NumPy as the stock server does it."""
 
 import math
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -15,10 +16,10 @@ class DType(NamedTuple):
     """A data type of tensors.
 
     Attributes:
-        name: as TensorFlow's errors have it.
-        numpy: its name in NumPy; strings are objects, bytes each.
+        name: in TensorFlow's errors.
+        numpy: its name in NumPy; strings are objects of bytes.
         field: of a TensorProto that holds its values.
-        stored: what the field holds of a value, where that is something else.
+        stored: the type of the field's numbers, if it differs.
         each: numbers in the field for each value.
     """
 
@@ -30,7 +31,7 @@ class DType(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Of a value, where all are of one size."""
+        """The size of a value; strings have none."""
         return np.dtype(self.stored or self.numpy).itemsize * self.each
 
 
@@ -57,7 +58,7 @@ DTYPES = {
 
 @cache
 def number_of(dtype: np.dtype) -> int:
-    """The number of a NumPy dtype. Raises StatusError UNIMPLEMENTED where it has none here."""
+    """The number of a NumPy dtype. Raises StatusError UNIMPLEMENTED for an unknown one."""
     for number, known in DTYPES.items():
         if known.numpy == dtype.name:
             return number
@@ -67,6 +68,11 @@ def number_of(dtype: np.dtype) -> int:
 def name_of(number: int) -> str:
     """The name of a data type."""
     return DTYPES[number].name if number in DTYPES else f"an unknown type ({number})"
+
+
+def shape_text(shape: Iterable[int | str]) -> str:
+    """A shape as errors show it, `[3,5]`."""
+    return f"[{','.join(map(str, shape))}]"
 
 
 def to_proto(array: np.ndarray) -> Message:
@@ -80,7 +86,7 @@ def to_proto(array: np.ndarray) -> Message:
 
 
 def packed(array: np.ndarray) -> Message:
-    """TensorProto with the bytes of `array`, which is quicker to make and to read."""
+    """TensorProto with the bytes of `array`, which is faster to write and to read."""
     proto, dtype = _empty(array)
     if dtype.field == "string_val":
         proto.string_val.extend(array.ravel().tolist())
@@ -98,13 +104,13 @@ def _empty(array: np.ndarray) -> tuple[Any, DType]:
 
 
 def to_array(proto: Message) -> np.ndarray:
-    """The array in a TensorProto that `check_inputs` has let through, or that `to_proto` made."""
+    """The array of a TensorProto that passed `check_inputs`, or that `to_proto` made."""
     dtype, shape = DTYPES[proto.dtype], [dim.size for dim in proto.tensor_shape.dim]
     if proto.tensor_content:
         return np.frombuffer(proto.tensor_content, dtype.numpy).reshape(shape)
     values = np.array(getattr(proto, dtype.field), "object" if proto.dtype == STRING else None)
-    values = values.astype(dtype.stored or dtype.numpy)  # whatever its bits beyond are
+    values = values.astype(dtype.stored or dtype.numpy)  # higher bits are ignored
     if dtype.stored:
         values = values.view(dtype.numpy)
-    missing = math.prod(shape) - len(values)  # of which each is the last value
+    missing = math.prod(shape) - len(values)  # repetitions of the last value
     return np.concatenate([values, np.repeat(values[-1:], missing)]).reshape(shape)

@@ -1,4 +1,4 @@
-"""TLS of the gRPC port: checked before it is used, and read again when the file changes."""
+"""TLS of the gRPC port. Its file is checked first, and read again when it changes."""
 
 import logging
 import ssl
@@ -8,16 +8,16 @@ from typing import Any
 
 import grpc
 
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import StatusError, invalid
 from serving.server import config_files
 
 log = logging.getLogger(__name__)
 
 
 def server_credentials(path: Path) -> grpc.ServerCredentials:
-    """Credentials of the SSLConfig at `path`, which follow its changes.
+    """Credentials of the SSLConfig at `path`. They follow its changes.
 
-    Raises StatusError or OSError where the file, or what is in it, is not valid.
+    Raises StatusError or OSError if the file or a certificate is not valid.
     """
     certificates = _Certificates(path)
     return grpc.dynamic_ssl_server_credentials(
@@ -26,7 +26,7 @@ def server_credentials(path: Path) -> grpc.ServerCredentials:
 
 
 class _Certificates:
-    """The SSLConfig of a file, which protobuf gives no static type."""
+    """The certificates in an SSLConfig, which has no static type."""
 
     def __init__(self, path: Path):
         self._path = path
@@ -36,12 +36,12 @@ class _Certificates:
         self.current = _configuration(config)
 
     def fetch(self) -> grpc.ServerCertificateConfiguration | None:
-        """For gRPC, before each handshake: the certificates if they have changed, else None."""
+        """The certificates if they have changed, else None; gRPC calls it for each handshake."""
         try:
             stamp = _stamp(self._path)
             if stamp == self._seen:
                 return None
-            # One that is not valid is not looked at again until it changes.
+            # An invalid file is not read again until it changes.
             self._seen = stamp
             self.current = _configuration(_read(self._path))
         except (StatusError, OSError) as error:
@@ -61,9 +61,7 @@ def _read(path: Path) -> Any:
     try:
         _check(config)
     except (ssl.SSLError, ValueError) as error:
-        raise StatusError(
-            Code.INVALID_ARGUMENT, f"certificate not valid in '{path}': {error}"
-        ) from error
+        raise invalid(f"certificate not valid in '{path}': {error}") from error
     return config
 
 
@@ -73,12 +71,12 @@ def _check(config: Any) -> None:
         context.load_verify_locations(cadata=config.custom_ca)
     elif config.client_verify:
         raise ValueError("client_verify needs custom_ca")
-    # The module reads certificates from files alone; these are the owner's to read.
+    # ssl reads certificates from files alone; only the owner can read these.
     with tempfile.NamedTemporaryFile() as cert, tempfile.NamedTemporaryFile() as key:
         for file, text in ((cert, config.server_cert), (key, config.server_key)):
             file.write(text.encode())
             file.flush()
-        # Without a password the key's encryption would be asked for on the terminal.
+        # Without this, an encrypted key would ask for its password on the terminal.
         context.load_cert_chain(cert.name, key.name, password=lambda: "")
 
 

@@ -1,4 +1,4 @@
-"""What names a request: W3C trace context, or a request id, from its headers."""
+"""The id of a request, from the headers of W3C trace context or `x-request-id`."""
 
 import re
 import secrets
@@ -12,9 +12,9 @@ _TRACESTATE = re.compile(r"[ -~]{1,512}")
 def identify(headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     """The id of a request, and the headers that its answer carries.
 
-    A valid `traceparent` gives its trace id, and comes back with a span of this server
-    (https://www.w3.org/TR/trace-context/), and so does `tracestate`; else `x-request-id` is the id,
-    or one is drawn.
+    A valid `traceparent` gives the trace id (https://www.w3.org/TR/trace-context/). It comes back
+    with a span of this server, and `tracestate` with it. Otherwise `x-request-id` is the id, or a
+    random one is drawn.
 
     Args:
         headers: of the request; names in lower case.

@@ -1,4 +1,4 @@
-"""Warm-up: requests recorded with a model that are replayed before it is available."""
+"""Warm-up: recorded requests are replayed before a version becomes available."""
 
 import logging
 import math
@@ -10,7 +10,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 
 from serving.client.protobuf import message
-from serving.savedmodel.status import Code, StatusError
+from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.api import INFERENCE
 from serving.server.call import Call
 from serving.server.monitoring import Metrics
@@ -34,9 +34,9 @@ log = logging.getLogger(__name__)
 
 
 def read_records(version_dir: Path) -> Iterator[Message]:
-    """The warm-up records of a model version; none where it has none.
+    """The warm-up records of a version, if it has any.
 
-    Raises StatusError where the file is damaged or has more than a thousand.
+    Raises StatusError for a damaged file, and for more than a thousand records.
     """
     path = version_dir / RECORDS
     if not path.is_file():
@@ -46,8 +46,7 @@ def read_records(version_dir: Path) -> Iterator[Message]:
     try:
         for number, record in enumerate(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()):
             if number == _MOST_RECORDS:
-                raise StatusError(
-                    Code.INVALID_ARGUMENT,
+                raise invalid(
                     f"Number of warmup records exceeeds the maximum ({_MOST_RECORDS}) at {path}",
                 )
             yield _PredictionLog.FromString(record)
@@ -58,7 +57,7 @@ def read_records(version_dir: Path) -> Iterator[Message]:
 
 
 def replay(servable: Servable, record: Message) -> None:
-    """Send one record to the model. Raises StatusError where it fails."""
+    """Send a record to the model. Raises StatusError if it fails."""
     kind = record.WhichOneof("log_type")
     if kind not in _LOGS:
         raise StatusError(Code.UNIMPLEMENTED, f"Unsupported log_type for warmup: {kind}")
@@ -69,12 +68,11 @@ def replay(servable: Servable, record: Message) -> None:
 
 
 def warm_up(servable: Servable, version_dir: Path, metrics: Metrics) -> None:
-    """Replay all records, then run every signature once that none of them asked for.
+    """Replay all records, then run each remaining signature once.
 
-    The first run of a signature takes seconds, for which its first client would wait. It also
-    settles how the kernels of products are laid out in memory, for the sizes that it has: those of
-    a record are like a client's, those of zeros are not. Raises StatusError on the first record
-    that fails.
+    The first run of a signature takes seconds. It also fixes the memory layout of matrix products
+    for its sizes: a record has a client's sizes, zeros have not. Raises StatusError for the first
+    record that fails.
     """
     started = time.perf_counter()
     warm = {_INIT_SIGNATURE}
@@ -107,5 +105,5 @@ def _run_once(servable: Servable, name: str, signature: Message) -> None:
     try:
         servable.model.run(name, inputs)
     except StatusError as error:
-        # Zeros need not make sense to a model; its graph is prepared all the same.
+        # A model may refuse zeros; its graph is prepared anyway.
         log.info("Warming up the signature %s: %s", name, error.message[:200])

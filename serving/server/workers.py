@@ -1,4 +1,4 @@
-"""Threads that answer requests, behind an event loop that receives them."""
+"""Threads that answer requests. An event loop receives them."""
 
 import asyncio
 import contextlib
@@ -13,24 +13,23 @@ from serving.server.call import Call
 
 T = TypeVar("T")
 
-# A request of more bytes is heavy before it is read: a message of protobuf or JSON takes many times
-# its size once it is parsed.
+# A larger request is heavy before it is parsed: protobuf and JSON take many times their size then.
 LARGE_BYTES = 2**20
 
 
 class Workers:
-    """Threads for requests of one kind, started as they are needed.
+    """Threads for requests of one kind, with one queue. They start when needed.
 
-    `concurrent.futures` would do, but a future of its own takes locks and wakes waiters that no
-    request here has: 7 % of the processor time of a request whose model computes almost nothing.
+    An executor of `concurrent.futures` would do, but its futures lock and wake more than is needed
+    here: 7 % of the processor time of a request to a trivial model.
 
     Args:
         name: of the threads.
-        threads: how many run.
-        most: requests that they take, waiting ones included; beyond them one is refused at once.
+        threads: their number.
+        most: running and waiting requests together; further ones are refused at once.
 
     Attributes:
-        busy: requests that they have.
+        busy: running and waiting requests.
     """
 
     def __init__(self, name: str, threads: int, most: int):
@@ -44,13 +43,13 @@ class Workers:
 
     @property
     def waiting(self) -> int:
-        """How many of them no thread has taken."""
+        """The number of waiting requests."""
         return max(0, self.busy - self._most_threads)
 
     async def run(self, work: Callable[[], T], call: Call) -> T:
-        """`work()` in one of the threads. Raises StatusError RESOURCE_EXHAUSTED.
+        """Return `work()`, run in one of the threads. Raises StatusError RESOURCE_EXHAUSTED.
 
-        Where the caller is cancelled, so is `call`; a run that has begun goes on without it.
+        If the caller is cancelled, so is `call`; a run that has begun continues without it.
         """
         loop = asyncio.get_running_loop()
         job = _Job(work, loop, loop.create_future())
@@ -77,7 +76,7 @@ class Workers:
         return answer
 
     def close(self) -> None:
-        """Start nothing more, and cancel what waits; runs under way are left to themselves."""
+        """Refuse new requests and cancel waiting ones. Running ones continue."""
         with self._lock:
             self._closed = True
             waiting = []
@@ -92,7 +91,7 @@ class Workers:
                 job.loop.call_soon_threadsafe(job.answered.cancel)
 
     def _take(self, job: "_Job") -> bool:
-        """Whether nobody has taken a job before: a thread that does it, or who gives it up."""
+        """Claim a job, to run it or to give it up; False if it was claimed before."""
         with self._lock:
             first, job.taken = not job.taken, True
             return first
@@ -102,11 +101,9 @@ class Workers:
             self.busy -= 1
 
     def _give_up(self, job: "_Job") -> None:
-        """Free a job's place at once, and what it holds, unless it has begun."""
+        """Free a job's place and memory at once, unless it has begun."""
         if self._take(job):
-            job.work = (
-                _nothing  # its request may be large, and the line is left when its turn comes
-            )
+            job.work = _nothing  # frees its request; the job leaves the queue when its turn comes
             self._leave()
 
     def _serve(self) -> None:
@@ -122,7 +119,7 @@ class Workers:
             self._leave()
             with contextlib.suppress(RuntimeError):  # the loop has been closed
                 job.loop.call_soon_threadsafe(_settle, job.answered, result, error)
-            del job, result, error  # a thread that waits keeps no answer
+            del job, result, error  # an idle thread must not hold an answer
 
 
 @dataclass
@@ -134,11 +131,11 @@ class _Job:
 
 
 def _nothing() -> None:
-    """The work of a job that was given up."""
+    """The work of an abandoned job."""
 
 
 def _settle(answered: "asyncio.Future[Any]", result: Any, error: BaseException | None) -> None:
-    """Hand what a thread has come to over to who waits for it in the event loop."""
+    """Set the result of a thread's work, in the event loop."""
     if answered.done():
         return
     if error is not None:
@@ -148,21 +145,19 @@ def _settle(answered: "asyncio.Future[Any]", result: Any, error: BaseException |
 
 
 class HeavyError(Exception):
-    """A request that was begun has turned out to be heavy: it is to be begun again, apart."""
+    """A running request turned out to be heavy: it starts again, apart."""
 
 
 class Pools:
-    """The server's threads, each kind with the one line that its requests wait in.
-
-    Nothing waits for what is slower than itself.
+    """The server's threads. Each kind has one queue, so no request waits for slower ones.
 
     Args:
-        usual, heavy: runs at once, and how many more may wait.
+        usual, heavy: the number of threads, and of waiting requests.
 
     Attributes:
         usual: for requests.
-        heavy: for those of many bytes, long texts or many rows.
-        reload: for changes of the configuration, which load models.
+        heavy: for requests of many bytes, long texts or many rows.
+        reload: for new configurations, which load models.
     """
 
     def __init__(self, usual: tuple[int, int], heavy: tuple[int, int]):
@@ -171,7 +166,7 @@ class Pools:
         self.reload = Workers("reload", 1, 4)
 
     async def run(self, size: int, work: Callable[[], T], call: Call) -> T:
-        """`work()` for a request of `size` bytes, which begins again where it is found heavy.
+        """Return `work()` for a request of `size` bytes. A heavy one starts again, apart.
 
         Raises as `Workers.run` does.
         """
@@ -183,15 +178,15 @@ class Pools:
 
     @property
     def busy(self) -> int:
-        """Requests that are here."""
+        """Running and waiting requests."""
         return self.usual.busy + self.heavy.busy + self.reload.busy
 
     @property
     def waiting(self) -> int:
-        """Requests that no thread has taken."""
+        """Waiting requests."""
         return self.usual.waiting + self.heavy.waiting
 
     def close(self) -> None:
-        """Start nothing more."""
+        """Refuse new requests."""
         for workers in (self.usual, self.heavy, self.reload):
             workers.close()

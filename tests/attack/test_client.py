@@ -134,7 +134,7 @@ def test_a_malformed_translation_is_a_typed_error(what):
 @pytest.mark.parametrize("shape", [[1, 2**40], [1, 0, 2**62], [1, 2**31, 2**31]])
 def test_a_shape_far_beyond_what_was_sent_takes_no_memory(shape):
     value = tensor(FLOAT, shape, float_val=[1.0])
-    with pytest.raises(ValueError, match=r"too many elements"):
+    with pytest.raises(ValueError, match="expected fewer elements"):
         messages.tensor_values(value)
 
 
