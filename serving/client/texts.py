@@ -127,8 +127,8 @@ def read_scores(response: Message, count: int) -> list[Score]:
     scores, truncated = read_outputs(response, count, score=NUMBER, truncated=FLAG)
     said = read_tokens(response, count, "tokens", log_probs=NUMBERS)
     return [
-        Score(score, *of_tokens, cut)
-        for score, of_tokens, cut in zip(scores, said, truncated, strict=True)
+        Score(score, tokens, log_probs, cut)
+        for score, (tokens, log_probs), cut in zip(scores, said, truncated, strict=True)
     ]
 
 
