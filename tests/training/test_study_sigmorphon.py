@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+import scipy.stats
 
 from training import study
 from training.command.errors import UserError
@@ -43,6 +44,22 @@ def test_each_language_has_a_baseline():
         assert sum(rates) / len(rates) == pytest.approx(mean)
 
 
+@pytest.mark.parametrize(("wrong", "count"), [(0, 7), (3, 101), (100, 100)])
+def test_the_interval_is_wilsons(wrong, count):
+    expected = scipy.stats.binomtest(wrong, count).proportion_ci(method="wilson")
+    found = sigmorphon.wilson_interval(100 * wrong / count, count)
+    assert found == pytest.approx((100 * expected.low, 100 * expected.high), abs=1e-6)
+
+
+def test_chance_evens_out_over_languages():
+    rows = [
+        {"language": str(number), "ensemble": 20.0 + number, "from": 10.0, "to": 30.0}
+        for number in range(4)
+    ]
+    mean = sigmorphon.mean_row(rows)
+    assert (mean["ensemble"], mean["from"], mean["to"]) == pytest.approx((21.5, 16.5, 26.5))
+
+
 def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     words, tmp_path, capsys
 ):
@@ -55,6 +72,7 @@ def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     assert (language["language"], mean["language"]) == ("wel_sw", "mean")
     assert float(language["baseline"]) == 16.0
     assert float(language["minutes"]) > 0
+    assert float(language["from"]) < float(language["ensemble"]) <= float(language["to"])
     wrong = []
     for name in ("wel_sw-1", "wel_sw-2", "wel_sw-ensemble"):
         said = json.loads((output / "said" / f"{name}.json").read_text())["value"]

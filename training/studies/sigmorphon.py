@@ -2,8 +2,9 @@
 
 Each language of a subtask is learned with several seeds. A row for each has the percentage of dev
 words that are wrong, beside that of the contest's baseline, an ensemble of ten: the mean of the
-seeds' models, what they say together, and the minutes of processor time that a model took. The
-last row is the mean over the languages. With `--processes 2` two languages are learned at once.
+seeds' models, what they say together, the 95 % interval of that, and the minutes of processor time
+that a model took. A baseline outside the interval is more than chance among so few words. The last
+row is the mean over the languages. With `--processes 2` two languages are learned at once.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import training.command.startup  # noqa: F401  (a process of its own begins here
 
 import argparse
 import hashlib
+import math
 import multiprocessing
 import time
 from collections.abc import Iterator, Sequence
@@ -66,7 +68,9 @@ def mean_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the mean over the languages."""
     numbers = [name for name in rows[0] if name != "language"]
     means = {name: sum(row[name] for row in rows) / len(rows) for name in numbers}
-    return {"language": "mean", **means}
+    half = math.hypot(*((row["to"] - row["from"]) / 2 for row in rows)) / len(rows)
+    interval = {"from": means["ensemble"] - half, "to": means["ensemble"] + half}
+    return {"language": "mean", **means, **interval}
 
 
 def learn(job: tuple[str, Sequence[Config], Path, int]) -> dict[str, Any]:
@@ -93,6 +97,7 @@ def learn(job: tuple[str, Sequence[Config], Path, int]) -> dict[str, Any]:
     together = wrong[0]
     if len(runs) > 1:
         together = _word_error_rate(runs, width, output / "said" / f"{language}-ensemble.json")
+    interval = wilson_interval(together, len(corpus.load(configs[0].data, "dev").sources))
     return {
         "language": language,
         "baseline": BASELINE[language],
@@ -100,8 +105,18 @@ def learn(job: tuple[str, Sequence[Config], Path, int]) -> dict[str, Any]:
         "lowest": min(wrong),
         "highest": max(wrong),
         "ensemble": together,
+        "from": interval[0],
+        "to": interval[1],
         "minutes": sum(minutes) / len(minutes),
     }
+
+
+def wilson_interval(percent: float, count: int) -> tuple[float, float]:
+    """Return the 95 % interval of a percentage of so many words (Wilson 1927, eq. 6)."""
+    share, z2 = percent / 100, 1.959964**2
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = math.sqrt(z2 * (share * (1 - share) / count + z2 / (4 * count**2))) / (1 + z2 / count)
+    return 100 * (middle - half), 100 * (middle + half)
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -172,6 +187,7 @@ def _word_error_rate(runs: Sequence[Run], width: int, file: Path) -> float:
 def _said(row: dict[str, Any]) -> str:
     return (
         f"{row['language']}: one model {row['mean']:.1f} ({row['lowest']:.1f} to "
-        f"{row['highest']:.1f}), together {row['ensemble']:.1f}, baseline {row['baseline']:.1f}; "
+        f"{row['highest']:.1f}), together {row['ensemble']:.1f} "
+        f"({row['from']:.1f} to {row['to']:.1f} by chance), baseline {row['baseline']:.1f}; "
         f"{row['minutes']:.1f} minutes a model"
     )
