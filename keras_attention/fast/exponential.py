@@ -18,7 +18,7 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.backend.generic import NO_SECOND_DERIVATIVE
-from keras_attention.fast import switch
+from keras_attention.fast.blocks import count_blocks, join_rows, map_batch, map_rows, split_rows
 
 Tensor = Any
 Gradients = Callable[..., Any]  # from the arguments and the upstream gradient
@@ -44,13 +44,10 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         found = backend.in_place_additive(query, key, scale)
         if found is not None:
             return found
-    ways = {
-        "exponential": lambda *args: _exponential((exponential, exponential_gradients), *args),
-        "compiled": lambda *args: _exponential(_compiled(), *args),
-        "blocks": _in_blocks,
-        "in_place": _in_blocks,  # what it did not take
-    }
-    way = ways[path]
+    way: Callable[..., tuple[Tensor, Gradients]] = _in_blocks
+    if path in ("exponential", "compiled"):
+        functions = _compiled() if path == "compiled" else (exponential, exponential_gradients)
+        way = functools.partial(_exponential, *functions)
 
     @ops.custom_gradient
     def custom(*args: Tensor) -> tuple[Tensor, Gradients]:
@@ -68,7 +65,7 @@ def _of_one_batch(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """Repeat queries, or keys, of a single sentence for each sentence of the others."""
     if query.shape[0] is not None and query.shape[0] == key.shape[0]:
         return query, key
-    of_query, of_key = _size(query, 0), _size(key, 0)
+    of_query, of_key = ops.shape(query)[0], ops.shape(key)[0]
     known = isinstance(of_query, int) and isinstance(of_key, int)
     batch = max(of_query, of_key) if known else ops.where(of_query == 1, of_key, of_query)
     return tuple(ops.broadcast_to(x, (batch, *ops.shape(x)[1:])) for x in (query, key))
@@ -91,14 +88,16 @@ def _guarded(
     return ops.cond(fits, lambda: scores, lambda: blockwise(*args)), gradients
 
 
-def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tensor, Gradients]:
-    """Return scores and their gradients, by the functions `exponential` and its gradients.
+def _exponential(
+    forward: Callable[..., Any], backward: Gradients, *args: Tensor
+) -> tuple[Tensor, Gradients]:
+    """Return scores and their gradients, by `exponential` and `exponential_gradients`.
 
     No tape of TensorFlow sees the arguments, and the gradients have no gradients: the tensors that
     a loop keeps for second derivatives cannot leave a condition in XLA, nor XLA for the graph.
     """
     if not backend.builds_graph():
-        return _guarded(*functions, *args)
+        return _guarded(forward, backward, *args)
 
     def unseen(args: tuple[Tensor, ...]) -> list[Tensor]:
         return [ops.stop_gradient(x) for x in args]
@@ -106,7 +105,7 @@ def _exponential(functions: tuple[Any, Gradients], *args: Tensor) -> tuple[Tenso
     def refuse(*upstreams: Tensor) -> Any:
         raise NotImplementedError(NO_SECOND_DERIVATIVE)
 
-    scores, gradients = _guarded(*functions, *unseen(args))
+    scores, gradients = _guarded(forward, backward, *unseen(args))
     once = ops.custom_gradient(lambda *args: (gradients(*unseen(args)), refuse))
     return scores, once
 
@@ -142,7 +141,7 @@ def exponential(query: Tensor, key: Tensor, scale: Tensor) -> tuple[Tensor, Tens
             total += (u * second + v * first) * inverse
         return backend.project(total, ops.ones((width,), total.dtype))
 
-    return ops.sum(scale) - 2 * _map_blocks(block, [query], [key], _size(key, 1) * width), fits
+    return ops.sum(scale) - 2 * map_batch(block, [query], [key], ops.shape(key)[1] * width), fits
 
 
 def exponential_gradients(
@@ -171,7 +170,7 @@ def _weighted(
     term: Callable[[Tensor], Tensor], rows: Tensor, others: Tensor, weights: Tensor
 ) -> Tensor:
     """Return `Σ_j weights_ij term(r_ij)`, `(B, T, units)`, for rows i and others j."""
-    length, units = _size(others, 1), rows.shape[2]
+    length, units = ops.shape(others)[1], rows.shape[2]
     width = -(-length // SLICES)
     padding = [0, SLICES * width - length]
 
@@ -194,9 +193,9 @@ def _weighted(
         return backend.matmul(ops.expand_dims(weights, 2), term(r))[:, :, 0]
 
     if backend.fuses_sums():
-        return _map_blocks(fused, [rows, weights], [others], width * units)
+        return map_batch(fused, [rows, weights], [others], width * units)
     # Larger blocks than the caches hold: each costs time to start.
-    return _map_blocks(stored, [rows, weights], [others], -(-length // 4) * units)
+    return map_batch(stored, [rows, weights], [others], -(-length // 4) * units)
 
 
 def _pairs(a: list[Tensor], b: list[Tensor], factors: list[Tensor]) -> Iterator[tuple[Tensor, ...]]:
@@ -204,48 +203,6 @@ def _pairs(a: list[Tensor], b: list[Tensor], factors: list[Tensor]) -> Iterator[
     for n in range(0, SLICES, 2):
         first, second = 1 + a[n] * b[n], 1 + a[n + 1] * b[n + 1]
         yield first, second, 1 / (first * second), factors[n], factors[n + 1]
-
-
-def _map_blocks(
-    function: Callable[..., Tensor], rows: list[Tensor], others: list[Tensor], row_size: Any
-) -> Tensor:
-    """Apply a function to blocks of the batch, or of rows if a block is less than one of a batch.
-
-    A block of the batch has rows and others of its own, which fit the caches together.
-
-    Args:
-        function: of blocks `(b, n, ·)` of rows and `(b, m, ·)` of others to `(b, n, ·)`.
-        rows: arrays `(B, T, ·)`.
-        others: arrays `(B, m, ·)`.
-        row_size: how many numbers the function makes of a row.
-    """
-    batch, length = _size(rows[0], 0), _size(rows[0], 1)
-    count = -(-batch * length * row_size // switch.BLOCK)
-    if not isinstance(count, int) or not 0 < count <= batch:
-        return _map_rows(lambda *rows: function(*rows, *others), rows, row_size)
-    # Without padding, if there is a number of blocks for that.
-    count = next((n for n in range(count, 2 * count) if batch % n == 0), count)
-    n = -(-batch // count)
-
-    def blocks(
-        x: Tensor,
-    ) -> Tensor:  # (B, T, ·) to (count, n, T, ·), with zeros at the end of the last
-        x = ops.pad(x, [[0, count * n - batch], [0, 0], [0, 0]])
-        return ops.reshape(x, [count, n, *x.shape[1:]])
-
-    found = _each(function, [blocks(x) for x in [*rows, *others]])
-    return ops.reshape(found, [count * n, *found.shape[2:]])[:batch]
-
-
-def _map_rows(function: Callable[..., Tensor], arrays: list[Tensor], row_size: Any) -> Tensor:
-    """Apply a function to blocks of axis 1, of which each row makes `row_size` numbers a batch."""
-    count = _count_blocks(arrays[0], row_size)
-    return _joined(_each(function, [_blocks(x, count) for x in arrays]), _size(arrays[0], 1))
-
-
-def _each(function: Callable[..., Tensor], blocks: list[Tensor]) -> Tensor:
-    """Apply a function to one block of each array after the other."""
-    return backend.scan(lambda xs, _: (function(*xs), ()), (), blocks, blocks[0].dtype)[0]
 
 
 # `tanh` in blocks of queries.
@@ -258,19 +215,17 @@ def blockwise(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
         hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
         return backend.project(hidden, scale)
 
-    return _map_rows(block, [query], _size(key, 1) * scale.shape[0])
+    return map_rows(block, [query], ops.shape(key)[1] * scale.shape[0])
 
 
 def blockwise_gradients(
     query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the gradients of `blockwise`."""
-    count = _count_blocks(query, _size(key, 1) * scale.shape[0])
+    count = count_blocks(query, ops.shape(key)[1] * scale.shape[0])
 
-    def block(
-        inputs: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor]
-    ) -> Any:  # (B, n, units), (B, n, Tv)
-        query, weights = inputs
+    def block(inputs: tuple[Tensor, Tensor], sums: tuple[Tensor, Tensor]) -> Any:
+        query, weights = inputs  # (B, n, units), (B, n, Tv)
         key_gradient, scale_gradient = sums
         g = ops.expand_dims(weights, 2)  # (B, n, 1, Tv)
         hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
@@ -282,39 +237,8 @@ def blockwise_gradients(
     query_gradient, (key_gradient, scale_gradient) = backend.scan(
         block,
         (ops.zeros_like(key), ops.zeros_like(scale)),
-        [_blocks(query, count), _blocks(upstream, count)],
+        [split_rows(query, count), split_rows(upstream, count)],
         query.dtype,
     )
-    query_gradient = _joined(query_gradient, _size(query, 1))
+    query_gradient = join_rows(query_gradient, ops.shape(query)[1])
     return scale * query_gradient, scale * key_gradient, scale_gradient
-
-
-# Blocks of rows.
-
-
-def _size(x: Tensor, axis: int) -> Any:
-    return ops.shape(x)[axis]
-
-
-def _count_blocks(rows: Tensor, row_size: Any) -> Any:
-    """Return into how many blocks to split the rows `(B, T, ·)`."""
-    total = _size(rows, 0) * _size(rows, 1) * row_size
-    known = isinstance(total, int)
-    largest, smallest = (max, min) if known else (ops.maximum, ops.minimum)
-    return largest(1, smallest(_size(rows, 1), -(-total // switch.BLOCK)))
-
-
-def _blocks(x: Tensor, count: Any) -> Tensor:
-    """Split `(B, T, dim)` to `(count, B, n, dim)`, with zeros at the end of the last."""
-    length = _size(x, 1)
-    n = -(-length // count)
-    x = ops.pad(x, [[0, 0], [0, count * n - length], [0, 0]])
-    x = ops.reshape(x, [_size(x, 0), count, n, _size(x, 2)])
-    return ops.transpose(x, [1, 0, 2, 3])
-
-
-def _joined(blocks: Tensor, length: Any) -> Tensor:
-    """Join `(count, B, n, dim)` to `(B, length, dim)`."""
-    count, batch, n, dim = ops.shape(blocks)
-    x = ops.reshape(ops.transpose(blocks, [1, 0, 2, 3]), [batch, count * n, dim])
-    return x[:, :length]
