@@ -7,7 +7,7 @@ export function element(name, text = "", properties = {}) {
 }
 
 export function percent(weight) {
-  return `${Math.round(100 * weight)} %`;
+  return weight > 0 && weight < 0.005 ? "< 1 %" : `${Math.round(100 * weight)} %`;
 }
 
 const UNSURE = 0.5; // what is less probable is told apart

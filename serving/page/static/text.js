@@ -109,6 +109,7 @@ function showHypotheses() {
   const most = hypotheses.length;
   const count = Math.min(wanted, most);
   $("others").hidden = most < 2;
+  $("others-title").textContent = `Other translations${shown.sentences.length > 1 ? " of the last sentence" : ""}`;
   $("shown").max = Math.max(1, most);
   $("shown").value = count;
   $("shown").nextElementSibling.textContent = `${count} of ${most}`;
