@@ -52,7 +52,7 @@ class Kind(ABC):
         from training.decode.asked import Search
         from training.decode.texts import make_translator
 
-        asked = Search(**{name: settings[name] for name in self.settings})
+        asked = Search(**{name: settings[name] for name in self.settings if name in settings})
         return [*make_translator(runs, asked)(sources)]
 
     def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
@@ -81,7 +81,7 @@ class Translators(Kind):
         "score": lambda model, texts: model.score(texts, texts[::-1]),
     }
     says = ("text", "translation")
-    settings = (*Kind.settings, "max_source_length")
+    settings = (*Kind.settings, "max_source_length", "coverage_penalty", "replaces_unknown")
 
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
         """Return texts."""

@@ -145,10 +145,11 @@ def _saved_model(
     version_dir: Path, manifest: dict[str, Any], settings: Sequence[str]
 ) -> Path | None:
     """Return the last SavedModel beside it of the same run with the same search."""
+    wanted = manifest["settings"]  # what older exports do not name is off
     for path in sorted(version_dir.resolve().parent.glob(f"*/{_SAVED_MODEL}"), reverse=True):
         try:
             other = json.loads(path.read_text(encoding="utf-8"))
-            same = all(other["settings"][x] == manifest["settings"][x] for x in settings)
+            same = all(other["settings"].get(x, 0) == wanted.get(x, 0) for x in settings)
             if same and other["runs"] == manifest["runs"]:
                 return path.parents[1]
         except (OSError, ValueError, KeyError, TypeError):

@@ -28,6 +28,8 @@ class Completing:
         asked: how translations are searched; `num_results` words are found.
         read: from texts `(B,)` to ids `(B, S)`, whether each is empty, and whether it was cut.
         search: from ids, the settings of a search and a prefix to what is found.
+        copied: from texts, and how many results each has, to the tokens that unknown ones are
+            replaced by, `(B · results, S)`; or None.
     """
 
     def __init__(
@@ -37,9 +39,10 @@ class Completing:
         asked: Search,
         read: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
         search: Callable[..., SearchResult],
+        copied: Callable[..., tf.Tensor | None] = lambda text, results=1: None,
     ) -> None:
         self._tokenizer, self._spelling, self._asked = tokenizer, spelling, asked
-        self._read, self._search = read, search
+        self._read, self._search, self._copied = read, search, copied
 
     def complete(
         self, text: tf.Tensor, prefix: tf.Tensor
@@ -57,7 +60,7 @@ class Completing:
         prefix, normal = self._typed(text, prefix)
         forced = self._forced(Prefix, normal)
         found = self._search(ids, prefix=forced)
-        said = self._said(found.ids[:, 0])
+        said = self._said(found.ids[:, 0], self._copied(text))
         rest = _after(said, forced.spelled.size)
         outputs = {
             "translation": self._shown(prefix + tf.where(empty, "", rest)),
@@ -87,7 +90,7 @@ class Completing:
         begun = tf.reshape(tf.where(known, before[:, None] + raw, before[:, None]), [-1])
         forced = self._forced(Prefix, begun, whole=tf.reshape(known, [-1]))
         found = self._search(tf.repeat(ids, count, axis=0), prefix=forced)
-        said = self._said(found.ids[:, 0])
+        said = self._said(found.ids[:, 0], self._copied(text, count))
         rest = _after(said, tf.repeat(start, count))
         left = tf.strings.length(typed) - tf.strings.length(normal) + start
         head = tf.strings.substr(typed, 0 * start, tf.maximum(left, 0))
@@ -127,9 +130,9 @@ class Completing:
         best, places = tf.math.top_k(tf.minimum(each, 1.0), self._asked.num_results)
         return tf.gather(raw, places, batch_dims=1), best
 
-    def _said(self, ids: tf.Tensor) -> tf.Tensor:
+    def _said(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
         """Return the texts of ids as prefixes are spelled."""
-        return self._spelling.decompose(self._tokenizer.detokenize(ids))
+        return self._spelling.decompose(self._tokenizer.detokenize(ids, copied))
 
     def _shown(self, text: tf.Tensor) -> tf.Tensor:
         return composed(self._spelling.kind, text)
@@ -169,11 +172,13 @@ class Completing:
         return make(self._spelling, spelled, *more)
 
 
-def outcome(found: SearchResult, tokenizer: Tokenizer, empty: tf.Tensor) -> dict[str, tf.Tensor]:
+def outcome(
+    found: SearchResult, tokenizer: Tokenizer, empty: tf.Tensor, copied: tf.Tensor | None
+) -> dict[str, tf.Tensor]:
     """Return `tokens` `(B, T)` and `token_scores` `(B, T)`, the log-probability of each."""
     ids = found.ids[:, 0]
     said = (ids != PAD_ID) & ~empty[:, None]
-    tokens = tf.where(ids == END_ID, "</s>", tokenizer.tokens(ids))
+    tokens = tf.where(ids == END_ID, "</s>", tokenizer.tokens(ids, copied))
     return {
         "tokens": tf.where(said, tokens, ""),
         "token_scores": tf.where(said, found.log_probs[:, 0], 0.0),

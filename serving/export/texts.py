@@ -76,7 +76,12 @@ class Exported(tf.Module):
         if self.scores:
             self.spelling = Spelling(self.target_tokenizer)
             self._completing = Completing(
-                self.target_tokenizer, self.spelling, asked, self._read, self._search
+                self.target_tokenizer,
+                self.spelling,
+                asked,
+                self._read,
+                self._search,
+                self._copied,
             )
         self.attends = all(run.config.attention != "none" for run in runs)
 
@@ -161,8 +166,9 @@ class Exported(tf.Module):
         `words` and `word_probabilities` are those of `translate`.
         """
         outputs, found, empty = self._completing.complete(text, prefix)
-        words = self._words(found, empty, self._copied(text))
-        return {**outputs, **outcome(found, self.target_tokenizer, empty), **words}
+        copied = self._copied(text)
+        words = self._words(found, empty, copied)
+        return {**outputs, **outcome(found, self.target_tokenizer, empty, copied), **words}
 
     def alternatives(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text and prefix `(B,)` to the most probable next words: see `Completing`."""

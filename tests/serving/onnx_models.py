@@ -47,8 +47,9 @@ def random_ids(rows, length, seed=0):
 class Graphs:
     """The graphs of a model, or of several as an ensemble, in onnxruntime."""
 
-    def __init__(self, config, model, folder, bits=32, others=()):
-        self.about = write_graphs([(config, model), *others], folder, bits)
+    def __init__(self, config, model, folder, bits=32, others=(), coverage_penalty=0.0):
+        parts = [(config, model), *others]
+        self.about = write_graphs(parts, folder, bits, coverage_penalty=coverage_penalty)
         self.folder, self._sessions = folder, {}
 
     def run(self, graph, **inputs):
@@ -70,12 +71,12 @@ class Graphs:
         )
 
 
-def expected(model, ids, width, results=1, penalty=1.0, others=()):
+def expected(model, ids, width, results=1, penalty=1.0, others=(), coverage_penalty=0.0):
     """What the search of the Keras model, or of several as an ensemble, finds."""
     found = search(
         [model, *others],
         ids.astype("int32"),
-        Search(beam_width=width, num_results=results, length_penalty=penalty),
+        Search(width, results, penalty, coverage_penalty),
         return_attention_weights=True,
     )
     return [keras.ops.convert_to_numpy(x) for x in found]

@@ -10,6 +10,7 @@ import numpy as np
 from serving.client.local.model import Folder
 from serving.client.local.tokenizers import END_ID, PAD_ID, START_ID
 
+NOT_COVERED = np.float32(1e-6)  # the least that a source position counts as looked at
 Parts = list[dict[str, np.ndarray]]
 
 
@@ -34,11 +35,14 @@ class Hypothesis(NamedTuple):
     Attributes:
         ids: int `(T,)`, its tokens, the end included.
         log_probs: float32 `(T,)`, of each.
-        score: their sum over the length penalty; -inf if there is no such hypothesis.
+        weights: float32 `(T, S)`, where the model looked.
+        score: their sum over the length penalty, less what is lost for coverage; -inf if there is
+            no such hypothesis.
     """
 
     ids: np.ndarray
     log_probs: np.ndarray
+    weights: np.ndarray
     score: float
 
 
@@ -50,6 +54,7 @@ def beam_search(
     width: int,
     results: int,
     penalty: float,
+    coverage_penalty: float,
     rule: Rule,
 ) -> list[list[Hypothesis]]:
     """Find what `keras_attention.beam_search` finds with a rule.
@@ -60,14 +65,15 @@ def beam_search(
         limits: the most tokens of each translation.
         width: hypotheses that are kept.
         results: of each text, at most `width`.
-        penalty: see `keras_attention.beam_search`.
+        penalty: of lengths, see `keras_attention.beam_search`.
+        coverage_penalty: see there; without beams nothing is lost.
         rule: what may be said.
 
     Returns:
         Of each text its hypotheses, the best first.
     """
-    graphs, batch = folder.manifest["graphs"], len(sources)
-    made = folder.run("encoder", {"ids": padded(sources)})
+    graphs, batch, ids = folder.manifest["graphs"], len(sources), padded(sources)
+    made = folder.run("encoder", {"ids": ids})
     memory = {name: made[name] for name in graphs["memory"]}
     state = {name: np.repeat(made[name], width, 0) for name in graphs["state"]}
     most, rows = np.array(limits)[:, None], np.arange(batch)[:, None]
@@ -75,6 +81,8 @@ def beam_search(
     total = np.where(np.arange(width) == 0, 0, np.full((batch, width), -np.inf, "float32"))
     length, finished = np.zeros((batch, width), int), np.zeros((batch, width), bool)
     scores, settled = total, np.zeros(batch, bool)
+    covered = np.repeat((ids == PAD_ID)[:, None].astype("float32"), width, 1)
+    cost = coverage_penalty if width > 1 else 0.0
     carried = np.zeros((batch * width, 2), int)
     parts: Parts = []
     while not settled.all():
@@ -85,18 +93,23 @@ def beam_search(
         gain = np.where(finished[:, :, None], first, gain)  # one that has ended has itself
         grown = length + ~finished
         sums = total[:, :, None] + gain
-        order = (sums / _norm(grown, penalty)[:, :, None]).reshape(batch, -1)
-        index = np.argsort(-order, axis=1, kind="stable")[:, :width]
+        order = sums / _norm(grown, penalty)[:, :, None]
+        weights = taken["weights"].reshape(batch, width, -1)
+        if cost:
+            covered = covered + np.where(finished[:, :, None], 0, weights)
+            order = order + _lost(covered, cost)[:, :, None]
+        index = np.argsort(-order.reshape(batch, -1), axis=1, kind="stable")[:, :width]
         parents = index // gain.shape[2]
         gain, token, total = (x.reshape(batch, -1)[rows, index] for x in (gain, token, sums))
-        parts.append({"parents": parents, "ids": token, "log_probs": gain})
+        weights, covered = weights[rows, parents], covered[rows, parents]
+        parts.append({"parents": parents, "ids": token, "log_probs": gain, "weights": weights})
         length = grown[rows, parents]
         finished = finished[rows, parents] | (token == END_ID) | (length >= most)
         last = np.where(finished, END_ID, token)
         places = (rows * width + parents).ravel()
         state = {name: taken[f"next_{name}"][places] for name in state}
         carried = carried[places]
-        scores = total / _norm(length, penalty)
+        scores = total / _norm(length, penalty) + (_lost(covered, cost) if cost else 0)
         settled = _is_settled(scores, total / _norm(most, penalty), finished, results)
     return _follow(parts, np.where(scores > -np.inf, length, 0), scores, results)
 
@@ -112,6 +125,12 @@ def padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
 def _norm(length: np.ndarray, penalty: float) -> np.ndarray:
     norm: np.ndarray = (((5 + length) / 6) ** penalty).astype("float32")
     return norm
+
+
+def _lost(covered: np.ndarray, cost: float) -> np.ndarray:
+    """Return what hypotheses lose for coverage, `(B, W)`: `keras_attention.search.coverage`."""
+    lost: np.ndarray = np.float32(cost) * np.log(np.clip(covered, NOT_COVERED, 1)).sum(-1)
+    return lost
 
 
 def _best(log_probs: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -141,13 +160,13 @@ def _follow(
     beams = np.arange(results)[None] + 0 * rows
     said = []
     for part in reversed(parts):
-        said.append((part["ids"][rows, beams], part["log_probs"][rows, beams]))
+        said.append([part[name][rows, beams] for name in ("ids", "log_probs", "weights")])
         beams = part["parents"][rows, beams]
-    ids, log_probs = (np.stack(x[::-1], 2) for x in zip(*said, strict=True))
-    return [
-        [
-            Hypothesis(ids[row, n, : size[n]], log_probs[row, n, : size[n]], float(score[n]))
-            for n in range(results)
-        ]
-        for row, (size, score) in enumerate(zip(lengths, scores, strict=True))
-    ]
+    ids, log_probs, weights = (np.stack(x[::-1], 2) for x in zip(*said, strict=True))
+
+    def hypothesis(row: int, n: int) -> Hypothesis:
+        inside = (row, n, slice(lengths[row, n]))
+        score = float(scores[row, n])
+        return Hypothesis(ids[inside], log_probs[inside], weights[inside], score)
+
+    return [[hypothesis(row, n) for n in range(results)] for row in range(len(scores))]

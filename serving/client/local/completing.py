@@ -10,7 +10,7 @@ import numpy as np
 from serving.client.local.beam import Hypothesis, beam_search
 from serving.client.local.model import Folder
 from serving.client.local.prefixes import Covered, NextWord, Prefix, log_sum
-from serving.client.local.search import Search, said_text
+from serving.client.local.search import Search, replaced, said_text
 from serving.client.local.spelling import Spelled, Spelling, composed
 from serving.client.local.tokenizers import END_ID, UNK_ID, Tokenizer
 from serving.client.results import Alternative
@@ -18,6 +18,7 @@ from serving.client.results import Alternative
 AFTER_PREFIX = 10  # tokens that a long prefix leaves room for
 MORE = 2  # words searched for each one wanted: several cuts of one word are one
 SHOWN = 80  # characters of a prefix that is refused
+Copied = Sequence[list[str] | None]
 _ASCII_SPACES = " \t\n\v\f\r"
 
 
@@ -37,35 +38,47 @@ class Completing:
         target: its tokenizer.
         spelling: of the target's tokens.
         search: the settings; `results` words are found.
+        replaces: whether unknown tokens become those of the source.
     """
 
     def __init__(
-        self, folder: Folder, target: Tokenizer, spelling: Spelling, search: Search
+        self,
+        folder: Folder,
+        target: Tokenizer,
+        spelling: Spelling,
+        search: Search,
+        replaces: bool = False,
     ) -> None:
         self._folder, self._target = folder, target
-        self._spelling, self._settings = spelling, search
+        self._spelling, self._settings, self._replaces = spelling, search, replaces
 
     def complete(
-        self, sources: Sequence[list[int]], prefixes: Sequence[str]
+        self, sources: Sequence[list[int]], prefixes: Sequence[str], copied: Copied
     ) -> list[tuple[str, Hypothesis]]:
         """Return the best translation of each source that begins with its prefix, as typed.
+
+        Args:
+            sources: ids of each.
+            prefixes: of each.
+            copied: tokens of each, which stand for unknown ones; or None.
 
         Raises:
             ValueError: for a prefix that no tokens spell.
         """
         asked = self._asked(sources, prefixes)
-        found = self._search(asked, Prefix, self._settings.width, 1, self._settings.penalty)
         answers = []
-        for prefix, one, (best,) in zip(prefixes, asked, found, strict=True):
-            typed = self._spelling.decompose(prefix)
-            text = composed(self._spelling.kind, typed + self._said(best)[one.spelled.size :])
+        for prefix, one, best, tokens in zip(
+            prefixes, asked, self._best(asked), copied, strict=True
+        ):
+            typed, said = self._spelling.decompose(prefix), self._said(best, tokens)
+            text = composed(self._spelling.kind, typed + said[one.spelled.size :])
             answers.append((text, best))
         return answers
 
     def alternatives(
-        self, sources: Sequence[list[int]], prefixes: Sequence[str]
+        self, sources: Sequence[list[int]], prefixes: Sequence[str], copied: Copied
     ) -> list[list[Alternative]]:
-        """Return the most probable words after each prefix, the best first.
+        """Return the most probable words after each prefix, the best first: see `complete`.
 
         Raises:
             ValueError: for a prefix that no tokens spell.
@@ -77,31 +90,40 @@ class Completing:
         for source, before, start, row in zip(sources, normal, starts, words, strict=True):
             for raw in row:
                 begun.append(self._one(source, before[:start] + raw, whole=True))
-        found = iter(self._search(begun, Prefix, self._settings.width, 1, self._settings.penalty))
+        found, kind = iter(self._best(begun)), self._spelling.kind
         answers = []
-        for prefix, before, start, row in zip(prefixes, normal, starts, words, strict=True):
+        for prefix, before, start, row, tokens in zip(
+            prefixes, normal, starts, words, copied, strict=True
+        ):
             typed = self._spelling.decompose(prefix)
             head = typed[: max(len(typed) - len(before) + start, 0)]
-            answers.append(
-                [self._alternative(head, start, *word, next(found)[0]) for word in row.items()]
-            )
+            alternatives = []
+            for raw, probability in row.items():
+                best, word = next(found), composed(kind, raw.strip(_ASCII_SPACES))
+                text = composed(kind, head + self._said(best, tokens)[start:])
+                alternatives.append(Alternative(word, probability, text, best.score))
+            answers.append(alternatives)
         return answers
 
-    def _alternative(
-        self, head: str, start: int, raw: str, probability: float, best: Hypothesis
-    ) -> Alternative:
-        kind, rest = self._spelling.kind, self._said(best)[start:]
-        word = composed(kind, raw.strip(_ASCII_SPACES))
-        return Alternative(word, probability, composed(kind, head + rest), best.score)
+    def _best(self, asked: Sequence[_Asked]) -> list[Hypothesis]:
+        """Return the best translations, which begin as asked."""
+        settings = self._settings
+        form = (settings.width, 1, settings.penalty, settings.coverage_penalty)
+        return [self._replaced(best) for (best,) in self._search(asked, Prefix, *form)]
+
+    def _replaced(self, one: Hypothesis) -> Hypothesis:
+        if not self._replaces:
+            return one
+        return one._replace(ids=replaced(one.ids, one.weights, self._target.size))
 
     def _next(
         self, asked: Sequence[_Asked], normal: Sequence[str], starts: Sequence[int]
     ) -> list[dict[str, float]]:
         """Return the next words of each, with what is in front of them, and their probabilities."""
         count, width = MORE * self._settings.results, self._settings.width
-        covered = self._search(asked, Covered, width, width, 0.0)
+        covered = self._search(asked, Covered, width, width, 0.0, 0.0)
         inside = [start < len(prefix) for start, prefix in zip(starts, normal, strict=True)]
-        found = self._search(asked, NextWord, max(count, width), count, 0.0, inside)
+        found = self._search(asked, NextWord, max(count, width), count, 0.0, 0.0, inside)
         answers = []
         for before, after, start in zip(covered, found, starts, strict=True):
             total = float(log_sum(np.array([one.score for one in before])))
@@ -115,9 +137,9 @@ class Completing:
             answers.append({raw: likely[raw] for raw in best})
         return answers
 
-    def _said(self, one: Hypothesis) -> str:
+    def _said(self, one: Hypothesis, copied: list[str] | None = None) -> str:
         """Return a text as prefixes are spelled."""
-        return self._spelling.decompose(said_text(self._target, one.ids))
+        return self._spelling.decompose(said_text(self._target, one.ids, copied))
 
     def _asked(self, sources: Sequence[list[int]], prefixes: Sequence[str]) -> list[_Asked]:
         normal = map(self._spelling.normalize, prefixes)
@@ -142,6 +164,7 @@ class Completing:
         width: int,
         results: int,
         penalty: float,
+        coverage_penalty: float,
         *of_each: Sequence[bool],
     ) -> list[list[Hypothesis]]:
         """Search in batches of about one length; `of_each` is what the rule knows of each."""
@@ -155,6 +178,7 @@ class Completing:
                 width=width,
                 results=results,
                 penalty=penalty,
+                coverage_penalty=coverage_penalty,
                 rule=rule(
                     self._spelling,
                     [one.spelled for one in batch],

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from serving.client.local.tokenizers import END_ID, PAD_ID, Tokenizer, said
+from serving.client.local.tokenizers import (
+    END_ID,
+    PAD_ID,
+    UNK_ID,
+    Tokenizer,
+    Vocabulary,
+    said,
+)
 
 
 class Search:
@@ -36,6 +43,7 @@ class Search:
         self.width = beam_width or defaults["beam_width"]
         self.results = num_results or min(defaults.get("num_results", 1), self.width)
         self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
+        self.coverage_penalty = defaults.get("coverage_penalty", 0.0)
         self.batch_size = batch_size
         if not 1 <= self.results <= self.width <= size:
             raise ValueError(
@@ -64,16 +72,48 @@ class Search:
             yield order[start : start + self.batch_size]
 
 
-def said_text(tokenizer: Tokenizer, ids: np.ndarray) -> str:
-    """Return the text of ids `(T,)` up to the end."""
-    return tokenizer.decode(said(ids.tolist()))
+def said_text(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
+    """Return the text of ids `(T,)` up to the end.
+
+    Args:
+        tokenizer: of the text.
+        ids: its tokens; with `copied` an id beyond the vocabulary is one of those.
+        copied: the tokens of the source.
+    """
+    numbers = said(ids.tolist())
+    if copied is None:
+        return tokenizer.decode(numbers)
+    assert isinstance(tokenizer, Vocabulary)  # subwords spell what they do not know
+    return tokenizer.join([token_of(tokenizer, number, copied) for number in numbers])
 
 
-def said_tokens(tokenizer: Tokenizer, ids: np.ndarray) -> tuple[str, ...]:
+def said_tokens(
+    tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """Return the tokens of ids `(T,)` up to the end."""
     tokens = []
     for number in ids.tolist():
         if number in (PAD_ID, END_ID):
             break
-        tokens.append(tokenizer.token(number))
+        tokens.append(token_of(tokenizer, number, copied))
     return tuple(tokens)
+
+
+def token_of(tokenizer: Tokenizer, number: int, copied: Sequence[str] | None) -> str:
+    """Return the token of an id, which is one of `copied` if it is beyond the vocabulary."""
+    if copied is None or number < tokenizer.size:
+        return tokenizer.token(number)
+    place = number - tokenizer.size
+    return copied[place] if place < len(copied) else ""  # in an empty text there is none
+
+
+def replaced(ids: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
+    """Let each unknown token be the one of the source with the largest attention weight.
+
+    Args:
+        ids: `(…, T)`.
+        weights: `(…, T, S)`.
+        size: of the vocabulary, see `training.decode.unknown.replace_unknown`.
+    """
+    looked = weights.max(-1, initial=0) > 0
+    return np.where((ids == UNK_ID) & looked, size + weights.argmax(-1), ids)

@@ -17,6 +17,8 @@ _SPACES = {
     "words": r"[▁\s\x00-\x1f\x7f-\x9f]+",
     "symbols": r"[ \t\n\v\f\r]+",
 }
+# Characters that are words of their own.
+_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "IDEOGRAPHIC")
 
 
 class Spelled(NamedTuple):
@@ -41,7 +43,6 @@ class Spelling:
 
     Args:
         tokenizer: of the target.
-        size: of its vocabulary.
         inside: the characters that go on with a word, of those that its tokens have.
 
     Attributes:
@@ -52,10 +53,10 @@ class Spelling:
         continues: boolean `(V,)`, whether the token goes on with the word before it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, size: int, inside: str) -> None:
+    def __init__(self, tokenizer: Tokenizer, inside: str) -> None:
         self.kind, self._inside = tokenizer.kind, frozenset(inside)
         special = END_ID + 1
-        tokens = [tokenizer.token(number) for number in range(special, size)]
+        tokens = [tokenizer.token(number) for number in range(special, tokenizer.size)]
         self.texts = [""] * special + [surface(self.kind, token) for token in tokens]
         # What a text begins with has no space in front.
         first = [x.removeprefix(" ") if self.kind in _SPACES else x for x in self.texts]
@@ -73,6 +74,13 @@ class Spelling:
     def decompose(self, text: str) -> str:
         """Return a text as tokens spell it: `letters` are those of the decomposition."""
         return unicodedata.normalize("NFD", text) if self.kind == "letters" else text
+
+    def goes_on(self, text: str) -> bool:
+        """Return whether a text that no vocabulary has goes on with the word before it."""
+        first = text[:1] or " "
+        if unicodedata.name(first, "").startswith(_IDEOGRAPHS):
+            return False
+        return first in "'’-" or unicodedata.category(first)[0] in "LMN"
 
     def begun_word(self, prefix: str) -> int:
         """Return the characters before the word that a prefix ends in; all of them if none."""

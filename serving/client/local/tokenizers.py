@@ -14,9 +14,10 @@ _SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back; `kind` is how texts are cut."""
+    """Text to token ids and back; `kind` is how texts are cut, `size` the number of ids."""
 
     kind: str
+    size: int
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the ids of each text, without START and END."""
@@ -61,6 +62,7 @@ class SentencePiece:
         import sentencepiece  # the other kinds do without
 
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        self.size = self._pieces.get_piece_size()
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer`."""
@@ -87,7 +89,9 @@ class Vocabulary:
 
     def __init__(self, state: dict[str, Any]) -> None:
         self.kind, tokens = state["kind"], state["tokens"]
+        self._copies = state.get("copies", False)
         self._tokens = [*_SPECIAL, *tokens]
+        self.size = len(self._tokens)
         self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
         if self.kind == "words":
             classes = {name: _ranges(runs) for name, runs in state["characters"].items()}
@@ -99,8 +103,13 @@ class Vocabulary:
             )
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
-        """See `Tokenizer`."""
-        return [[self._ids.get(token, UNK_ID) for token in self.split(text)] for text in texts]
+        """See `Tokenizer`; what can be copied is numbered by its first place in the text."""
+        return [self._encode(self.split(text)) for text in texts]
+
+    def _encode(self, tokens: list[str]) -> list[int]:
+        if not self._copies:
+            return [self._ids.get(token, UNK_ID) for token in tokens]
+        return [self._ids.get(token, self.size + tokens.index(token)) for token in tokens]
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""
@@ -115,7 +124,10 @@ class Vocabulary:
 
     def decode(self, ids: Sequence[int]) -> str:
         """See `Tokenizer`."""
-        tokens = [self._tokens[number] for number in ids]
+        return self.join([self._tokens[number] for number in ids])
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """Return the text of tokens."""
         if self.kind == "symbols":
             return " ".join(tokens)
         text = "".join(tokens)

@@ -15,9 +15,9 @@ from serving.client.local.beam import padded
 from serving.client.local.completing import Completing
 from serving.client.local.model import LocalModel
 from serving.client.local.scoring import score_targets
-from serving.client.local.search import Search, said_text, said_tokens
+from serving.client.local.search import Search, replaced, said_text, said_tokens, token_of
 from serving.client.local.spelling import Spelling
-from serving.client.local.tokenizers import END_ID, load_tokenizer
+from serving.client.local.tokenizers import END_ID, Vocabulary, load_tokenizer
 from serving.client.local.words import words_of
 from serving.client.results import (
     Alignment,
@@ -83,19 +83,25 @@ class _Read(NamedTuple):
     Attributes:
         ids: of each text, cut to what the model reads.
         truncated: whether it was cut.
+        tokens: of each text as they stand in it, where they may be copied.
     """
 
     ids: list[list[int]]
     truncated: list[bool]
+    tokens: list[list[str] | None]
 
 
 class _Found(NamedTuple):
-    """Of one text `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights."""
+    """Of one text `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights.
+
+    `copied` are the tokens that ids beyond the vocabulary stand for.
+    """
 
     ids: np.ndarray
     log_probs: np.ndarray
     scores: np.ndarray
     weights: np.ndarray
+    copied: list[str] | None
 
 
 class LocalTranslator(LocalModel):
@@ -135,6 +141,8 @@ class LocalTranslator(LocalModel):
             load_tokenizer(self._folder.path, about["tokenizers"][side])
             for side in ("source", "target")
         )
+        self._copies = about.get("copies", False)
+        self._replaces = about["settings"].get("replaces_unknown", False)
         # Folders that were exported before lack the probabilities of tokens.
         self._knows_words = "inside" in about["tokenizers"]["target"]
 
@@ -143,6 +151,8 @@ class LocalTranslator(LocalModel):
         missing = {"align"} if not self.manifest["attends"] else set()
         if not self._knows_words:
             missing |= {"alternatives"}
+        if self._copies:
+            missing |= {"score", "complete", "alternatives"}
         return {
             name: {
                 "inputs": dict.fromkeys(inputs, "string(?)"),
@@ -196,14 +206,17 @@ class LocalTranslator(LocalModel):
         read = self._read(_checked(texts))
         found = self._search(read, 1, self._aligned, with_weights=True)
         return [
-            Alignment(text, tuple(map(self._source.token, ids)), tokens, weights(len(ids)), *words)
-            for (text, tokens, weights, *words), ids in zip(
-                (each or ("", (), lambda length: ()) for each in found), read.ids, strict=True
-            )
+            each(ids) if each else Alignment("", (), (), ())
+            for each, ids in zip(found, read.ids, strict=True)
         ]
 
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
-        """How probable the model finds a given translation of each text, token by token."""
+        """How probable the model finds a given translation of each text, token by token.
+
+        Raises:
+            SignatureNotFoundError: for a model that copies, as `complete` and `alternatives` do.
+        """
+        self._check_knows("score")
         read, targets = self._read(_checked(texts)), self._target.encode(_written(translations))
         if len(targets) != len(read.ids):
             raise ValueError(
@@ -235,16 +248,21 @@ class LocalTranslator(LocalModel):
         Raises:
             ValueError: for a prefix that no tokens of the model spell.
         """
+        self._check_knows("complete")
         read, prefixes = self._begun(texts, prefixes)
         found = []
-        for number, (text, best) in enumerate(self._completing.complete(read.ids, prefixes)):
+        completed = self._completing.complete(read.ids, prefixes, read.tokens)
+        for number, (text, best) in enumerate(completed):
             if not read.ids[number]:
                 found.append(Completion(prefixes[number], 0.0))
                 continue
             ids = best.ids.tolist()
-            tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
+            copied = read.tokens[number]
+            tokens = tuple(
+                "</s>" if x == END_ID else token_of(self._target, x, copied) for x in ids
+            )
             log_probs = tuple(best.log_probs.tolist())
-            words = words_of(self._spelling, ids, log_probs) if self._knows_words else ((), ())
+            words = self._words_of(ids, log_probs, copied)
             cut = read.truncated[number]
             found.append(Completion(text, best.score, cut, *words, tokens, log_probs))
         return found
@@ -260,22 +278,23 @@ class LocalTranslator(LocalModel):
             SignatureNotFoundError: for a model that was exported before there were alternatives.
             ValueError: for a prefix that no tokens of the model spell.
         """
+        self._check_knows("alternatives")
         if not self._knows_words:
             raise SignatureNotFoundError(
                 "this model has no alternatives: it was exported before there were any"
             )
         read, prefixes = self._begun(texts, prefixes)
-        found = self._completing.alternatives(read.ids, prefixes)
+        found = self._completing.alternatives(read.ids, prefixes, read.tokens)
         return [each if ids else [] for each, ids in zip(found, read.ids, strict=True)]
 
     @cached_property
     def _spelling(self) -> Spelling:
         about = self.manifest["tokenizers"]["target"]
-        return Spelling(self._target, about["size"], about.get("inside", ""))
+        return Spelling(self._target, about.get("inside", ""))
 
     @cached_property
     def _completing(self) -> Completing:
-        return Completing(self._folder, self._target, self._spelling, self._asked)
+        return Completing(self._folder, self._target, self._spelling, self._asked, self._replaces)
 
     def _begun(self, texts: Sequence[str], prefixes: Sequence[str]) -> tuple[_Read, list[str]]:
         """Return texts as ids, and prefixes that have a UTF-8 form."""
@@ -286,8 +305,20 @@ class LocalTranslator(LocalModel):
         return self._read(texts), _written(prefixes)
 
     def _read(self, texts: Sequence[str]) -> _Read:
-        ids = self._source.encode(_written(texts))
-        return _Read([x[: self._most] for x in ids], [len(x) > self._most for x in ids])
+        texts = _written(texts)
+        ids = self._source.encode(texts)
+        tokens: list[list[str] | None] = [None] * len(texts)
+        if self._copies or self._replaces:
+            assert isinstance(self._source, Vocabulary)  # as the export makes sure
+            tokens = [self._source.split(text) for text in texts]
+        cut = [len(x) > self._most for x in ids]
+        return _Read([x[: self._most] for x in ids], cut, tokens)
+
+    def _check_knows(self, signature: str) -> None:
+        if self._copies:
+            raise SignatureNotFoundError(
+                f"this model has no {signature}: what it copies is no token of a given text"
+            )
 
     def _search(
         self,
@@ -305,7 +336,7 @@ class LocalTranslator(LocalModel):
             with_weights: whether they are wanted.
         """
         found: list[T | None] = [None] * len(read.ids)
-        asked = self._asked.inputs(results, with_weights)
+        asked = self._asked.inputs(results, with_weights or self._replaces)
         for rows in self._asked.batches([len(x) for x in read.ids]):
             rows = [row for row in rows if read.ids[row]]
             if not rows:
@@ -313,8 +344,11 @@ class LocalTranslator(LocalModel):
             ids = padded([read.ids[row] for row in rows])
             out = self._folder.run("translator", {"ids": ids, **asked})
             out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
+            if self._replaces:
+                out["found"] = replaced(out["found"], out["weights"], self._target.size)
             each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
-            for row, *of_row in zip(rows, *each, strict=True):
+            copied = [read.tokens[row] for row in rows]
+            for row, *of_row in zip(rows, *each, copied, strict=True):
                 found[row] = answer(_Found(*of_row))
         return found
 
@@ -325,25 +359,37 @@ class LocalTranslator(LocalModel):
 
     def _hypotheses(self, found: _Found) -> list[Hypothesis]:
         return [
-            Hypothesis(said_text(self._target, ids), float(score))
+            Hypothesis(said_text(self._target, ids, found.copied), float(score))
             for ids, score in zip(found.ids, found.scores, strict=True)
         ]
 
     def _words(self, found: _Found) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Return the words of the best translation, and their probabilities."""
+        return self._words_of(found.ids[0].tolist(), found.log_probs[0].tolist(), found.copied)
+
+    def _words_of(
+        self, ids: list[int], log_probs: Sequence[float], copied: list[str] | None
+    ) -> tuple[tuple[str, ...], tuple[float, ...]]:
         if not self._knows_words:
             return (), ()
-        return words_of(self._spelling, found.ids[0].tolist(), found.log_probs[0].tolist())
+        return words_of(self._spelling, ids, log_probs, copied)
 
-    def _aligned(self, found: _Found) -> tuple:
-        """Return the text, its tokens, a function from a source's length to weights, and words."""
-        ids = found.ids[0]
-        tokens = said_tokens(self._target, ids)
+    def _aligned(self, found: _Found) -> Callable[[list[int]], Alignment]:
+        """Return the function from a source's ids to its alignment."""
+        ids, copied = found.ids[0], found.copied
+        tokens = said_tokens(self._target, ids, copied)
 
-        def of_source(length: int) -> tuple[tuple[float, ...], ...]:
-            return tuple(map(tuple, found.weights[0, : len(tokens), :length].tolist()))
+        def align(source: list[int]) -> Alignment:
+            weights = found.weights[0, : len(tokens), : len(source)].tolist()
+            return Alignment(
+                said_text(self._target, ids, copied),
+                tuple(token_of(self._source, number, copied) for number in source),
+                tokens,
+                tuple(map(tuple, weights)),
+                *self._words(found),
+            )
 
-        return said_text(self._target, ids), tokens, of_source, *self._words(found)
+        return align
 
 
 def _checked(texts: Sequence[str]) -> Sequence[str]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from serving.client.local.spelling import Spelling, composed
+from serving.client.local.spelling import Spelling, composed, surface
 from serving.client.local.tokenizers import END_ID
 
 
 def words_of(
-    spelling: Spelling, ids: Iterable[int], log_probs: Iterable[float]
+    spelling: Spelling,
+    ids: Iterable[int],
+    log_probs: Iterable[float],
+    copied: Sequence[str] | None = None,
 ) -> tuple[tuple[str, ...], tuple[float, ...]]:
     """Return the words of a text, and the probability of each after those before it.
 
@@ -22,16 +25,23 @@ def words_of(
         spelling: of the tokens.
         ids: of the text's tokens; special ones do not count.
         log_probs: of each.
+        copied: tokens of the source, which ids beyond the vocabulary stand for.
     """
+    size = len(spelling.texts)
     words: list[str] = []
     sums: list[float] = []
     for number, log_prob in zip(ids, log_probs, strict=True):
         if number <= END_ID:
             continue
-        if not words or not spelling.continues[number]:
+        if copied is None or number < size:
+            text, goes_on = spelling.texts[number], spelling.continues[number]
+        else:
+            text = surface(spelling.kind, copied[number - size])
+            goes_on = spelling.goes_on(text)
+        if not words or not goes_on:
             words.append("")
             sums.append(0.0)
-        words[-1] += spelling.texts[number]
+        words[-1] += text
         sums[-1] += float(log_prob)
     words = [composed(spelling.kind, word) for word in words]
     if words and spelling.kind not in ("characters", "letters"):  # the first space is not shown

@@ -33,21 +33,15 @@ def check_exports(runs: Sequence[Run], settings: Mapping[str, Any]) -> None:
                 f"--format onnx expected source = {' or '.join(TASKS)}. "
                 f"Received: {run.config.source}"
             )
-        if run.config.copy:
-            raise UserError(f"--format onnx expected copy = False. Received: True in {run.path}")
     source = runs[0].config.source
     expected_settings: dict[str, tuple[Any, ...]] = {
-        "coverage_penalty": (0.0,),
-        "replaces_unknown": (False,),
         "precision": ("float32",),
         "weights": ("float32",) if source == "events" else tuple(BITS),
     }
     for name, choices in expected_settings.items():
         if (found := settings.get(name, choices[0])) not in choices:
-            option = name.replace("_", "-").replace("replaces", "replace")
             raise UserError(
-                f"--format onnx expected --{option} {' or '.join(map(str, choices))}. "
-                f"Received: {found}"
+                f"--format onnx expected --{name} {' or '.join(choices)}. Received: {found}"
             )
 
 
@@ -70,7 +64,8 @@ def write_folder(
         graphs, sides = write_predictor(parts, folder), {}
     else:
         bits, tables = BITS[settings.get("weights", "float32")], settings.get("tables", True)
-        graphs = write_graphs(parts, folder, bits, tables)
+        penalty = settings.get("coverage_penalty", 0.0)
+        graphs = write_graphs(parts, folder, bits, tables, penalty)
         sides = {"target": run.target_tokenizer}
         if KINDS[run.config.source].tokens:
             sides["source"] = run.source_tokenizer
@@ -79,6 +74,7 @@ def write_folder(
         "format": "onnx",
         "task": TASKS[run.config.source],
         "settings": dict(settings),
+        "copies": run.config.copy,
         "attends": all(run.config.attention != "none" for run in runs),
         "graphs": graphs,
         "source": _about_source(run),

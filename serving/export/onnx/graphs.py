@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from serving.export.onnx.constants import Constants
-from serving.export.onnx.graph import Graph
+from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.model import Ensemble
 from serving.export.onnx.search import Asked, part_of, search
 from training.config.schema import Config
@@ -18,7 +18,11 @@ MAIN = {"text": "translator", "image": "reader"}
 
 
 def write_graphs(
-    parts: Sequence[tuple[Config, keras.Model]], folder: Path, bits: int, tables: bool = True
+    parts: Sequence[tuple[Config, keras.Model]],
+    folder: Path,
+    bits: int,
+    tables: bool = True,
+    coverage_penalty: float = 0.0,
 ) -> dict[str, Any]:
     """Write `encoder.onnx`, `step.onnx`, `translator.onnx` or `reader.onnx`, and their weights.
 
@@ -28,6 +32,7 @@ def write_graphs(
         folder: where to.
         bits: of products, 32 or 8.
         tables: see `Products`.
+        coverage_penalty: of the search in the graph, see `keras_attention.beam_search`.
 
     Returns:
         The names, dtypes and shapes of all inputs and outputs, by graph; and under "memory" and
@@ -54,8 +59,11 @@ def write_graphs(
     shapes = {name: ("N", *shape[1:]) for name, shape in shapes.items()}
     before = {name: g.input(name, dtypes[name], *shapes[name]) for name in state}
     log_probs, weights, new = model.step(g, tokens, inputs, before)
+    said: tuple[str | int, ...] = ("N", "extended" if model.copies else model.vocabulary)
+    if not model.copies:
+        log_probs = g.slice(log_probs, 0, model.vocabulary, 1)
     outputs = {
-        "log_probs": (g.slice(log_probs, 0, model.vocabulary, 1), ("N", model.vocabulary)),
+        "log_probs": (log_probs, said),
         "weights": (g.reshape(weights, -1, g.size(weights, 2)), ("N", "S")),
         **{f"next_{name}": (new[name], shapes[name]) for name in state},
     }
@@ -72,14 +80,18 @@ def write_graphs(
     )
     memory, state = model.encode(g, source)
     part = part_of(model.vocabulary)
+    vocabulary: int | Value = -(-model.vocabulary // part) * part
+    if model.copies:
+        vocabulary = g("Squeeze", g.size(source, 1)) + model.vocabulary
     found = search(
         g,
         lambda *now: model.step(g, *now),
         memory,
         state,
         model.encoder.limits(g, source),
-        -(-model.vocabulary // part) * part,
+        vocabulary,
         asked,
+        coverage_penalty,
     )
     shapes_found = {
         "ids": ("B", "results", "T"),

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 
 from serving.export.onnx.aligned import Aligned
+from serving.export.onnx.copying import Copying
 from serving.export.onnx.decoder import Decoder
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.images import ImageEncoder
@@ -42,16 +43,20 @@ class Model:
         self.encoder = ENCODERS[config.source](config, model, bits)
         aligns = config.attention == "hard_monotonic"
         self.decoder: Aligned | Decoder = Aligned(model) if aligns else Decoder(model)
+        self.copying = Copying(model) if config.copy else None
         self._bits, self._tables, self._prefix = bits, tables, prefix
 
     def shapes(self) -> dict[str, Shape]:
         """Return by name the shapes, without the batch, of what is prepared and carried."""
-        return self._named(self.decoder.shapes())
+        copied = self.copying.shapes() if self.copying else {}
+        return self._named({**self.decoder.shapes(), **copied})
 
     def encode(self, g: Graph, source: Value) -> tuple[Values, Values]:
         """Return what depends on the memory alone, and the first state, `(B, …)` by name."""
         encoded = self.encoder(g, Products(g, self._bits, self._tables), source)
         memory = self.decoder.prepare(g, encoded.memory, encoded.mask)
+        if self.copying:
+            memory |= self.copying.prepare(g, source)
         state = self.decoder.start(g, encoded.memory, encoded.states)
         return self._named(memory), self._named(state)
 
@@ -60,12 +65,19 @@ class Model:
     ) -> tuple[Value, Value, Values]:
         """Return log-probabilities `(B·n, V)`, weights `(B, n, S)` and the next state.
 
-        V is filled up to a multiple of `part_of` the vocabulary, with what is never said.
+        V is filled up to a multiple of `part_of` the vocabulary, with what is never said. That of a
+        model which copies is extended for the source.
         """
         times = Products(g, self._bits, self._tables)
         memory, state = self._own(memory), self._own(state)
+        if self.copying:
+            tokens = self.copying.known(g, tokens)
         taken = self.decoder.step(g, times, tokens, memory, state)
-        log_probs = self.decoder.log_probs(g, times, taken.output, part_of(self.decoder.vocabulary))
+        part = 1 if self.copying else part_of(self.decoder.vocabulary)
+        log_probs = self.decoder.log_probs(g, times, taken.output, part)
+        if self.copying:
+            mixed = taken.output, log_probs, taken.weights, memory
+            log_probs = self.copying.mix(g, times, *mixed)
         return log_probs, taken.weights, self._named(taken.state)
 
     def _named(self, values: dict[str, T]) -> dict[str, T]:
@@ -94,6 +106,7 @@ class Ensemble:
         ]
         first = self._models[0]
         self.encoder, self.vocabulary = first.encoder, first.decoder.vocabulary
+        self.copies = first.copying is not None
 
     def shapes(self) -> dict[str, Shape]:
         """See `Model`."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from keras_attention.search.coverage import NOT_COVERED
 from serving.export.onnx.graph import Graph, Value
 from training.data.ids import END_ID, PAD_ID, START_ID
 
@@ -67,8 +68,9 @@ def search(
     memory: Values,
     state: Values,
     limits: Value,
-    vocabulary: int,
+    vocabulary: int | Value,
     asked: Asked,
+    coverage_penalty: float = 0.0,
 ) -> Found:
     """Add a search.
 
@@ -78,8 +80,10 @@ def search(
         memory: `(B, …)` by name; `mask` is boolean `(B, 1, S)`.
         state: before the first step, `(B, …)` by name.
         limits: most tokens of each sentence, float32 `(B, 1)`.
-        vocabulary: number of tokens, filled up to a multiple of `part_of`.
+        vocabulary: number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one
+            that is extended for the source.
         asked: what for.
+        coverage_penalty: see `keras_attention.beam_search`.
     """
     length_norm = _norm(asked.length_penalty)
     batch = g.size(limits, 0)
@@ -105,17 +109,24 @@ def search(
         **{f"memory_{name}": x for name, x in memory.items()},
         **{f"decoder_{name}": x for name, x in state.items()},
     }
+    if coverage_penalty:  # what is masked is covered
+        start["covered"] = g.cast(~memory["mask"], "float32")
+        # Without beams nothing is lost.
+        penalty = g.cast(width > 1, "float32") * coverage_penalty
 
     def turn(now: Values) -> tuple[Value, Values, list[Value]]:
         memory_now, state_now = _named(now, "memory_"), _named(now, "decoder_")
         log_probs, weights, new_state = decode(now["last"], memory_now, state_now)
-        values, tokens = _best_tokens(g, log_probs, width, part_of(vocabulary), vocabulary)
+        values, tokens = _best_tokens(g, log_probs, width, vocabulary)
         shape = g.shape(g("Shape", now["total"]), width)
         values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)
         gain = g("Where", g.axis(now["finished"], 2), own, values)
         grown = now["length"] + g.cast(~now["finished"], "float32")
         sums = g.axis(now["total"], 2) + gain
         scores = sums / g.axis(length_norm(grown), 2)
+        if coverage_penalty:
+            covered = now["covered"] + g("Where", g.axis(now["finished"], 2), 0.0, weights)
+            scores = scores + g.axis(_lost(g, covered) * penalty, 2)
         scores, index = g.top(g("Flatten", scores, axis=1), width)
         parents = index // width
 
@@ -158,6 +169,9 @@ def search(
             "limits": now["limits"],
             **{f"memory_{name}": x for name, x in memory_now.items()},
         }
+        if coverage_penalty:
+            of_beams = g("GatherND", covered, g.axis(parents, 2), batch_dims=1)
+            per_sentence["covered"] = of_beams
         new = {
             "last": last,
             "ends": g("ScatterND", now["ends"], gone_who, g.take(both, gone)),
@@ -181,18 +195,26 @@ def _norm(penalty: Value) -> Callable[[Value], Value]:
     return lambda length: g("Pow", (length + 5.0) / 6.0, penalty)
 
 
+def _lost(g: Graph, covered: Value) -> Value:
+    """Return `(B, W)`, at most 0, of how much each place was looked at in all, `(B, W, S)`."""
+    return g.over("ReduceSum", g("Log", g("Clip", covered, NOT_COVERED, 1.0)), 2)
+
+
 def _named(values: Values, prefix: str) -> Values:
     return {k.removeprefix(prefix): x for k, x in values.items() if k.startswith(prefix)}
 
 
 def _best_tokens(
-    g: Graph, log_probs: Value, k: Value, part: int, vocabulary: int
+    g: Graph, log_probs: Value, k: Value, vocabulary: int | Value
 ) -> tuple[Value, Value]:
     """Return the `k` greatest of rows `(rows, V)` and their places.
 
     They are in the `k` parts of the row with the greatest maxima, which are found faster than the
-    greatest of all.
+    greatest of all. An extended vocabulary is not cut into parts.
     """
+    if isinstance(vocabulary, Value):
+        return g.top(log_probs, k)
+    part = part_of(vocabulary)
     count = vocabulary // part
     parts = g.reshape(log_probs, -1, count, part)
     some = g("Min", k, g.constant([count], "int64"))
@@ -203,7 +225,9 @@ def _best_tokens(
     return values, which * part + places % part
 
 
-def _follow(g: Graph, said: list[Value], lengths: Value, scores: Value, vocabulary: int) -> Found:
+def _follow(
+    g: Graph, said: list[Value], lengths: Value, scores: Value, vocabulary: int | Value
+) -> Found:
     """Rebuild the results from what all steps put out, from their ends.
 
     Args:

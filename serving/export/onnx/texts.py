@@ -5,6 +5,7 @@ from __future__ import annotations
 import keras
 
 from serving.export.onnx.cells import array
+from serving.export.onnx.copying import known_tokens
 from serving.export.onnx.encoder import Encoded, Encoder
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.products import Products
@@ -19,7 +20,7 @@ class TextEncoder(Encoder):
     def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
         super().__init__(config, model, bits)
         self._embeddings = array(self._model.get_layer("source_embedding").embeddings)
-        self._layers = read_layers(self._model)
+        self._layers, self._copies = read_layers(self._model), config.copy
 
     def input(self, g: Graph) -> Value:
         """Add ids."""
@@ -32,6 +33,8 @@ class TextEncoder(Encoder):
 
     def __call__(self, g: Graph, times: Products, source: Value) -> Encoded:
         """Read ids."""
+        if self._copies:
+            source = known_tokens(g, source, len(self._embeddings))
         by_time = g("Transpose", source, perm=[1, 0])
         there = ~g("Equal", by_time, PAD_ID)
         lengths = g.over("ReduceSum", g.cast(there, "int32"), 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from serving.client.local.model import MANIFEST, Folder
 from serving.page.card import read_card
@@ -37,6 +38,7 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
     task, attends = found.manifest["task"], found.manifest["attends"]
     if task not in SIGNATURES:
         raise ValueError(f"{export} expected a model to translate or to read. Received: to {task}")
+    _check_search(export, found.manifest)
     path = found.path.resolve()
     numbered = path.name.isdecimal()
     page = {
@@ -49,3 +51,16 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
         "most_characters": MOST_CHARACTERS,
     }
     (write_file if single else write_folder)(output, pack(path, found.manifest, page))
+
+
+def _check_search(export: Path, manifest: dict[str, Any]) -> None:
+    """Raise a ValueError, which names it, for what the browser's search does not know."""
+    settings = manifest["settings"]
+    unknown = {
+        "one that copies": manifest.get("copies"),
+        "--coverage-penalty": settings.get("coverage_penalty"),
+        "--replace-unknown": settings.get("replaces_unknown"),
+    }
+    for what, given in unknown.items():
+        if given:
+            raise ValueError(f"{export} expected an export for a page. Received: {what}")

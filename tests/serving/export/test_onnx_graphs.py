@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from tests.serving.onnx_models import Graphs, assert_same, expected, random_ids, random_model
+from tests.serving.onnx_models import (
+    SOURCE,
+    TARGET,
+    Graphs,
+    assert_same,
+    expected,
+    random_ids,
+    random_model,
+)
 from training.command.errors import UserError
 
 MODELS = {
@@ -54,6 +62,61 @@ def test_a_search_finds_what_the_model_finds(name, tmp_path):
     ids = random_ids(5, 7)
     found = graphs.search(ids, 3, 2, penalty=0.8)
     assert_same(found, expected(model, ids, 3, 2, penalty=0.8))
+
+
+COPYING = (
+    *("copy=true", "source_tokenizer=words", "target_tokenizer=words"),
+    *("join=0", "label_smoothing=0"),
+)
+
+
+def copying_model(*settings, seed=3):
+    """A model that copies; some words of the source are in both vocabularies."""
+    config, model = random_model(*COPYING, *settings, seed=seed)
+    words = np.full(SOURCE, -1)
+    words[4:SOURCE:3] = np.arange(TARGET - len(words[4:SOURCE:3]), TARGET)
+    model.get_layer("source_words").words.assign(words)
+    return config, model
+
+
+def ids_to_copy(rows, length):
+    """Ids, of which a half stand in their source alone: SOURCE and the first such place."""
+    ids = random_ids(rows, length)
+    for row in ids:
+        for place in np.flatnonzero(row)[::2]:
+            same = np.flatnonzero(row == row[place])
+            row[place] = SOURCE + same[0] if place == same[0] else row[same[0]]
+    return ids
+
+
+@pytest.mark.parametrize("settings", [(), ("attention_heads=2", "attention=normalized_additive")])
+def test_words_of_the_source_are_copied(settings, tmp_path):
+    config, model = copying_model(*settings)
+    graphs = Graphs(config, model, tmp_path)
+    ids = ids_to_copy(5, 7)
+    for width, results in ((1, 1), (3, 2)):
+        wanted = expected(model, ids, width, results)
+        assert_same(graphs.search(ids, width, results), wanted)
+        assert (wanted[0] >= TARGET).any()
+
+
+def test_an_ensemble_copies(tmp_path):
+    config, model = copying_model()
+    other = copying_model("encoder=lstm", seed=5)
+    graphs = Graphs(config, model, tmp_path, others=[other])
+    ids = ids_to_copy(5, 7)
+    assert_same(graphs.search(ids, 3, 2), expected(model, ids, 3, 2, others=[other[1]]))
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_what_was_not_looked_at_costs(width, tmp_path):
+    config, model = random_model()
+    graphs = Graphs(config, model, tmp_path, coverage_penalty=0.3)
+    ids = random_ids(5, 7)
+    wanted = expected(model, ids, width, coverage_penalty=0.3)
+    assert_same(graphs.search(ids, width), wanted)
+    without = expected(model, ids, width)
+    assert np.allclose(without[2], wanted[2]) == (width == 1)
 
 
 def test_an_ensemble_finds_what_its_models_find_together(tmp_path):

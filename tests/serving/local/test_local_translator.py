@@ -257,7 +257,6 @@ def test_folders_that_are_no_export_are_refused(tmp_path, translator):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"coverage_penalty": 0.2}, "--coverage-penalty 0.0. Received: 0.2"),
         ({"weights": "float16"}, "--weights float32 or int8. Received: float16"),
         ({"precision": "bfloat16"}, "--precision float32. Received: bfloat16"),
     ],

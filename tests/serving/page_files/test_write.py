@@ -42,6 +42,24 @@ def test_a_folder_has_what_its_page_names(versions, tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"copies": True}, "one that copies"),
+        ({"settings": {"coverage_penalty": 0.2}}, "--coverage-penalty"),
+        ({"settings": {"replaces_unknown": True}}, "--replace-unknown"),
+    ],
+)
+def test_what_the_browser_does_not_search_is_refused(versions, tmp_path, capsys, change, named):
+    folder = tmp_path / "1"
+    shutil.copytree(versions["float32"], folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps({**manifest, **change}))
+    assert main(["--static", str(folder), "--output", str(tmp_path / "site")]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(f"expected an export for a page. Received: {named}")
+
+
+@pytest.mark.parametrize(
     "words",
     [
         [],
