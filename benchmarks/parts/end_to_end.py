@@ -43,12 +43,10 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         config: a `Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
-    from training.data.batches import Batching, make_pair_batches
-    from training.data.splits import load_training
     from training.fit import train as texts
     from training.fit.callbacks import EpochEnd
-    from training.runs.run import load_sides
-    from training.sources.pipeline import make_dataset, pair_rows
+    from training.runs.tokens import read_batches
+    from training.sources.pipeline import make_dataset
 
     epochs = []
 
@@ -56,10 +54,7 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         """Does each epoch's steps again."""
 
         def on_train_begin(self, logs: dict | None = None) -> None:
-            config = self.recorder.config
-            data, _ = load_training(config)
-            ids = pair_rows(config, data, *load_sides(config, self.recorder.files))
-            pairs = make_pair_batches(Batching.of(config), *ids, training=True)
+            pairs, _ = read_batches(self.recorder.config, self.recorder.files.tokens)
             self.batches = make_dataset(pairs).as_numpy_iterator()
 
         def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tensorflow as tf
 from parts.quality import pieces, vocabulary, words
 
+from training.bulk.streaming import stream
 from training.config.schema import Config
 from training.data.pair_files import Split, sample
 from training.data.sentences import Sentences
-from training.data.splits import load_split, load_training
+from training.data.splits import load_split
+from training.data.token_files import read_sides
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
-from training.runs.begin import make_sides
-from training.runs.files import SIDES
+from training.runs.begin import open_run
+from training.runs.files import SIDES, RunFiles
+from training.runs.tokens import keep_tokens
 from training.sources.pipeline import pair_rows
 
 CHUNK = 4096  # sentences put together at a time
@@ -36,22 +40,26 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
     if (folder / "sizes.json").is_file():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    train, dev = load_training(config)
-    source, target = make_sides(config, train)
-    tokenizers = source.tokenizer, target
+    files = RunFiles(folder)
+    found = stream(config, files.streamed)
+    opened = open_run(files, config, streamed=found)
+    tokenizers = opened.source.tokenizer, opened.target
     for side, tokenizer in zip(SIDES, tokenizers, strict=True):
         tokenizer.save(folder / f"{side}.tokenizer")
         _write(folder / f"vocabulary.{side}", vocabulary(tokenizer.vocab_size))
-    valid = _with_first_reference(sample(dev, config.validation_limit or None, config.seed))
-    scored = _with_first_reference(load_dev(config, dev_limit))
-    pairs = 0
-    for name, split in {"train": train, "valid": valid, "dev": scored}.items():
-        rows = [_rows(side) for side in pair_rows(config, split, source, target)]
-        if name == "train":
-            rows = _short_enough(config, *rows)
-            pairs = len(rows[0])
-        for side, sentences in zip(SIDES, rows, strict=True):
+    train = read_sides(keep_tokens(files), "train", found.said)
+    rows = {"train": _short_enough(config, *map(_rows, train))}
+    valid = sample(opened.dev, config.validation_limit or None, config.seed)
+    scored = load_dev(config, dev_limit)
+    for name, split in {"valid": valid, "dev": scored}.items():
+        sides = pair_rows(config, _with_first_reference(split), opened.source, opened.target)
+        rows[name] = [_rows(side) for side in sides]
+    for name, both in rows.items():
+        for side, sentences in zip(SIDES, both, strict=True):
             _write(folder / f"{name}.{side}", map(words, sentences))
+    for written in (files.streamed, files.tokens):
+        shutil.rmtree(written)
+    pairs = len(rows["train"][0])
     model = build_model(config, *(tokenizer.vocab_size for tokenizer in tokenizers))
     counts = {"pairs": pairs, "dev": len(scored.sources), "weights": model.count_params()}
     (folder / "sizes.json").write_text(json.dumps(counts) + "\n")

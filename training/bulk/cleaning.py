@@ -18,9 +18,10 @@ import numpy as np
 from training.bulk.lines import LONGEST, Block, blocks
 from training.command.errors import UserError
 from training.data import corpus
-from training.data.pair_files import MOST_UNUSABLE, clean
+from training.data.pair_files import MOST_UNUSABLE, Split, clean
 from training.data.splits import place
 
+SKIPPED = "skipped"  # of the pairs of all blocks, which are not learned from
 _ENOUGH = 0.5  # share of letters
 
 
@@ -81,12 +82,26 @@ class Filters:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """How data are read that a run learns from beside its own.
+
+    Attributes:
+        data: the run's own, as whose targets theirs are written.
+        measured: sources to leave out: those of dev and test.
+    """
+
+    data: str
+    measured: frozenset[str]
+
+
+@dataclass(frozen=True)
 class Cleaned:
     """Counts of a cleaned block.
 
     Attributes:
         number: of the block.
         lines: in it.
+        rows: sources of the training set, each with one target or more.
         pairs: of the training set.
         held_out: pairs for dev and test.
         size: characters of the longer side of the training pairs.
@@ -96,6 +111,7 @@ class Cleaned:
 
     number: int
     lines: int
+    rows: int
     pairs: int
     held_out: int
     size: int
@@ -109,21 +125,27 @@ def part(folder: Path, number: int, name: str) -> Path:
 
 
 def clean_block(
-    block: Block, filters: Filters, shares: tuple[float, float], folder: Path
+    block: Block,
+    filters: Filters,
+    shares: tuple[float, float],
+    folder: Path,
+    beside: Beside | None = None,
 ) -> Cleaned:
     """Write the pairs of a block into parts `train`, `dev`, `test`, and what is no pair, `left`.
 
-    With `no_duplicates` there is a part `hashes`, too: of each training pair 8 bytes, sorted, and
-    `order`, which pair of the block each is.
+    A line of a part is a source with its targets, between tabs. With `no_duplicates` there is a
+    part `hashes`, too: of each training pair 8 bytes, sorted, and `order`, which pair of the block
+    each is.
 
     Args:
         block: the lines.
         filters: what to leave out.
         shares: of the sources, to hold out for dev and for test.
         folder: where the parts are written.
+        beside: how extra data are read; None for a run's own.
     """
     left_out: Counter[str] = Counter()
-    lines, unusable, sizes = 0, 0, [0, 0]
+    lines, unusable, rows, pairs, held, sizes = 0, 0, 0, 0, 0, [0, 0]
     hashes = array("Q")
     with ExitStack() as stack:
         train, dev, test, left = (
@@ -131,33 +153,39 @@ def clean_block(
             for name in ("train", "dev", "test", "left")
         )
         for lines, raw in enumerate(_rows(block), start=1):
-            source, target, reason = _read(raw)
+            source, targets, reason = _read(raw, block.several)
             unusable += reason is not None and reason != "blank"
-            reason = reason or filters.reason(source, target)
-            if reason:
+            if beside and reason is None:
+                if source in beside.measured:
+                    reason = "measured"
+                (targets,) = corpus.written_like(beside.data, Split([], [targets])).references
+            reasons = [reason] if reason else [filters.reason(source, text) for text in targets]
+            for reason in filter(None, reasons):
                 left_out[reason] += 1
                 if reason != "blank":
                     number = block.first + lines - 1
                     text = b"\t".join(raw).removesuffix(b"\n").replace(b"\n\t", b"\t")
                     left.write(b"%d\t%s\t%s\n" % (number, reason.encode(), text))
+            kept = [text for text, why in zip(targets, reasons, strict=False) if not why]
+            if not kept:
                 continue
-            pair = f"{source}\t{target}\n".encode()
+            row = "\t".join([source, *kept]).encode() + b"\n"
             at = place(source) if any(shares) else shares[0]
-            if at < shares[0]:
-                dev.write(pair)
-            elif at >= 1 - shares[1]:
-                test.write(pair)
+            if shares[0] <= at < 1 - shares[1]:
+                train.write(row)
+                rows, pairs = rows + 1, pairs + len(kept)
+                sizes = [sizes[0] + len(source) * len(kept), sizes[1] + sum(map(len, kept))]
+                if filters.no_duplicates:
+                    hashes.extend(_hash(f"{source}\t{text}\n") for text in kept)
             else:
-                train.write(pair)
-                sizes = [sizes[0] + len(source), sizes[1] + len(target)]
-                hashes.append(_hash(pair))
+                (dev if at < shares[0] else test).write(row)
+                held += len(kept)
     if filters.no_duplicates:
         values = np.array(hashes, np.uint64)
         order = np.argsort(values, kind="stable").astype(np.uint32)
         values[order].tofile(part(folder, block.number, "hashes"))
         order.tofile(part(folder, block.number, "order"))
-    held_out = lines - left_out.total() - len(hashes)
-    return Cleaned(block.number, lines, len(hashes), held_out, max(sizes), left_out, unusable)
+    return Cleaned(block.number, lines, rows, pairs, held, max(sizes), left_out, unusable)
 
 
 def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
@@ -169,12 +197,11 @@ def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
     pairs, left_out = 0, Counter[str]()
     for block in blocks(spec):
         for raw in _rows(block):
-            source, target, reason = _read(raw)
+            source, targets, reason = _read(raw, block.several)
             if reason:
                 left_out[reason] += 1
-            else:
-                pairs += 1
-                yield source, target
+            pairs += len(targets)
+            yield from ((source, target) for target in targets)
     refuse_wrong(spec, pairs, left_out)
 
 
@@ -184,7 +211,7 @@ def refuse_wrong(spec: str, pairs: int, left_out: Counter[str]) -> None:
     Raises:
         CorpusError: naming the file, and the line.
     """
-    unusable = left_out.total() - left_out["blank"]
+    unusable = left_out.total() - left_out["blank"] - left_out["measured"]
     most = max(1, MOST_UNUSABLE * (pairs + unusable))
     if not pairs or left_out["not UTF-8"] or unusable > most:
         corpus.load(spec, "train")  # it reads the whole, and can say what is wrong
@@ -194,24 +221,25 @@ def _rows(block: Block) -> Iterator[tuple[bytes, ...]]:
     return zip(*(BytesIO(column) for column in block.columns), strict=True)
 
 
-def _read(raw: tuple[bytes, ...]) -> tuple[str, str, str | None]:
-    """Return the sides of a line, and what is wrong with it."""
+def _read(raw: tuple[bytes, ...], several: bool) -> tuple[str, list[str], str | None]:
+    """Return the source of a line, its targets, and what is wrong with it."""
     if any(len(column) > LONGEST for column in raw):
-        return "", "", "line too long"
+        return "", [], "line too long"
     try:
         columns = [column.decode() for column in raw]
     except UnicodeDecodeError:
-        return "", "", "not UTF-8"
+        return "", [], "not UTF-8"
     if len(columns) == 1:
         columns = columns[0].split("\t")
-    source, target = (clean(column) for column in (*columns, "")[:2])
-    if source and target:
-        return source, target, None
-    return "", "", "no pair" if any(map(str.strip, columns)) else "blank"
+    source, *targets = (clean(column) for column in (columns if several else columns[:2]))
+    targets = [target for target in targets if target]
+    if source and targets:
+        return source, targets, None
+    return "", [], "no pair" if any(map(str.strip, columns)) else "blank"
 
 
-def _hash(pair: bytes) -> int:
-    return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
+def _hash(pair: str) -> int:
+    return int.from_bytes(hashlib.blake2b(pair.encode(), digest_size=8).digest(), "little")
 
 
 def _written_in(text: str, script: str) -> bool:

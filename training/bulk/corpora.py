@@ -12,17 +12,17 @@ import hashlib
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 
-from training.bulk.cleaning import Cleaned, Filters, clean_block, part
+from training.bulk.cleaning import Beside, Cleaned, Filters, clean_block, part
 from training.bulk.duplicates import mark_duplicates
-from training.bulk.encoding import Encoded, encode_block, train_side
-from training.bulk.lines import blocks
+from training.bulk.encoding import Copying, Encoded, encode_block, train_side
+from training.bulk.lines import Block, blocks
 from training.bulk.workers import Run, workers
 from training.command.errors import ConfigError, UserError
 from training.command.files import read_json, write_json, written_aside
@@ -87,11 +87,21 @@ def prepare_corpus(
     with written_aside(output) as folder, workers(plan.processes) as run:
         work = folder / "work"
         work.mkdir()
-        cleaned, left_out = clean(config, plan.filters, work, run)
+        tasks = cleaning_tasks(config, plan.filters, work, blocks(config.data, seed=config.seed))
+        cleaned = clean(tasks, run)
+        check_pairs(config, cleaned)
         counts = [block.pairs for block in cleaned]
+        left_out = sum((block.left_out for block in cleaned), Counter[str]())
+        if plan.filters.no_duplicates:
+            with stages("looking for duplicates"):
+                left_out["duplicate"] = int(np.count_nonzero(mark_duplicates(work, counts)))
         pairs = sum(counts) - left_out["duplicate"]
         config = configure(pairs) if configure else config
         hold_out(config, work, folder, len(cleaned))
+        for name in ("dev", "test"):
+            file = folder / f"{name}.tsv"
+            if not file.is_file() and (name == "dev" or getattr(config, name)):
+                _write_split(load_split(config, name)[0], file)
         share = make_tokenizers(config, plan, work, folder, cleaned)
         manifest = {
             "format": FORMAT,
@@ -120,45 +130,55 @@ def prepare_corpus(
     return manifest
 
 
-def clean(
-    config: Config, filters: Filters, work: Path, run: Run
-) -> tuple[list[Cleaned], Counter[str]]:
-    """Clean all blocks; return what came of each, and what was left out and why."""
-    shares = held_out(config)
-    tasks = ((block, filters, shares, work) for block in blocks(config.data))
+def cleaning_tasks(
+    config: Config,
+    filters: Filters,
+    work: Path,
+    found: Iterable[Block],
+    beside: Beside | None = None,
+    first: int = 0,
+) -> Iterator[tuple]:
+    """Yield the arguments of `clean_block` for blocks that are numbered from `first` on."""
+    shares = (0.0, 0.0) if beside else held_out(config)
+    for number, block in enumerate(found, start=first):
+        yield replace(block, number=number), filters, shares, work, beside
+
+
+def clean(tasks: Iterable[tuple], run: Run) -> list[Cleaned]:
+    """Clean all blocks; return what came of each."""
     cleaned: list[Cleaned] = []
     with progress(None, "lines read") as advance:
         for block in run(clean_block, tasks):
             cleaned.append(block)
             advance(block.lines)
+    return cleaned
+
+
+def check_pairs(config: Config, cleaned: Sequence[Cleaned]) -> None:
+    """Raise a CorpusError where no pair is left."""
+    if any(block.pairs for block in cleaned):
+        return
     left_out = sum((block.left_out for block in cleaned), Counter[str]())
-    if filters.no_duplicates:
-        with stages("looking for duplicates"):
-            marks = mark_duplicates(work, [block.pairs for block in cleaned])
-            left_out["duplicate"] = int(np.count_nonzero(marks))
-    if not any(block.pairs for block in cleaned):
-        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
-        raise CorpusError(
-            f"{config.data} has no pair to learn from: expected source TAB target, both with text; "
-            f"lines left out: {reasons or 'none'}"
-        )
-    return cleaned, left_out
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+    raise CorpusError(
+        f"{config.data} has no pair to learn from: expected source TAB target, both with text; "
+        f"lines left out: {reasons or 'none'}"
+    )
 
 
 def hold_out(config: Config, work: Path, folder: Path, count: int) -> None:
-    """Write the texts of dev and test."""
+    """Write the texts of dev and test of which shares are held out."""
     for name, share in zip(("dev", "test"), held_out(config), strict=True):
+        if not share:
+            continue
         file = folder / f"{name}.tsv"
-        if share:
-            most = None if getattr(config, name) else MOST_DEV
-            _gather([part(work, number, name) for number in range(count)], file, most)
-            if not file.stat().st_size:
-                raise CorpusError(
-                    f"{config.data} has too few sentences to hold out a dev set or a test set: "
-                    f"{name} would be empty"
-                )
-        elif getattr(config, name) or name == "dev":
-            _write_split(load_split(config, name)[0], file)
+        most = None if getattr(config, name) else MOST_DEV
+        _gather([part(work, number, name) for number in range(count)], file, most)
+        if not file.stat().st_size:
+            raise CorpusError(
+                f"{config.data} has too few sentences to hold out a dev set or a test set: "
+                f"{name} would be empty"
+            )
 
 
 def _write_split(split: Split, file: Path) -> None:
@@ -168,9 +188,17 @@ def _write_split(split: Split, file: Path) -> None:
 
 
 def make_tokenizers(
-    config: Config, plan: Plan, work: Path, folder: Path, cleaned: Sequence[Cleaned]
+    config: Config,
+    plan: Plan,
+    work: Path,
+    folder: Path,
+    cleaned: Sequence[Cleaned],
+    kept: float = 1.0,
 ) -> float | None:
-    """Write the tokenizers; return the share of the pairs that they were trained on, if any."""
+    """Write the tokenizers; return the share of the pairs that they were trained on, if any.
+
+    `kept` is the share of the pairs that are not skipped.
+    """
     if plan.tokenizers:
         for side in SIDES:
             theirs = plan.tokenizers / f"{side}.tokenizer"
@@ -178,7 +206,7 @@ def make_tokenizers(
                 raise UserError(f"--tokenizers expected a run or a prepared corpus: no {theirs}")
             shutil.copyfile(theirs, folder / theirs.name)
         return None
-    share = min(1.0, plan.sample / sum(block.size for block in cleaned))
+    share = min(1.0, plan.sample / (kept * sum(block.size for block in cleaned)))
     counts = [block.pairs for block in cleaned]
     for number, side in enumerate(SIDES):
         kind, size = getattr(config, f"{side}_tokenizer"), getattr(config, f"{side}_vocab_size")
@@ -192,6 +220,8 @@ def make_tokenizers(
                 (state,) = run(train_side, [task])
             except ValueError as error:
                 raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
+        if config.copy and side == "source":
+            state["copies"] = True
         write_state(folder / f"{side}.tokenizer", state)
     return share
 
@@ -206,11 +236,15 @@ def _settings(config: Config, folder: Path) -> dict[str, Any]:
     return found
 
 
-def encode(work: Path, folder: Path, counts: list[int], run: Run) -> dict[str, Any]:
+def encode(
+    work: Path, folder: Path, counts: list[int], run: Run, copying: Copying | None = None
+) -> dict[str, Any]:
     """Write the token ids; return what the manifest says of them."""
     sides = [Writer(folder, "train", side) for side in SIDES]
     tokenizers = tuple(folder / f"{side}.tokenizer" for side in SIDES)
-    tasks = ((work, counts, number, tokenizers) for number, count in enumerate(counts) if count)
+    tasks = (
+        (work, counts, number, tokenizers, copying) for number, count in enumerate(counts) if count
+    )
     with progress(sum(counts), "pairs tokenized") as advance:
         for encoded in run(encode_block, tasks):
             encoded = cast(Encoded, encoded)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from training.bulk.cleaning import part
+from training.bulk.cleaning import SKIPPED, part
 
 _TOGETHER = 4_000_000  # pairs whose hashes are compared in memory
 
@@ -26,7 +26,7 @@ def mark_duplicates(folder: Path, counts: Sequence[int], together: int = _TOGETH
         bool `(pairs,)`, which lies in a file of the folder, not in memory.
     """
     total = sum(counts)
-    marks = np.memmap(folder / "duplicates", bool, "w+", shape=(max(1, total),))
+    marks = np.memmap(folder / SKIPPED, bool, "w+", shape=(max(1, total),))
     starts = np.cumsum([0, *counts])
     parts = [
         (

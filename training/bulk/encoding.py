@@ -12,14 +12,31 @@ from typing import Any
 
 import numpy as np
 
-from training.bulk.cleaning import part
+from training.bulk.cleaning import SKIPPED, part
 from training.command.errors import UserError
 from training.command.native_log import without_native_log
 from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
 from training.data.token_files import SIDES, ids_dtype
 
 _TOGETHER = 8192  # texts
-Encoder = Callable[[list[str]], tuple[np.ndarray, np.ndarray]]
+Ids = tuple[np.ndarray, np.ndarray]  # of some texts, one after another, and the tokens of each
+Encoder = Callable[[list[str]], Ids]
+PairEncoder = Callable[[list[str], list[str], int], tuple[Ids, Ids]]
+
+
+@dataclass(frozen=True)
+class Copying:
+    """How words are copied: the configuration's keys.
+
+    Attributes:
+        hidden: share of the pairs whose names are hidden.
+        longest: most tokens of a source.
+        seed: of what is drawn.
+    """
+
+    hidden: float
+    longest: int
+    seed: int
 
 
 @dataclass(frozen=True)
@@ -40,15 +57,18 @@ def pairs_of(
 ) -> Iterator[tuple[str, str]]:
     """Yield the training pairs of a block, but for those to skip."""
     with part(folder, number, "train").open(encoding="utf-8", newline="\n") as file:
-        for at, line in enumerate(file):
-            if skip is None or not skip[at]:
-                source, _, target = line.removesuffix("\n").partition("\t")
-                yield source, target
+        at = 0
+        for line in file:
+            source, *targets = line.removesuffix("\n").split("\t")
+            for target in targets:
+                if skip is None or not skip[at]:
+                    yield source, target
+                at += 1
 
 
 def marked(folder: Path, counts: list[int], number: int) -> np.ndarray | None:
-    """Return which pairs of a block are duplicates, None where they were not looked for."""
-    marks = folder / "duplicates"
+    """Return which pairs of a block are to be skipped, None where all stay."""
+    marks = folder / SKIPPED
     if not marks.is_file() or not counts[number]:
         return None
     return np.memmap(marks, bool, "r", sum(counts[:number]), (counts[number],))
@@ -81,15 +101,22 @@ def train_side(
 
 
 def encode_block(
-    folder: Path, counts: list[int], number: int, tokenizers: tuple[Path, Path]
+    folder: Path,
+    counts: list[int],
+    number: int,
+    tokenizers: tuple[Path, Path],
+    copying: Copying | None = None,
 ) -> Encoded:
     """Return the token ids of the pairs of a block; its text is removed."""
-    encoders = [_encoder(path) for path in tokenizers]
+    encode = _copying_encoder(tokenizers, copying) if copying else _pair_encoder(tokenizers)
+    first = sum(_kept(folder, counts, before) for before in range(number)) if copying else 0
     pairs = pairs_of(folder, number, marked(folder, counts, number))
     found: tuple[list, list] = ([], [])
     while chunk := list(itertools.islice(pairs, _TOGETHER)):
-        for texts, encode, side in zip(zip(*chunk, strict=True), encoders, found, strict=True):
-            side.append(encode(list(texts)))
+        sources, targets = map(list, zip(*chunk, strict=True))
+        for encoded, side in zip(encode(sources, targets, first), found, strict=True):
+            side.append(encoded)
+        first += len(chunk)
     part(folder, number, "train").unlink()
     joined = [
         [np.concatenate(each) for each in zip(*side, strict=True)] or [np.zeros(0, np.int64)] * 2
@@ -97,6 +124,36 @@ def encode_block(
     ]
     (ids, lengths), (target_ids, target_lengths) = joined
     return Encoded((ids, target_ids), (lengths, target_lengths))
+
+
+def _kept(folder: Path, counts: list[int], number: int) -> int:
+    """Return how many pairs of a block are not skipped."""
+    skip = marked(folder, counts, number)
+    return counts[number] - (0 if skip is None else int(np.count_nonzero(skip)))
+
+
+def _pair_encoder(tokenizers: tuple[Path, Path]) -> PairEncoder:
+    source, target = map(_encoder, tokenizers)
+    return lambda sources, targets, first: (source(sources), target(targets))
+
+
+def _copying_encoder(paths: tuple[Path, Path], copying: Copying) -> PairEncoder:
+    """Load tokenizers between which words are copied."""
+    with without_native_log():
+        from training.data.tokenizers import load_tokenizer
+        from training.data.tokenizing import tokenize
+        from training.sources.text.copying import hide_names, tokenize_to_copy
+    source, target = map(load_tokenizer, paths)
+
+    def encode(sources: list[str], targets: list[str], first: int) -> tuple[Ids, Ids]:
+        sources, targets = hide_names(sources, targets, copying.hidden, copying.seed, first)
+        labels = tokenize_to_copy(sources, targets, (source, target), copying.longest)
+        sides = tokenize(sources, source), labels
+        # Words that the vocabularies lack have ids above them.
+        found = [(side.values[:-1].astype("<u4"), side.lengths) for side in sides]
+        return found[0], found[1]
+
+    return encode
 
 
 @functools.cache
@@ -113,7 +170,7 @@ def _encoder(path: Path) -> Encoder:
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model_of(state))
     dtype = ids_dtype(pieces.vocab_size())
 
-    def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(texts: list[str]) -> Ids:
         rows = pieces.encode(texts, num_threads=1)
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(itertools.chain.from_iterable(rows), dtype, int(lengths.sum()))
@@ -129,10 +186,10 @@ def _graph_encoder(path: Path) -> Encoder:
         from training.data.tokenizers import load_tokenizer
     tokenizer = load_tokenizer(path)
     if tokenizer.copies:
-        raise UserError(f"{path} copies words, which training from text alone can")
+        raise UserError(f"{path} copies words, which a prepared corpus cannot")
     dtype = ids_dtype(tokenizer.vocab_size)
 
-    def encode(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encode(texts: list[str]) -> Ids:
         rows = tokenizer.tokenize(tf.constant(texts, tf.string))
         return rows.values.numpy().astype(dtype), rows.row_lengths().numpy()
 

@@ -31,19 +31,23 @@ class Block:
         number: of the block, from 0.
         first: number of its first line, from 1.
         columns: its lines; of line-aligned files those of each.
+        several: whether all columns of a line after the first are targets, not the second alone.
     """
 
     number: int
     first: int
     columns: tuple[bytes, ...]
+    several: bool = False
 
 
-def blocks(spec: str, size: int = _BLOCK) -> Iterator[Block]:
-    """Yield the lines of a SPEC; what is not `tsv:` or `parallel:` is read whole, as a TSV.
+def blocks(spec: str, size: int = _BLOCK, limit: int = 0, seed: int = 0) -> Iterator[Block]:
+    """Yield the lines of a SPEC; a named corpus is read whole first.
 
     Args:
         spec: see `training.data.corpus`; `tsv:-` is standard input.
         size: bytes in a block, about.
+        limit: most lines of a named corpus, see `corpus.load`; 0 for all.
+        seed: of a named corpus, likewise.
 
     Raises:
         CorpusError: if it cannot be read, or two files have not as many lines.
@@ -54,26 +58,29 @@ def blocks(spec: str, size: int = _BLOCK) -> Iterator[Block]:
         if not comma:
             raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
         rows = _aligned(source, target)
-    elif form == "tsv":
+    elif form in ("tsv", "multiref"):
         rows = ((line,) for line in _lines(paths))
     else:
+        split = corpus.load(spec, "train", limit=limit or None, seed=seed)
         rows = (
-            (f"{source}\t{target}\n".encode(),)
-            for source, target in corpus.load(spec, "train").pairs()
+            ("\t".join([source, *references]).encode() + b"\n",)
+            for source, references in zip(split.sources, split.references, strict=True)
         )
+    several = form not in ("parallel", "tsv")
     number, first, kept, held = 0, 1, list[tuple[bytes, ...]](), 0
     for row in rows:
         kept.append(row)
         held += sum(map(len, row))
         if held >= size:
-            yield _block(number, first, kept)
+            yield _block(number, first, kept, several)
             number, first, kept, held = number + 1, first + len(kept), [], 0
     if kept:
-        yield _block(number, first, kept)
+        yield _block(number, first, kept, several)
 
 
-def _block(number: int, first: int, rows: list[tuple[bytes, ...]]) -> Block:
-    return Block(number, first, tuple(b"".join(column) for column in zip(*rows, strict=True)))
+def _block(number: int, first: int, rows: list[tuple[bytes, ...]], several: bool) -> Block:
+    columns = tuple(b"".join(column) for column in zip(*rows, strict=True))
+    return Block(number, first, columns, several)
 
 
 def _aligned(source: str, target: str) -> Iterator[tuple[bytes, ...]]:

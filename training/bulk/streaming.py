@@ -1,75 +1,178 @@
-"""Files of pairs become a run's token ids without being held in memory: see `corpora`."""
+"""Texts become a run's token ids through the disk, without being held in memory: see `corpora`."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import os
 import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from training.bulk.cleaning import Filters
-from training.bulk.corpora import Plan, clean, encode, hold_out, make_tokenizers
-from training.bulk.encoding import pairs_of
-from training.bulk.workers import workers
+import numpy as np
+
+from training.bulk.cleaning import SKIPPED, Beside, Cleaned, Filters, part, refuse_wrong
+from training.bulk.corpora import (
+    Plan,
+    check_pairs,
+    clean,
+    cleaning_tasks,
+    encode,
+    hold_out,
+    make_tokenizers,
+)
+from training.bulk.encoding import Copying, marked, pairs_of
+from training.bulk.lines import blocks
+from training.bulk.workers import Run, workers
+from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data import corpus
-from training.data.pair_files import MOST_UNUSABLE, CorpusError, fingerprint
-from training.data.prepared import Streamed, read_texts
-from training.data.splits import held_out, load_split
+from training.data.pair_files import CorpusError, Split, chosen, fingerprint
+from training.data.prepared import Streamed, is_prepared, read_texts
+from training.data.splits import load_split
 from training.data.token_files import SIDES
+from training.runs.files import RunFiles
+from training.runs.run import load_sides
+from training.sources.kinds import KINDS
+from training.sources.text.source import TextSource
 
 SMALL = 16 << 20  # bytes: of files with less, all is done in this process
 
 
-def stream(config: Config, folder: Path) -> Streamed | None:
+def stream(
+    config: Config,
+    folder: Path,
+    tokenizers: Path | None = None,
+    known: Callable[[str], bool] = lambda found: False,
+) -> Streamed | None:
     """Write the tokenizers and the token ids of a run's texts.
 
     Args:
-        config: of a run from text to text.
+        config: of the run.
         folder: where they are written; made anew.
+        tokenizers: a run whose tokenizers are taken; None to train new ones.
+        known: whether the ids of the texts with a hash are there; then none are written.
 
     Returns:
-        What was written; None for what is not read so: corpora that have splits, a part of a
-        corpus, several of them, words to copy, and files in which something is wrong, which the
-        reader of whole files says best.
+        What was written; None where there are no texts: images, histories, a prepared corpus.
 
     Raises:
+        CorpusError: if the data cannot be read, or there are too few.
         ConfigError: if a tokenizer cannot be trained with these settings.
+        RunError: if those of the run cannot be read.
     """
-    form, _, paths = config.data.partition(":")
-    whole = not (config.copy or config.extra_data or config.train_limit)
-    if form not in ("tsv", "parallel") or paths == corpus.STDIN or not whole:
+    if not KINDS[config.source].tokens or is_prepared(config.data):
         return None
+    if tokenizers is not None:
+        source, _ = load_sides(config, RunFiles(tokenizers))  # refuses what is damaged
+        if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
+            raise ConfigError(f"copy expected {source.tokenizer.copies}, as {tokenizers} has it")
     shutil.rmtree(folder, ignore_errors=True)
     work = folder / "work"
     work.mkdir(parents=True)
+    plan = Plan(Filters(), _processes(config), tokenizers=tokenizers)
     try:
-        return _stream(config, folder, work, paths.split(",") if form == "parallel" else [paths])
-    except (CorpusError, OSError):
-        return None
+        with workers(plan.processes) as run:
+            return _stream(config, plan, folder, run, known)
     finally:
         shutil.rmtree(work)
 
 
-def _stream(config: Config, folder: Path, work: Path, paths: list[str]) -> Streamed | None:
-    small = sum(Path(path).stat().st_size for path in paths) < SMALL
-    plan = Plan(Filters(), 0 if small else os.cpu_count() or 1)
-    with workers(plan.processes) as run:
-        cleaned, left_out = clean(config, plan.filters, work, run)
-        counts = [block.pairs for block in cleaned]
-        unusable = sum(block.unusable for block in cleaned)
-        lines = sum(block.lines for block in cleaned) - left_out["blank"]
-        if left_out.keys() - {"blank", "no pair"} or (len(paths) > 1 and left_out):
-            return None
-        if unusable > max(1, MOST_UNUSABLE * lines):
-            return None
-        hold_out(config, work, folder, len(cleaned))
-        if held_out(config)[0]:
-            dev = read_texts(folder / "dev.tsv")
-        else:
-            dev, _ = load_split(config, "dev")
-        pairs = (pair for number in range(len(cleaned)) for pair in pairs_of(work, number))
-        found = fingerprint(pairs, dev.pairs())
-        make_tokenizers(config, plan, work, folder, cleaned)
-        encoded = encode(work, folder, counts, run)
-    said = {side: encoded[side] for side in SIDES}
-    return Streamed(folder, said, dev, found, sum(counts), unusable)
+def _stream(
+    config: Config, plan: Plan, folder: Path, run: Run, known: Callable[[str], bool]
+) -> Streamed:
+    work = folder / "work"
+    cleaned = _clean(config, plan, work, run)
+    hold_out(config, work, folder, len(cleaned))
+    dev, test = (_measured(config, folder, name) for name in ("dev", "test"))
+    rows = sum(block.rows for block in cleaned)
+    files = corpus.is_file(config.data)  # of a named corpus the rows are drawn as it is read
+    drawn = chosen(rows, config.train_limit if files else 0, config.seed)
+    cleaned += _clean_beside(config, plan, work, run, dev, test, len(cleaned))
+    counts = [block.pairs for block in cleaned]
+    if len(drawn) < rows:
+        _skip(work, cleaned, rows, drawn)
+    skips = [marked(work, counts, number) for number in range(len(counts))]
+    kept = sum(counts) - sum(np.count_nonzero(skip) for skip in skips if skip is not None)
+    pairs = itertools.chain.from_iterable(
+        pairs_of(work, number, skip) for number, skip in enumerate(skips)
+    )
+    found = fingerprint(pairs, dev.pairs())
+    said = None
+    if not known(found):
+        make_tokenizers(config, plan, work, folder, cleaned, kept / sum(counts))
+        copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
+        encoded = encode(work, folder, counts, run, copying if config.copy else None)
+        said = {side: encoded[side] for side in SIDES}
+    return Streamed(folder, said, dev, found, sum(block.unusable for block in cleaned))
+
+
+def _processes(config: Config) -> int:
+    """Return how many processes share the work: none where there is little of it."""
+    size = 0
+    for spec in (config.data, *config.extra_data.split()):
+        form, _, paths = spec.partition(":")
+        for path in paths.split(",") if form == "parallel" else [paths]:
+            size += Path(path).stat().st_size if path and Path(path).is_file() else 0
+    return 0 if size < SMALL else os.cpu_count() or 1
+
+
+def _clean(config: Config, plan: Plan, work: Path, run: Run) -> list[Cleaned]:
+    """Read the run's own data; a wrong file is told with its line."""
+    spec = config.data
+    if spec.endswith(f":{corpus.STDIN}"):
+        raise CorpusError(f"a run expected data that can be read again. Received: {spec}")
+    found = blocks(spec, limit=config.train_limit, seed=config.seed)
+    cleaned = clean(cleaning_tasks(config, plan.filters, work, found), run)
+    left_out = sum((block.left_out for block in cleaned), Counter[str]())
+    refuse_wrong(spec, sum(block.pairs + block.held_out for block in cleaned), left_out)
+    check_pairs(config, cleaned)
+    return cleaned
+
+
+def _measured(config: Config, folder: Path, name: str) -> Split:
+    """Return dev, or the test set: nothing where there is none."""
+    held = folder / f"{name}.tsv"
+    if held.is_file():
+        return read_texts(held)
+    if name == "dev" or config.test:
+        return load_split(config, name)[0]
+    if config.extra_data:
+        with contextlib.suppress(CorpusError):
+            return load_split(config, name)[0]
+    return Split([], [])
+
+
+def _clean_beside(
+    config: Config, plan: Plan, work: Path, run: Run, dev: Split, test: Split, first: int
+) -> list[Cleaned]:
+    """Read the extra data, without the sources of dev and of the test set."""
+    beside = Beside(config.data, frozenset([*dev.sources, *test.sources]))
+    cleaned: list[Cleaned] = []
+    for spec in config.extra_data.split():
+        if is_prepared(spec):
+            raise CorpusError(f"extra_data expected texts. Received: {spec}")
+        tasks = cleaning_tasks(
+            config, plan.filters, work, blocks(spec), beside, first + len(cleaned)
+        )
+        found = clean(tasks, run)
+        left_out = sum((block.left_out for block in found), Counter[str]())
+        refuse_wrong(spec, sum(block.pairs for block in found), left_out)
+        cleaned += found
+    return cleaned
+
+
+def _skip(work: Path, cleaned: Sequence[Cleaned], rows: int, drawn: Sequence[int]) -> None:
+    """Mark the pairs of the run's own rows but for those that were drawn."""
+    taken = np.zeros(rows, bool)
+    taken[np.asarray(drawn)] = True
+
+    def targets() -> Iterator[int]:
+        for block in cleaned:
+            with part(work, block.number, "train").open("rb") as lines:
+                yield from (line.count(b"\t") for line in lines)
+
+    own = np.fromiter(itertools.islice(targets(), rows), np.int64, rows)
+    marks = np.memmap(work / SKIPPED, bool, "w+", shape=(sum(block.pairs for block in cleaned),))
+    marks[: own.sum()] = np.repeat(~taken, own)

@@ -107,15 +107,6 @@ def sample(split: Split, limit: int | None, seed: int = 0) -> Split:
     return split.select(chosen(len(split.sources), limit, seed))
 
 
-def concatenate(splits: Sequence[Split]) -> Split:
-    """The sentences of all of them with their references, one split after another."""
-    return Split(
-        [source for split in splits for source in split.sources],
-        [references for split in splits for references in split.references],
-        unusable=sum(split.unusable for split in splits),
-    )
-
-
 def merge_sources(split: Split) -> Split:
     """One sentence for each source, with the different references of all its lines."""
     first: dict[str, int] = {}

@@ -33,18 +33,16 @@ class Streamed:
 
     Attributes:
         folder: where the arrays of `train` are, and the tokenizers.
-        said: what a manifest says of both sides.
+        said: what a manifest says of both sides; None where no ids were written.
         dev: the dev set.
         fingerprint: hash of the pairs and of the dev set.
-        count: pairs.
         unusable: lines of the files that held no pair.
     """
 
     folder: Path
-    said: dict[str, Any]
+    said: dict[str, Any] | None
     dev: Split
     fingerprint: str
-    count: int
     unusable: int
 
 

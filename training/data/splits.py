@@ -8,7 +8,6 @@ but for sources that are measured on.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import re
@@ -16,54 +15,24 @@ from collections.abc import Sequence
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.pair_files import CorpusError, Split, concatenate, merge_sources, sample
-from training.data.prepared import Prepared, is_prepared
+from training.data.pair_files import CorpusError, Split, merge_sources, sample
+from training.data.prepared import Prepared
 
 DEV_SHARE = 0.02
 MOST_DEV = 1000  # sentences, where the share is not chosen
 
 
-def load_training(config: Config) -> tuple[Split | Prepared, Split]:
-    """Read what to train on and what to measure progress on.
-
-    Of a prepared corpus the pairs to train on are token ids alone.
+def load_prepared(config: Config) -> tuple[Prepared, Split]:
+    """Read a prepared corpus, and what to measure progress on.
 
     Raises:
-        CorpusError: as `load_split`, and if there is too little to hold anything out.
+        CorpusError: as `load_split`.
     """
     if config.test:
         load_split(config, "test")  # finds out now whether it can be read
-    if is_prepared(config.data):
-        if config.extra_data:
-            raise CorpusError(f"extra_data expected texts as data. Received: {config.data}")
-        return Prepared(config.data), load_split(config, "dev")[0]
-    limit = config.train_limit or None
-    if not corpus.is_file(config.data):
-        train = corpus.load(config.data, "train", limit=limit, seed=config.seed)
-        dev = load_split(config, "dev")[0]
-    else:
-        parts = _parts(config)
-        dev = parts["dev"] if "dev" in parts else load_split(config, "dev")[0]
-        train = sample(parts["train"], limit, config.seed)
     if config.extra_data:
-        train = concatenate([train, *_extra(config, dev)])
-    return train, dev
-
-
-def _extra(config: Config, dev: Split) -> list[Split]:
-    """Read the extra data, without the sources of dev and of the test set, where there is one."""
-    measured = set(dev.sources)
-    with contextlib.suppress(CorpusError):
-        measured.update(load_split(config, "test")[0].sources)
-    extra = []
-    for spec in config.extra_data.split():
-        if is_prepared(spec):
-            raise CorpusError(f"extra_data expected texts. Received: {spec}")
-        found = corpus.written_like(config.data, corpus.load(spec, "train"))
-        extra.append(
-            found.select([i for i, text in enumerate(found.sources) if text not in measured])
-        )
-    return extra
+        raise CorpusError(f"extra_data expected texts as data. Received: {config.data}")
+    return Prepared(config.data), load_split(config, "dev")[0]
 
 
 def load_split(

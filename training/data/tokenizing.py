@@ -14,9 +14,7 @@ from training.data.sentences import Sentences
 from training.data.tokenizers import Tokenizer, train_tokenizer
 
 
-def make_tokenizer(
-    side: str, kind: str, vocab_size: int, lines: Sequence[str], copies: bool = False
-) -> Tokenizer:
+def make_tokenizer(side: str, kind: str, vocab_size: int, lines: Sequence[str]) -> Tokenizer:
     """Train the tokenizer of a side, "source" or "target", whose rule unifies characters.
 
     Raises:
@@ -29,7 +27,6 @@ def make_tokenizer(
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={vocab_size}: {error}") from error
     tell_size(side, made, vocab_size)
-    made.copies = copies
     return made
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import keras
@@ -20,7 +21,7 @@ from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
 from training.fit.recorder import Recorder
 from training.model.build import build_model
-from training.runs.begin import Opened, begin, check_free, open_run, reopen, saved_config
+from training.runs.begin import Opened, begin, check_free, knows, open_run, reopen, saved_config
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record
@@ -45,7 +46,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
     with locked(files):
         check_free(files)
         settle(config)
-        opened = open_run(files, config, init, None if init else stream(config, files.streamed))
+        opened = open_run(files, config, init, stream(config, files.streamed, init))
         model, gradient_norm = _build(opened)
         opened.source.begin(model)
         if opened.config.copy:
@@ -74,7 +75,8 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         if changes:
             config.save(files.config)
         settle(config)
-        opened = reopen(files, config, force)
+        known = partial(knows, files, config, force=force)
+        opened = reopen(files, config, force, stream(config, files.streamed, output, known))
         model, gradient_norm = _build(opened)
         history = restore_checkpoint(files, model)
         return _fit(files, opened, model, gradient_norm, history)

@@ -82,32 +82,52 @@ def open_run(
 ) -> Opened:
     """Read the data of a new run, and make what reads them; token ids are written aside.
 
-    The tokenizers are those of `init`, if it is given; ids that were `streamed` stay as they are.
+    Texts were `streamed`, by their own tokenizers or those of `init`, a run to start from.
 
     Raises:
         UserError: the data cannot be read, or do not fit the configuration.
     """
+    sides: Sides
     if streamed is not None:
-        source, target = _load_tokenizers(
-            [streamed.folder / file.name for file in files.tokenizers]
-        )
-        for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
-            tell_size(side, made, getattr(config, f"{side}_vocab_size"))
-        splits = streamed, streamed.dev
-        opened = _opened(files, config, splits, (source, target), streamed.fingerprint)
+        paths = [streamed.folder / file.name for file in files.tokenizers]
+        source, target = sides = _load_tokenizers(paths)
+        if init is None:
+            for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
+                tell_size(side, made, getattr(config, f"{side}_vocab_size"))
+        data, dev, corpus = streamed, streamed.dev, streamed.fingerprint
     else:
         data, dev, corpus = _load(config)
         sides = make_sides(config, data, init)
-        opened = _opened(files, config, (data, dev), sides, corpus, init=init)
+    opened = _opened(files, config, (data, dev), sides, corpus, init=init)
     return opened if opened.target is None else replace(opened, config=_decided(config, opened.dev))
 
 
-def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
-    """Read the data of a run that goes on; other sentences than it began with need `force`."""
-    data, dev, corpus = _load(config)
+def knows(files: RunFiles, config: Config, corpus: str, force: bool) -> bool:
+    """Whether a run that goes on has the token ids of the texts with this hash.
+
+    Raises:
+        RunError: it began with others, and `force` does not take these.
+    """
     check_corpus(files, config.data, corpus, force)
+    return has_tokens(files, corpus)
+
+
+def reopen(
+    files: RunFiles, config: Config, force: bool = False, streamed: Streamed | None = None
+) -> Opened:
+    """Read the data of a run that goes on; other sentences than it began with need `force`.
+
+    Texts were `streamed`, by the run's own tokenizers where it does not know them.
+    """
+    data: Any
+    if streamed is not None:
+        data, dev, corpus = streamed, streamed.dev, streamed.fingerprint
+    else:
+        data, dev, corpus = _load(config)
+        check_corpus(files, config.data, corpus, force)
     sides = load_sides(config, files)
     opened = _opened(files, config, (data, dev), sides, corpus, resumed=True)
+    shutil.rmtree(files.streamed, ignore_errors=True)
     if not files.origin.is_file():  # a run of an older version
         write_origin(files, replace(opened.origin, begun="", command=[]))
     return opened
@@ -159,10 +179,7 @@ def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     if isinstance(data, Prepared):
         return _prepared_sides(config, data, init)
     if init is not None:
-        source, target = load_sides(config, RunFiles(init))
-        if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
-            raise ConfigError(f"copy expected {source.tokenizer.copies}, as {init} has it")
-        return source, target
+        return load_sides(config, RunFiles(init))
     source = source_class(config).make(config, data)
     if config.target == "label":
         return source, None
@@ -171,30 +188,22 @@ def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     return source, make_tokenizer("target", kind, size, lines)
 
 
-def tokenize_pairs(
+def _keep_ids(
     files: RunFiles,
     config: Config,
-    data: Split | Prepared | Streamed,
+    data: Prepared | Streamed,
     dev: Split,
     sides: tuple[Source, Tokenizer],
     corpus: str,
 ) -> Path:
-    """Write the token ids of a run's texts aside, see `training.runs.tokens`; return their folder.
+    """Write the token ids of dev aside, beside those of the data; return their folder.
 
-    Prepared data have their ids; `corpus` is the hash of all.
+    `corpus` is the hash of all.
     """
-    texts = {"dev": dev}
-    if not isinstance(data, Prepared | Streamed):
-        texts = {"train": data, "dev": dev}
-    splits = {
-        name: cast(  # both are texts
-            tuple[Sentences, Sentences], pair_rows(config, split, *sides, name == "train")
-        )
-        for name, split in texts.items()
-    }
+    rows = cast(tuple[Sentences, Sentences], pair_rows(config, dev, *sides))  # both are texts
     words = shared_words(*vocabularies(*sides)) if config.copy else None
     train = data if isinstance(data, Streamed) else None
-    return write_tokens(files, corpus, splits, words, train)
+    return write_tokens(files, corpus, rows, words, train)
 
 
 def _load(config: Config) -> tuple[Any, Any, str]:
@@ -220,7 +229,7 @@ def _opened(
         if resumed and has_tokens(files, corpus):
             folder = files.tokens
         else:
-            folder = tokenize_pairs(files, config, data, dev, (source, target), corpus)
+            folder = _keep_ids(files, config, data, dev, (source, target), corpus)
             if resumed:  # a run of an older version, or on another corpus from now on
                 folder = keep_tokens(files)
         batches: tuple[Batches, Batches] = read_batches(config, folder, tokenizers)

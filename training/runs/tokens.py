@@ -30,7 +30,7 @@ _MANIFEST, _WORDS = "manifest.json", "source_words.npy"
 def write_tokens(
     files: RunFiles,
     corpus: str,
-    splits: Mapping[str, tuple[Sentences, Sentences]],
+    dev: tuple[Sentences, Sentences],
     source_words: np.ndarray | None = None,
     train: Streamed | None = None,
 ) -> Path:
@@ -39,16 +39,18 @@ def write_tokens(
     Args:
         files: of the run.
         corpus: hash of the texts.
-        splits: the ids of both sides of `train`, which a prepared corpus has itself, and `dev`.
+        dev: the ids of both sides of the dev set.
         source_words: see `training.sources.text.copying.shared_words`.
-        train: the pairs to learn from, where their ids were written before; they are moved.
+        train: the pairs to learn from, whose ids are moved; None for a prepared corpus, which has
+            them.
     """
     aside = aside_of(files.tokens)
     try:
         shutil.rmtree(aside, ignore_errors=True)
         aside.mkdir()
-        said = {split: write_sides(aside, split, sides) for split, sides in splits.items()}
+        said = {"dev": write_sides(aside, "dev", dev)}
         if train is not None:
+            assert train.said is not None
             for file in train.folder.glob("train.*"):
                 file.rename(aside / file.name)
             said = {"train": train.said, **said}

@@ -17,7 +17,7 @@ from training.data.tokenizers import Tokenizer
 from training.data.tokenizing import tokenize
 from training.sources.events.batches import LabelBatches
 from training.sources.source import Source
-from training.sources.text.copying import hide_names, tokenize_to_copy, vocabularies
+from training.sources.text.copying import tokenize_to_copy, vocabularies
 
 Batches = PairBatches | LabelBatches
 _PREFETCH = 8  # batches
@@ -32,14 +32,11 @@ def pair_rows(
 ) -> tuple[Rows, Sentences]:
     """Read all pairs of a split: the rows of their sources and those of their targets.
 
-    With `copy`, a target has the places of what it may copy from its source; some names are hidden
-    in training.
+    With `copy`, a target has the places of what it may copy from its source.
     """
     sources, targets = map(list, zip(*split.pairs(), strict=True))
     if config.copy:
         tokenizers = vocabularies(source, target)
-        if training:
-            sources, targets = hide_names(sources, targets, config.copy_hidden, config.seed)
         labels = tokenize_to_copy(sources, targets, tokenizers, config.max_source_length)
     else:
         labels = tokenize(targets, target)

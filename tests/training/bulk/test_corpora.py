@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.training import in_memory
 from tests.training.conftest import tiny_config
 from training import phrasebook, prepare
 from training.bulk import corpora
@@ -24,8 +25,8 @@ from training.command.errors import ConfigError, UserError
 from training.config.load import override
 from training.data.batches import Batching, make_pair_batches
 from training.data.pair_files import CorpusError
-from training.data.prepared import Prepared
-from training.data.splits import load_training
+from training.data.prepared import Prepared, is_prepared
+from training.data.splits import load_prepared
 from training.data.tokenizers import load_tokenizer
 from training.runs.begin import make_sides
 from training.sources.pipeline import make_batches, tokenize
@@ -57,13 +58,15 @@ def configured(path, *settings):
 
 def batches_of(config):
     """Those of three epochs and of the dev set, what they hold, and the dev set."""
-    data, dev = load_training(config)
-    sides = make_sides(config, data)
-    held = make_batches(config, dev, *sides, training=False)
-    if isinstance(data, Prepared):
+    if is_prepared(config.data):
+        data, dev = load_prepared(config)
+        sides = make_sides(config, data)
         train = make_pair_batches(Batching.of(config), *data.sides(), training=True)
     else:
-        train = make_batches(config, data, *sides, training=True)
+        data, dev = in_memory.load_training(config)
+        sides = in_memory.make_sides(config, data)
+        train = in_memory.train_batches(config, data, sides)
+    held = make_batches(config, dev, *sides, training=False)
     epochs = [list(train.epoch(number)) for number in (0, 1, 5)]
     return train.statistics, [*epochs, list(held.epoch())], dev
 
@@ -121,7 +124,7 @@ def test_two_processes_and_many_blocks_write_what_one_writes(text, tmp_path):
 def test_a_limit_draws_the_pairs_that_it_draws_of_texts(text, tmp_path):
     config = configured(text)
     prepare_corpus(tmp_path / "c", config, HERE)
-    drawn, _ = load_training(override(config, ["train_limit=101", "seed=5"]))
+    drawn, _ = in_memory.load_training(override(config, ["train_limit=101", "seed=5"]))
     prepared = Prepared(f"prepared:{tmp_path / 'c'}")
     ids = prepared.sides(101, 5)[0]
     expected = tokenize(drawn.sources, load_tokenizer(prepared.tokenizers[0]))
@@ -134,7 +137,7 @@ def test_a_limit_draws_the_pairs_that_it_draws_of_texts(text, tmp_path):
 def test_a_named_corpus_keeps_its_dev_set(tmp_path):
     config = tiny_config("train_limit=0")
     named = override(config, ["train_limit=211"])
-    data, dev = load_training(named)
+    data, dev = in_memory.load_training(named)
     path = tmp_path / "p.tsv"
     path.write_text("".join(f"{s}\t{t}\n" for s, t in data.pairs()))
     files = override(config, [f"data=tsv:{path}", "dev=phrasebook-en-fr"])

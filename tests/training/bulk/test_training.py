@@ -14,7 +14,7 @@ from training.config.load import load_config, override
 from training.data.batches import Batching, make_pair_batches
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
-from training.data.splits import load_split, load_training
+from training.data.splits import load_prepared, load_split
 from training.fit import train as texts
 from training.presets.options import add_configuration, configuration
 from training.runs.begin import make_sides
@@ -51,7 +51,7 @@ def test_a_run_goes_on_with_what_it_began_with_alone(corpus, tmp_path, monkeypat
     with pytest.raises(BuiltError):
         texts.train(config, tmp_path / "new")
     dev, read = load_split(config, "dev")  # which training.evaluate scores
-    assert (len(dev.sources), read["split"]) == (len(load_training(config)[1].sources), "dev")
+    assert (len(dev.sources), read["split"]) == (len(load_prepared(config)[1].sources), "dev")
     with pytest.raises(CorpusError, match="no texts of 'test'; it has dev"):
         load_split(config, "test")
     manifest = corpus / "manifest.json"
@@ -101,7 +101,7 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(corpus, tmp_path):
     with pytest.raises(
         CorpusError, match=r"extra_data expected texts as data\. Received: prepared:"
     ):
-        load_training(override(config, ["extra_data=phrasebook-en-fr"]))
+        load_prepared(override(config, ["extra_data=phrasebook-en-fr"]))
     for name in ("source", "target"):
         (tmp_path / f"{name}.tokenizer").write_text("{}")
     with pytest.raises(RunError, match="have different tokenizers: prepare the corpus with"):

@@ -3,15 +3,20 @@
 import gzip
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from training.bulk.streaming import stream
 from training.command.parser import Parser
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError
-from training.data.splits import load_split, load_training
+from training.data.splits import load_split
+from training.data.token_files import SIDES, read_sides
+from training.data.tokenizers import load_tokenizer
 from training.presets.options import add_configuration, configuration
 
+CUT = {"tokenizer": "characters", "vocab_size": 9999}
 LINES = [f"source {i} number\tcible {i}" for i in range(997)]
 
 
@@ -22,12 +27,24 @@ def pairs(tmp_path):
     return path
 
 
-def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs):
+def learned(config, folder):
+    """The pairs to learn from, spelled by their ids, and what else was read."""
+    cut = {f"{side}_{key}": value for side in SIDES for key, value in CUT.items()}
+    found = stream(replace(config, **cut), folder)
+    texts = []
+    for name, ids in zip(SIDES, read_sides(folder, "train", found.said), strict=True):
+        rows = ids.pad(np.arange(len(ids.lengths)), ids.lengths)
+        spelled = load_tokenizer(folder / f"{name}.tokenizer").detokenize(rows).numpy()
+        texts.append([text.decode() for text in spelled])
+    return list(zip(*texts, strict=True)), found
+
+
+def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, tmp_path):
     config = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2")
-    train, dev = load_training(config)
+    train, found = learned(config, tmp_path / "ids")
     test, read = load_split(config, "test")
     assert read == {"data": f"tsv:{pairs}", "split": "test"}
-    parts = [set(split.sources) for split in (train, dev, test)]
+    parts = [{source for source, _ in train}, set(found.dev.sources), set(test.sources)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 997
     assert len(parts[1]) == pytest.approx(0.1 * 997, rel=0.3)
     assert len(parts[2]) == pytest.approx(0.2 * 997, rel=0.3)
@@ -37,26 +54,27 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs):
     assert set(load_split(config, "test")[0].sources) - {"one more"} == parts[2]
 
 
-def test_lines_without_a_pair_are_counted_once(pairs):
+def test_lines_without_a_pair_are_counted_once(pairs, tmp_path):
     with pairs.open("a") as file:
         file.write("\nno target\t\n")
     config = Config(data=f"tsv:{pairs}", test="0.1")
-    assert [split.unusable for split in load_training(config)] == [1, 0]
+    found = learned(config, tmp_path / "ids")[1]
+    assert [found.unusable, found.dev.unusable] == [1, 0]
     assert load_split(config, "test")[0].unusable == 0
 
 
-def test_where_nothing_is_said_one_in_fifty_is_held_out_as_ever(pairs):
+def test_where_nothing_is_said_one_in_fifty_is_held_out_as_ever(pairs, tmp_path):
     import hashlib
 
     config = Config(data=f"tsv:{pairs}")
-    train, dev = load_training(config)
+    train, found = learned(config, tmp_path / "ids")
     held_out = [
         source
         for source, _, _ in (line.partition("\t") for line in LINES)
         if int(hashlib.sha1(source.encode()).hexdigest(), 16) % 50 == 0
     ]
-    assert dev.sources == held_out
-    assert len(train.sources) == 997 - len(held_out)
+    assert found.dev.sources == held_out
+    assert len(train) == 997 - len(held_out)
     scored, read = load_split(config, "dev", limit=5)
     assert read == {"data": f"tsv:{pairs}", "split": "dev"}
     assert len(scored.sources) == 5
@@ -67,42 +85,42 @@ def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp
     other = tmp_path / "other.tsv"
     other.write_text("a\tb\nc\td\na\te\n")
     config = Config(data=f"tsv:{pairs}", dev=f"tsv:{other}", test=f"tsv:{other}")
-    train, dev = load_training(config)
-    assert len(train.sources) == 997
-    assert dev.sources == ["a", "c"]
-    assert dev.references == [["b", "e"], ["d"]]
+    train, found = learned(config, tmp_path / "ids")
+    assert len(train) == 997
+    assert found.dev.sources == ["a", "c"]
+    assert found.dev.references == [["b", "e"], ["d"]]
     assert load_split(config, "test")[1] == {"data": f"tsv:{other}", "split": "all"}
 
 
-def test_a_named_corpus_has_its_splits_and_can_have_other_ones(pairs):
+def test_a_named_corpus_has_its_splits_and_can_have_other_ones(pairs, tmp_path):
     config = Config(data="phrasebook-en-fr", dev=f"tsv:{pairs}", train_limit=13)
-    train, dev = load_training(config)
-    assert (len(train.sources), len(dev.sources)) == (13, 997)
+    train, found = learned(config, tmp_path / "ids")
+    assert (len(train), len(found.dev.sources)) == (13, 997)
     assert load_split(config, "test", limit=7)[1] == {"data": "phrasebook-en-fr", "split": "test"}
 
 
 def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, tmp_path):
     base = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2", train_limit=31)
-    alone, dev = load_training(base)
+    alone, found = learned(base, tmp_path / "alone")
     test, _ = load_split(base, "test")
-    held = [dev.sources[0], test.sources[0]]
+    held = [found.dev.sources[0], test.sources[0]]
     first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
     first.write_text(f"new 1\tneu 1\n{held[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n")
-    second.write_text(f"{held[1]}\tneu\n{alone.sources[0]}\tneu\nnew 1\tneu 1\n")
+    second.write_text(f"{held[1]}\tneu\n{alone[0][0]}\tneu\nnew 1\tneu 1\n")
     extra = f"tsv:{first}  tsv:{second}"
-    train, dev_beside = load_training(replace(base, extra_data=extra))
-    added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone.sources[0], "neu"), ("new 1", "neu 1")]
-    assert train.pairs() == alone.pairs() + added
-    assert train.unusable == alone.unusable + 1
-    assert dev_beside == dev
+    train, beside = learned(replace(base, extra_data=extra), tmp_path / "beside")
+    added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone[0][0], "neu"), ("new 1", "neu 1")]
+    assert train == alone + added
+    assert beside.unusable == found.unusable + 1
+    assert beside.dev == found.dev
     assert load_split(replace(base, extra_data=extra), "test")[0] == test
 
 
-def test_extra_data_of_a_named_corpus_is_its_training_split(pairs):
+def test_extra_data_of_a_named_corpus_is_its_training_split(pairs, tmp_path):
     config = Config(data=f"tsv:{pairs}", extra_data="phrasebook-en-fr")
-    alone = load_training(replace(config, extra_data=""))[0]
+    alone = learned(replace(config, extra_data=""), tmp_path / "alone")[0]
     added = corpus.load("phrasebook-en-fr", "train").pairs()
-    assert load_training(config)[0].pairs() == alone.pairs() + added
+    assert learned(config, tmp_path / "beside")[0] == alone + added
 
 
 def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
@@ -115,7 +133,7 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
     extra = tmp_path / "extra.tsv"
     extra.write_text("The day after tomorrow.\t後天。\nNo.\t否。\n", encoding="utf-8")
     config = Config(data="tatoeba-en-zh", extra_data=f"tsv:{extra}")
-    assert load_training(config)[0].pairs() == [
+    assert learned(config, tmp_path / "ids")[0] == [
         ("Hi.", "你好。"),
         ("The day after tomorrow.", "后天。"),
     ]
@@ -129,9 +147,9 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
         ("prepared:/nowhere", "extra_data expected texts. Received: prepared:/nowhere"),
     ],
 )
-def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, extra, said):
+def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra, said):
     with pytest.raises(CorpusError) as caught:
-        load_training(Config(data=f"tsv:{pairs}", extra_data=extra))
+        stream(Config(data=f"tsv:{pairs}", extra_data=extra), tmp_path / "ids")
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -157,9 +175,9 @@ def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, sai
     assert "\n" not in str(caught.value)
 
 
-def test_a_test_set_that_cannot_be_read_is_found_out_before_training(pairs):
+def test_a_test_set_that_cannot_be_read_is_found_out_before_training(pairs, tmp_path):
     with pytest.raises(CorpusError, match="Cannot read /nowhere"):
-        load_training(Config(data=f"tsv:{pairs}", test="tsv:/nowhere"))
+        stream(Config(data=f"tsv:{pairs}", test="tsv:/nowhere"), tmp_path / "ids")
 
 
 @pytest.mark.parametrize("form", ["tsv:{}/a,b.tsv", "multiref:{}/a", "parallel:{0}/a,{0}/b"])

@@ -8,15 +8,16 @@ import pytest
 import sentencepiece
 
 from tests.training.conftest import tiny_config
+from training.bulk.streaming import stream
 from training.command.errors import UserError
+from training.command.files import aside_of
 from training.data.batches import Batching, make_pair_batches
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.pieces import model_of, model_state
 from training.data.sentences import Sentences
-from training.data.splits import load_training
 from training.data.subwords import SubwordSampler, make_sampler
 from training.fit.train import train
-from training.runs.begin import make_sides, tokenize_pairs
+from training.runs.begin import open_run
 from training.runs.files import RunFiles
 from training.runs.tokens import read_batches
 
@@ -27,10 +28,9 @@ CUT = ["source_tokenizer=sentencepiece", "target_tokenizer=sentencepiece"]
 def run(tmp_path_factory):
     """Configuration, tokenizers, and the folder of the token ids of a few hundred sentences."""
     config = tiny_config(*CUT, "subword_sampling=0.3", "join=0.4", "batch_size=17")
-    data, dev = load_training(config)
-    sides = make_sides(config, data)
     files = RunFiles(tmp_path_factory.mktemp("run"))
-    return config, sides, tokenize_pairs(files, config, data, dev, sides, "")
+    opened = open_run(files, config, streamed=stream(config, files.streamed))
+    return config, (opened.source, opened.target), aside_of(files.tokens)
 
 
 def model(side):

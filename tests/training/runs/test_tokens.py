@@ -6,16 +6,17 @@ import shutil
 import numpy as np
 import pytest
 
+from tests.training import in_memory
 from tests.training.conftest import tiny_config
+from training.bulk import streaming
 from training.bulk.run import prepare_run
+from training.bulk.streaming import stream
 from training.command.errors import RunError
 from training.data import tokenizing
-from training.data.splits import load_training
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
-from training.runs.begin import make_sides, tokenize_pairs
+from training.runs.begin import open_run
 from training.runs.files import RunFiles
-from training.runs.tokens import read_batches
 from training.sources import pipeline
 from training.sources.pipeline import make_batches
 
@@ -64,14 +65,17 @@ def digest(batches):
 @pytest.mark.parametrize("settings", BATCHES, ids=str)
 def test_batches_are_what_they_were(tmp_path, settings):
     config = tiny_config(*settings)
-    data, dev = load_training(config)
-    sides = make_sides(config, data)
-    found = read_batches(config, tokenize_pairs(RunFiles(tmp_path), config, data, dev, sides, ""))
+    files = RunFiles(tmp_path)
+    opened = open_run(files, config, streamed=stream(config, files.streamed))
+    found = opened.pairs, opened.dev_pairs
     every = [batch for one in found for number in (0, 3) for batch in one.epoch(number)]
     assert all(array.dtype == np.int32 for _, array in every)
     assert digest(every).hexdigest()[:16] == BATCHES[settings]
-    for split, one, training in ((data, found[0], True), (dev, found[1], False)):
-        plain = make_batches(config, split, *sides, training=training)
+    data, dev = in_memory.load_training(config)
+    sides = in_memory.make_sides(config, data)
+    train = in_memory.train_batches(config, data, sides)
+    held = make_batches(config, dev, *sides, training=False)
+    for plain, one in zip((train, held), found, strict=True):
         assert plain.statistics == one.statistics
         assert digest(plain.epoch(2)).digest() == digest(one.epoch(2)).digest()
 
@@ -94,6 +98,10 @@ def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
             "tokenize",
             lambda texts, *more: tokenized.append(len(texts)) or tokenize(texts, *more),
         )
+    encode = streaming.encode
+    monkeypatch.setattr(
+        streaming, "encode", lambda *more: tokenized.append("train") or encode(*more)
+    )
     ids = files.tokens / "train.source.ids"
     written = ids.read_bytes()
 
@@ -105,11 +113,12 @@ def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
 
     assert resume() == 0
     ids.write_bytes(written[:-2])  # what is damaged is made anew
-    assert resume() == 4  # both sides of the training and of the dev set
+    assert resume() == 3  # the training set, and both sides of dev
     assert ids.read_bytes() == written
     assert resume() == 0
     shutil.rmtree(files.tokens)  # as in a run of an older version
-    assert (resume(), resume()) == (4, 0)
+    assert (resume(), resume()) == (3, 0)
+    assert not files.streamed.exists()
 
 
 def test_a_run_on_other_texts_is_refused_or_tokenized_anew(begun, pairs, built):

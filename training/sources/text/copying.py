@@ -46,15 +46,16 @@ def tokenize_to_copy(
 
 
 def hide_names(
-    sources: Sequence[str], targets: Sequence[str], share: float, seed: int
+    sources: Sequence[str], targets: Sequence[str], share: float, seed: int, first: int = 0
 ) -> tuple[list[str], list[str]]:
     """Hide names and numbers that both texts of a pair have, so that they have to be copied.
 
     A vocabulary holds most names of a corpus, which are few, so that none of them would have to be.
     All such words are hidden in a `share` of the pairs, drawn by the seed: a character that stands
-    for no word takes the place of each.
+    for no word takes the place of each. The pairs are those of a corpus from its `first` on.
     """
-    chosen = np.random.default_rng(seed).random(len(sources)) < share
+    drawn = np.random.default_rng(seed).random(first + len(sources))[first:]
+    chosen = drawn < share
     hidden = [list(sources), list(targets)]
     for i in np.flatnonzero(chosen).tolist():
         both = set(WORD.findall(sources[i])) & set(WORD.findall(targets[i]))

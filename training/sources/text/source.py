@@ -44,11 +44,11 @@ class TextSource(Source):
         self.size = tokenizer.vocab_size
 
     @classmethod
-    def load_training(cls, config: Config) -> tuple[Split | Prepared, Split]:
-        """Read sentence pairs: see `training.data.splits`."""
-        from training.data.splits import load_training
+    def load_training(cls, config: Config) -> tuple[Prepared, Split]:
+        """Read a prepared corpus; other texts are read by `training.bulk.streaming`."""
+        from training.data.splits import load_prepared
 
-        return load_training(config)
+        return load_prepared(config)
 
     def load_split(
         self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
@@ -60,24 +60,14 @@ class TextSource(Source):
         return corpus.written_like(config.data, loaded)
 
     @classmethod
-    def make(cls, config: Config, data: Split) -> TextSource:
-        """Train the tokenizer."""
-        from training.data.tokenizing import make_tokenizer
-
-        print("Training the tokenizers …", flush=True)
-        lines = [source for source, _ in data.pairs()]
-        kind, size = config.source_tokenizer, config.source_vocab_size
-        return cls(make_tokenizer("source", kind, size, lines, config.copy))
+    def make(cls, config: Config, data: Prepared) -> TextSource:
+        """Load the tokenizer of a prepared corpus."""
+        return cls.load(config, data.path)
 
     @classmethod
-    def fingerprint(cls, train: Split | Prepared, dev: Split) -> str:
-        """Hash all sentence pairs."""
-        from training.data.pair_files import fingerprint
-        from training.data.prepared import Prepared
-
-        if isinstance(train, Prepared):
-            return train.fingerprint(dev)
-        return fingerprint(train.pairs(), dev.pairs())
+    def fingerprint(cls, train: Prepared, dev: Split) -> str:
+        """Hash a prepared corpus and the dev set."""
+        return train.fingerprint(dev)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
