@@ -112,6 +112,7 @@ def test_places_never_go_back(rng, decoder, given):
     assert (np.triu(moves).sum(-1) > 0.99).all()
 
 
+@pytest.mark.tensorflow
 def test_every_weight_has_a_gradient(decoder, given):
     import tensorflow as tf
 
