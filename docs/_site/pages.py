@@ -1,9 +1,13 @@
 """Pages of the site that are not files of docs/: README and the like, and the public names."""
 
+from __future__ import annotations
+
 import ast
+import functools
 import posixpath
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +19,8 @@ COPIES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 REFERENCE = tomllib.loads((Path(__file__).parent / "reference.toml").read_text(encoding="utf-8"))
 GROUPS, FORMULAS = REFERENCE["groups"], REFERENCE["formulas"]
 MECHANISMS = {n for n in GROUPS[0]["names"] if n.endswith("Attention")}
+WIDTH = 72  # of a signature on one line
+Definition = ast.Module | ast.ClassDef | ast.FunctionDef
 # The model's page has these, too.
 SHARED = {
     f"assets/{n}": ROOT / "serving" / "page" / "static" / n
@@ -22,8 +28,9 @@ SHARED = {
 }
 
 
-def first_lines() -> dict[str, str]:
-    """Return the first sentence of each public name's docstring, without importing Keras."""
+@functools.cache
+def public() -> dict[str, Definition]:
+    """Return the definition of each public name, without importing Keras."""
     package = ROOT / "keras_attention"
     tree = ast.parse((package / "__init__.py").read_text(encoding="utf-8"))
     found = {}
@@ -33,21 +40,71 @@ def first_lines() -> dict[str, str]:
         for name in (alias.name for alias in node.names):
             path = ROOT.joinpath(*(node.module or "").split("."))
             path = path / name if node.module == "keras_attention" else path
-            found[name] = _first_line(path, name)
+            if definition := _definition(path, name):
+                found[name] = definition
     return found
 
 
-def _first_line(path: Path, name: str) -> str:
-    """Return that of a module, or of a class or function in it or in a file of its folder."""
+def _definition(path: Path, name: str) -> Definition | None:
+    """Return a module, or a class or function in it or in a file of its folder."""
     files = sorted(path.glob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
     files.sort(key=lambda file: file.stem != "__init__")
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))
-        inside = [node for node in tree.body if getattr(node, "name", "") == name]
-        if inside or file.stem == name or path.name == name:
-            text = ast.get_docstring(inside[0] if inside else tree) or ""
-            return " ".join(text.partition("\n\n")[0].split())
-    return ""
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name == name:
+                return node
+        if file.stem == name or path.name == name:
+            return tree
+    return None
+
+
+def first_lines() -> dict[str, str]:
+    """Return the first sentence of each public name's docstring."""
+    texts = {name: ast.get_docstring(node) or "" for name, node in public().items()}
+    return {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
+
+
+def signature(name: str) -> str:
+    """Return how a class or function is called, as a block of code; nothing of other names."""
+    function = _called(public()[name])
+    if function is None:
+        return ""
+    arguments = _arguments(function.args)
+    call = f"{name}({', '.join(arguments)})"
+    if len(call) > WIDTH:
+        call = "\n    ".join([f"{name}(", *(f"{each}," for each in arguments)]) + "\n)"
+    return f"```python\n{call}\n```\n\n"
+
+
+def _called(node: Definition) -> ast.FunctionDef | None:
+    """Return the function that a call of a name calls: of a class its own or its public base's."""
+    if isinstance(node, ast.FunctionDef):
+        return node
+    for each in node.body:
+        if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+            return each
+    bases = {getattr(each, "id", "") for each in getattr(node, "bases", [])} & set(public())
+    return _called(public()[bases.pop()]) if bases else None
+
+
+def _arguments(given: ast.arguments) -> list[str]:
+    """Return the arguments one by one, with their defaults."""
+    needed = len(given.args) - len(given.defaults)
+    found = _with_defaults(given.args, [None] * needed + given.defaults)
+    if given.vararg or given.kwonlyargs:
+        found.append(f"*{given.vararg.arg if given.vararg else ''}")
+    found += _with_defaults(given.kwonlyargs, given.kw_defaults)
+    if given.kwarg:
+        found.append(f"**{given.kwarg.arg}")
+    return [each for each in found if each != "self"]
+
+
+def _with_defaults(names: list[ast.arg], defaults: Sequence[ast.expr | None]) -> list[str]:
+    return [
+        name.arg if default is None else f"{name.arg}={ast.unparse(default)}".replace("'", '"')
+        for name, default in zip(names, defaults, strict=True)
+    ]
 
 
 def api_page(name: str) -> str:
@@ -65,7 +122,9 @@ def api_page(name: str) -> str:
         options.append("members: false")
     formula = _formula(FORMULAS[name]) if name in FORMULAS else ""
     shown = "".join(f"      {option}\n" for option in options)
-    return f"# {name}\n\n{formula}::: keras_attention.{name}\n    options:\n{shown}"
+    return (
+        f"# {name}\n\n{formula}{signature(name)}::: keras_attention.{name}\n    options:\n{shown}"
+    )
 
 
 def own_names(module: Path) -> list[str]:
