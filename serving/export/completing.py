@@ -13,7 +13,7 @@ from training.data.ids import END_ID, PAD_ID
 from training.data.spelling import INSIDE, Spelling, begun_word
 from training.data.tokenizers import Tokenizer, composed, valid_text
 from training.decode.asked import Search
-from training.decode.prefix import Covered, NextWord, Prefix
+from training.decode.prefix import Covered, NextWord, Prefix, WholeWords
 
 MORE = 2  # words searched for each one wanted: several cuts of one word are one
 SHOWN = 80  # characters of a prefix that is refused
@@ -88,7 +88,8 @@ class Completing:
         count, before = self._asked.num_results, tf.strings.substr(normal, 0 * start, start)
         # Each word is a row; one that is not there has the prefix alone.
         begun = tf.reshape(tf.where(known, before[:, None] + raw, before[:, None]), [-1])
-        forced = self._forced(Prefix, begun, whole=tf.reshape(known, [-1]))
+        whole = tf.reshape(known, [-1])
+        forced = self._forced(WholeWords, begun, whole, whole=whole)
         found = self._search(tf.repeat(ids, count, axis=0), prefix=forced)
         said = self._said(found.ids[:, 0], self._copied(text, count))
         rest = _after(said, tf.repeat(start, count))

@@ -28,14 +28,12 @@ class Spelled(NamedTuple):
         low: int32 `(B, P + 1, 2)`, with `high` the ranks of the tokens that begin with all that is
             left there, and go on.
         high: int32 `(B, P + 1, 2)`.
-        whole: boolean `(B,)`, whether the last word is complete.
     """
 
     size: tf.Tensor
     tokens: tf.Tensor
     low: tf.Tensor
     high: tf.Tensor
-    whole: tf.Tensor
 
 
 class Spelling(tf.Module):
@@ -145,7 +143,7 @@ class Spelling(tf.Module):
         reached = may_end | tf.reduce_any(high > low, 2) | (left <= 0)
         exact, reached = _leading_on(exact, lengths, starts, reached)
         tokens = tf.concat([exact, tf.where(may_end, END_ID, NONE)[:, :, None]], 2)
-        return Spelled(size, tokens, low, high, whole), reached[:, 0]
+        return Spelled(size, tokens, low, high), reached[:, 0]
 
     def _look_up(self, text: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
         """Return the numbers of texts' parts, `(B, P + 1, L)`."""

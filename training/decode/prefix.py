@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -38,27 +39,61 @@ class Prefix:
         """
 
         def forced_step(tokens: tf.Tensor, state: Any, memory: Any) -> tuple[Any, Any, Any]:
-            (state, before), (memory, spelled) = state, memory
+            (state, before, size), (memory, spelled) = state, memory
             log_probs, weights, state = step(tokens, state, memory)
-            place = advance(self.spelling, spelled, tokens, before)
-            log_probs = self.allow(log_probs, place, spelled)
-            return log_probs, weights, (state, place)
+            place = advance(self.spelling, size, tokens, before)
+            log_probs = self.allow(log_probs, place, size, spelled)
+            return log_probs, weights, (state, place, size)
 
-        return forced_step, (state, tf.zeros_like(self.spelled.size)), (memory, self.spelled)
+        size = self.spelled.size
+        return forced_step, (state, tf.zeros_like(size), size), (memory, self.spelled)
 
-    def allow(self, log_probs: tf.Tensor, place: tf.Tensor, spelled: Spelled) -> tf.Tensor:
-        """Return log-probabilities `(rows, V)`, -inf of what a hypothesis may not say."""
-        size = of_rows(spelled.size, place)
-        over = (place == size) & of_rows(spelled.whole, place)  # a word, which does not go on
-        bound = (place < size) | over
+    def allow(
+        self, log_probs: tf.Tensor, place: tf.Tensor, size: tf.Tensor, spelled: Spelled
+    ) -> tf.Tensor:
+        """Return log-probabilities `(rows, V)`, -inf of what a hypothesis may not say.
+
+        Args:
+            log_probs: of the vocabulary.
+            place: of each hypothesis in its prefix, `(rows,)`.
+            size: of its prefix, `(rows,)`.
+            spelled: the prefixes.
+        """
+        bound = place < size
 
         def allowed() -> tf.Tensor:
             exact, partial = ways(self.spelling, spelled, place)
-            free = ~over[:, None] | ~self.spelling.continues
-            may = tf.where((place >= size)[:, None], free, exact | partial)
-            return tf.where(may, log_probs, NEVER)
+            return tf.where(~bound[:, None] | exact | partial, log_probs, NEVER)
 
         return tf.cond(tf.reduce_any(bound), allowed, lambda: log_probs)
+
+
+class WholeWords(Prefix):
+    """A beginning that ends with a word which does not go on.
+
+    Args:
+        spelling: see `Prefix`.
+        spelled: see `Prefix`.
+        whole: boolean `(B,)`, of which prefixes the last word is complete.
+    """
+
+    def __init__(self, spelling: Spelling, spelled: Spelled, whole: tf.Tensor) -> None:
+        super().__init__(spelling, spelled)
+        self._whole = whole
+
+    def forced(self, step: Step, state: Any, memory: Any) -> tuple[Step, Any, Any]:
+        """See `Prefix`."""
+        forced, state, memory = super().forced(step, state, memory)
+
+        def whole_step(tokens: tf.Tensor, state: Any, memory: Any) -> tuple[Any, Any, Any]:
+            memory, whole = memory
+            log_probs, weights, state = forced(tokens, state, memory)
+            _, place, size = state
+            over = (place == size) & of_rows(whole, place)
+            grows = over[:, None] & self.spelling.continues
+            return tf.where(grows, NEVER, log_probs), weights, state
+
+        return whole_step, state, (memory, self._whole)
 
 
 class Covered(Prefix):
@@ -67,11 +102,13 @@ class Covered(Prefix):
     The tokens that go on after the prefix are one end: the score is the sum over them.
     """
 
-    def allow(self, log_probs: tf.Tensor, place: tf.Tensor, spelled: Spelled) -> tf.Tensor:
+    def allow(
+        self, log_probs: tf.Tensor, place: tf.Tensor, size: tf.Tensor, spelled: Spelled
+    ) -> tf.Tensor:
         """See `Prefix`."""
         exact, partial = ways(self.spelling, spelled, place)
         beyond = tf.reduce_logsumexp(tf.where(partial, log_probs, NEVER), 1, keepdims=True)
-        said = (place >= of_rows(spelled.size, place))[:, None]
+        said = (place >= size)[:, None]
         inside = tf.where(exact & ~said, log_probs, NEVER)
         return _with_end(inside, tf.where(said, 0.0, beyond))
 
@@ -100,8 +137,7 @@ class NextWord(Prefix):
         def word_step(tokens: tf.Tensor, state: Any, memory: Any) -> tuple[Any, Any, Any]:
             (state, begun), (memory, inside) = state, memory
             log_probs, weights, state = forced(tokens, state, memory)
-            spelled, place = memory[1], state[1]
-            size = of_rows(spelled.size, place)
+            _, place, size = state
             after = (place > size) & ~tf.gather(blank, tokens)
             begun |= after | (of_rows(inside, place) & (place >= size))
             return self._word(log_probs, begun), weights, (state, begun)
@@ -118,17 +154,15 @@ class NextWord(Prefix):
         return _with_end(inside, tf.where(begun, over, NEVER))
 
 
-def advance(
-    spelling: Spelling, spelled: Spelled, tokens: tf.Tensor, before: tf.Tensor
-) -> tf.Tensor:
-    """Return the places of hypotheses `(rows,)` after tokens.
+def advance(spelling: Spelling, size: tf.Tensor, tokens: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
+    """Return the places of hypotheses `(rows,)` after tokens, in prefixes of `size` `(rows,)`.
 
     The place is the number of bytes of the prefix that have been said, and one more than all where
     the text has gone on.
     """
     sizes = tf.gather(spelling.sizes, tokens)
     sizes = tf.where(before == 0, tf.gather(spelling.first_sizes, tokens), sizes)
-    return tf.minimum(before + sizes, of_rows(spelled.size, before) + 1)
+    return tf.minimum(before + sizes, size + 1)
 
 
 def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -138,15 +172,19 @@ def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Ten
         The tokens that spell a part of the rest, and those that begin with all of it and go on.
     """
     rows, vocabulary = tf.shape(place)[0], spelling.sizes.shape[0]
-    sentence = of_rows(tf.range(tf.shape(spelled.size)[0]), place)
+    row, sentences = tf.range(rows), tf.maximum(tf.shape(spelled.size)[0], 1)
+    sentence = row // tf.maximum(rows // sentences, 1)
     at = tf.stack([sentence, tf.minimum(place, tf.shape(spelled.tokens)[1] - 1)], 1)
     tokens = tf.gather_nd(spelled.tokens, at)  # (rows, C)
     token = tf.where(tokens == NONE, vocabulary, tokens)
-    row = tf.broadcast_to(tf.range(rows)[:, None], tf.shape(token))
+    row = tf.broadcast_to(row[:, None], tf.shape(token))
     counts = tf.scatter_nd(tf.stack([row, token], 2), tf.ones_like(token), [rows, vocabulary + 1])
-    low, high = (tf.gather_nd(x, at)[:, :, None] for x in (spelled.low, spelled.high))
-    partial = (spelling.ranks >= low) & (spelling.ranks < high)
-    return counts[:, :vocabulary] > 0, tf.reduce_any(partial, 1)
+    low, high = (tf.unstack(tf.gather_nd(x, at), axis=1) for x in (spelled.low, spelled.high))
+    partial = [
+        (spelling.ranks >= first[:, None]) & (spelling.ranks < last[:, None])
+        for first, last in zip(low, high, strict=True)
+    ]
+    return counts[:, :vocabulary] > 0, functools.reduce(tf.logical_or, partial)
 
 
 def of_rows(x: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
