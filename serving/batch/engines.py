@@ -31,7 +31,7 @@ def on_ray(
     """Answer with workers that have a model each; a worker that dies is started again.
 
     Args:
-        job: what to do; model, files and output are on a file system that all workers have.
+        job: its model, files and output are on a file system that all workers share.
         paths: the files, one a task.
         threads: of each worker.
         workers: how many.

@@ -1,4 +1,4 @@
-"""Input files, and where what is made of them goes.
+"""Input files, and the places of their outputs.
 
 An input is a file of lines or rows, or files of a folder, such as images: `FOLDER/*.png` stands for
 those that match.
@@ -83,7 +83,7 @@ def _inputs(paths: Sequence[Path], pattern: str) -> Iterator[Path]:
 
 
 def target(path: Path, output: Path) -> Path:
-    """Return where the answers to an input go: its name, or its folder's, as JSON lines."""
+    """Return the output of an input: its name, or its folder's, as JSON lines."""
     if is_folder(path):
         return output / f"{path.parent.name}.jsonl"
     name = path.name.removesuffix(".gz")
@@ -92,7 +92,7 @@ def target(path: Path, output: Path) -> Path:
 
 
 def bad_lines(path: Path, output: Path) -> Path:
-    """Return where the lines go that were not translated, with the reason."""
+    """Return the file of an input's bad lines, with their reasons."""
     return output / BAD / f"{target(path, output).name.removesuffix('.gz')}"
 
 
@@ -122,7 +122,7 @@ def text_of(line: bytes, field: str | None, longest: int) -> tuple[str, dict[str
         longest: most bytes of a text.
 
     Raises:
-        ValueError: what is wrong with the line.
+        ValueError: says why the line is bad.
     """
     try:
         text = line.decode("utf-8")

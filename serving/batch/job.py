@@ -1,7 +1,7 @@
-"""One input to one output file: what any engine calls in its worker processes.
+"""Answers one input, in a worker process of any engine.
 
-A worker may die at any moment, and a job may be started twice: what is written stands aside until
-it is whole, and is then renamed; a file that is there is not made again.
+A worker may die at any moment, and a job may be started twice. So an output is written aside and
+renamed when it is whole, and a present output is not made again.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Job:
     Attributes:
         model: version directory of a SavedModel.
         output: the directory that is written.
-        kind: what is read.
+        kind: of the inputs.
         batch_size: items answered together.
     """
 
@@ -70,7 +70,7 @@ class Done:
 
 
 def begin(job: Job) -> None:
-    """Make the output and write down what it is made by.
+    """Make the output folder, with a manifest of the model.
 
     Raises:
         JobError: if it holds the translations of another model or field.
@@ -92,13 +92,13 @@ def begin(job: Job) -> None:
 
 
 def answer_file(job: Job, model: Answers, path: Path) -> Done:
-    """Answer all that is in one input, unless its output is there.
+    """Answer all items of an input, unless its output is there.
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
     the text was longer than the model reads, `model_version`, and for JSON lines all that the line
     had. An image has its file's name with `text` and `score`, a history its id with `probability`.
-    What cannot be read has `error` in their place, and stands with its bytes or its name in a file
-    of the folder `bad`.
+    An item that cannot be read has `error` in their place. A file of the folder `bad` has its bytes
+    or its name.
     """
     final, started = files.target(path, job.output), time.monotonic()
     if final.exists():
@@ -125,7 +125,7 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
 
 
 def sweep(job: Job) -> None:
-    """Remove what workers that died have left aside of files that are whole."""
+    """Remove leftovers of dead workers beside whole files."""
     for folder in (job.output, job.output / files.BAD):
         for aside in folder.glob(f".*{ASIDE}"):
             if (job.output / _name_of(aside)).exists() or folder.name == files.BAD:
@@ -133,7 +133,7 @@ def sweep(job: Job) -> None:
 
 
 def summary(job: Job, done: Iterable[Done], seconds: float) -> dict[str, Any]:
-    """Return what a whole job did."""
+    """Return the totals of a job."""
     found = [asdict(one) for one in done]
     lines = sum(one["lines"] for one in found)
     return {

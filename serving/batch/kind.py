@@ -15,9 +15,9 @@ class Item:
     """A line, an image or a history.
 
     Attributes:
-        name: what it is known by where it is bad: the line itself, a file's name, an id.
-        value: what the model reads; None where `record` has an `error`.
-        record: what the output says of it before the model has answered.
+        name: its name in the folder `bad`: the line itself, a file's name, an id.
+        value: the model's input; None if `record` has an `error`.
+        record: the output's fields that are known before the answer.
     """
 
     name: bytes

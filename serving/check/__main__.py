@@ -8,8 +8,8 @@ program, so it is loaded in a process of its own, which is ended when a step tak
 
     python -m serving.check models/NAME/1 --against HOST:PORT --rest HOST:PORT --report REPORT.md
 
-asks a server that serves the same version everything that the check asks, and compares with the
-C++ session here.
+asks a server of the same version all questions of the check, and compares its answers with those of
+the C++ session here.
 
 An ONNX export is asked in onnxruntime: whether its graphs are valid, each row is answered as alone,
 and translations are those of its run, or of a SavedModel of the run beside it.
@@ -69,7 +69,7 @@ def check_against(
     step_seconds: float = STEP_SECONDS,
     tell: Tell = lambda stage, share=None: None,
 ) -> dict[str, Any]:
-    """What a server answers otherwise than the C++ session here: `findings`, and how many `asked`.
+    """Compare a server with the C++ session here: `findings`, and the number `asked`.
 
     Args:
         version_dir: of the version, which the server serves, too.
@@ -134,7 +134,7 @@ def _read(stream: Sequence[str], put: Callable[[str], None]) -> None:
 
 
 def _death(status: int, said: str) -> str:
-    """Say of what the process died."""
+    """Say why the process died."""
     if status < 0:
         return f"the process that ran it was ended by {signal.Signals(-status).name}"
     last = (said.strip().splitlines() or [f"exit status {status}"])[-1]

@@ -1,4 +1,4 @@
-"""Whether a running server answers as the C++ session here does: stock TensorFlow Serving, say."""
+"""Compares a running server, such as stock TensorFlow Serving, with the C++ session here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
 
 
 class Server(NamedTuple):
-    """Which server is asked, and for what.
+    """The server that is asked.
 
     Attributes:
         target: HOST:PORT of gRPC.
@@ -53,7 +53,7 @@ class Server(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """What came of it: how many requests were asked, and a line for each difference."""
+    """The number of requests, and a line for each difference."""
 
     asked: int
     differences: list[str]
@@ -62,7 +62,7 @@ class Compared(NamedTuple):
 def compare(
     version_dir: Path, server: Server, tell: Tell = lambda stage, share=None: None
 ) -> Compared:
-    """Ask a server what the check asks; hold its answers to those of the C++ session here.
+    """Ask a server all questions of the check; compare its answers with the C++ session's.
 
     Args:
         version_dir: of the version, whose name is its number; the server has it, too.

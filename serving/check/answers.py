@@ -1,4 +1,4 @@
-"""Whether a SavedModel answers through the C++ loader, as in Python, and each row for itself."""
+"""Checks that a SavedModel answers alike in the C++ loader, in Python and in any batch."""
 
 import os
 import threading
@@ -54,7 +54,7 @@ def check_answers(
     Args:
         version_dir: of the model version.
         session: that has it loaded.
-        tell: is called with what is done next, and about which part of all is done, from 0 to 1.
+        tell: called with the next step and the share that is done, from 0 to 1.
     """
     try:
         loaded = tf.saved_model.load(str(version_dir))
@@ -119,7 +119,8 @@ class _Signature:
     def check(self) -> None:
         """Raise _Wrong with what is found."""
         if self._takes_images:
-            self._check_broken_image()
+            files = np.array([images()[0], b"a text called .png"], object)
+            self._check_refused({IMAGES: files}, f"{IMAGES}[1]", "a broken image")
         if PREFIX in self._signature.inputs:
             self._check_prefix()
         rows = images() if self._takes_images else TEXTS
@@ -143,19 +144,19 @@ class _Signature:
             what = f"{kind}a batch of {size}"
             self._check_batch(what, alone, self._compare(self._inputs(texts[:size]), what))
 
-    def _check_broken_image(self) -> None:
-        """Hold what is answered to a text among images: the caller's error, and which it is."""
-        files = np.array([images()[0], b"a text called .png"], object)
+    def _check_refused(self, inputs: Arrays, where: str, what: str) -> None:
+        """Hold the answer to a wrong input: the caller's error, and which it is."""
+        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         try:
-            self._session.run(self._signature, {IMAGES: tf.make_tensor_proto(files)})
+            self._session.run(self._signature, protos)
         except StatusError as error:
-            if error.code is Code.INVALID_ARGUMENT and f"{IMAGES}[1]" in str(error):
+            if error.code is Code.INVALID_ARGUMENT and where in str(error):
                 return
             raise _Wrong(
-                f" answers a broken image with {error.code.name}: {first_line(error)}; expected "
+                f" answers {what} with {error.code.name}: {first_line(error)}; expected "
                 "INVALID_ARGUMENT, and which it is"
             ) from None
-        raise _Wrong(" takes a text for an image")
+        raise _Wrong(f" takes {what}")
 
     def _check_prefix(self) -> None:
         """Hold an answer to the prefix that it is given, and one that no token spells."""
@@ -167,18 +168,9 @@ class _Signature:
             found = self._run({**inputs, PREFIX: np.array([prefix], object)}, "a prefix")[alias]
             if not all(text.startswith(prefix) for text in found.reshape(-1) if text):
                 raise _Wrong(f", output {alias}: does not begin with the prefix")
-        strange = tf.make_tensor_proto(np.array([b"\xf4\x8f\xbf\xbf"], object))  # U+10FFFF
-        try:
-            protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
-            self._session.run(self._signature, {**protos, PREFIX: strange})
-        except StatusError as error:
-            if error.code is Code.INVALID_ARGUMENT and f"{PREFIX}[0]" in str(error):
-                return
-            raise _Wrong(
-                f" answers a prefix of unknown characters with {error.code.name}: "
-                f"{first_line(error)}; expected INVALID_ARGUMENT, and which it is"
-            ) from None
-        raise _Wrong(" takes a prefix that it has no tokens for")
+        strange = np.array([b"\xf4\x8f\xbf\xbf"], object)  # U+10FFFF
+        what = "a prefix of unknown characters"
+        self._check_refused({**inputs, PREFIX: strange}, f"{PREFIX}[0]", what)
 
     def _part(self) -> float:
         """About which part of the time of all runs is over."""

@@ -1,4 +1,4 @@
-"""Each kind of ONNX export as its check sees it: what it is asked, and what it is held to."""
+"""The kinds of ONNX exports: the questions of their check, and the expected answers."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ class Kind(ABC):
 
     Attributes:
         model: its class.
-        asked: by the name of a signature, the question to a model about sources; the first is
-            what it is for.
-        says: the attribute of an answer to that, and the output of a SavedModel.
-        settings: of the manifest, in which a SavedModel must agree to be compared with.
+        asked: the question to a model about sources, by signature; the first is the main one.
+        says: the attribute of an answer to the main one, and the output of a SavedModel.
+        settings: of the manifest; a SavedModel is compared if its own are the same.
     """
 
     model: ClassVar[Callable[..., LocalModel]]
@@ -36,19 +35,19 @@ class Kind(ABC):
 
     @abstractmethod
     def sources(self, manifest: dict[str, Any]) -> dict[str, list[Any]]:
-        """Return what is asked about, by what it is called in findings; the first is usual."""
+        """Return sources by their name in findings; the first are usual ones."""
 
     @abstractmethod
     def inputs(self, sources: list[Any]) -> dict[str, Any]:
         """Return the inputs of a SavedModel."""
 
     def found(self, model: Any, sources: list[Any]) -> list[str | float]:
-        """Return what a model answers in the main."""
+        """Return a model's answers to the main question."""
         ask = next(iter(self.asked.values()))
         return [getattr(each, self.says[0]) for each in ask(model, sources)]
 
     def by_run(self, runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
-        """Return what the runs answer in the main."""
+        """Return the runs' answers to the main question."""
         from training.decode.asked import Search
         from training.decode.texts import make_translator
 
@@ -56,7 +55,7 @@ class Kind(ABC):
         return [*make_translator(runs, asked)(sources)]
 
     def by_saved_model(self, version_dir: Path, sources: list[Any]) -> list[str | float]:
-        """Return what a SavedModel answers in the main."""
+        """Return a SavedModel's answers to the main question."""
         import tensorflow as tf  # takes seconds
 
         from serving.savedmodel.session import ModelSession

@@ -75,7 +75,7 @@ def _check_graph(version_dir: Path, name: str) -> list[str]:
     if strange := {node.domain for node in _nodes(graph)} - {"", "ai.onnx"}:
         findings.append(f"{path.name} has operators of {', '.join(sorted(strange))}")
     for tensor, array in arrays.items():
-        # What is never said has a bias of -inf.
+        # Tokens that are never said have a bias of -inf.
         if array.dtype.kind == "f" and not (np.isfinite(array) | np.isneginf(array)).all():
             findings.append(f"weights not finite: {tensor} of {path.name}")
     return findings
@@ -99,8 +99,8 @@ def _check_rows(
         name: of the signature.
         ask: it.
         models: one that answers row by row, and one that answers all together.
-        what: the sources are.
-        sources: what is asked about.
+        what: their name in findings.
+        sources: of the questions.
     """
     try:
         each, batch = ([_flat(found) for found in ask(model, sources)] for model in models)

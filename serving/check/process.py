@@ -1,4 +1,4 @@
-"""The process that a check runs in: how it says what it does, and what it finds."""
+"""The process of a check: it prints its steps and its findings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def first_line(error: Exception) -> str:
 def answer(check: Callable[[Tell], dict[str, Any]]) -> None:
     """Run a check, and print a JSON object a line.
 
-    `{"stage": …, "share": …}` comes before each step, with the share of all its time that a check
-    has mostly taken by then, and what the check returns, `{"findings": […]}`, at the end.
+    `{"stage": …, "share": …}` comes before each step, with the usual share of time until then. The
+    check's result, `{"findings": […]}`, comes at the end.
     """
-    # A model that takes all memory is this process's end, and no other's.
+    # A model that takes all memory must end this process, and no other.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
-    # What a runtime and the model print is not what is answered.
+    # Prints of the runtime and of the model must not mix with the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 

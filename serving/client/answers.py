@@ -1,4 +1,4 @@
-"""The outputs of a server's response, held to what a client expects of them."""
+"""The outputs of a server's response, checked for type, rank and length."""
 
 import itertools
 from collections.abc import Iterable
@@ -30,7 +30,7 @@ def read_outputs(response: Message, count: int, **expected: Output) -> list[list
     Args:
         response: the PredictResponse.
         count: rows of the batch.
-        **expected: what each output must be, by name.
+        **expected: type and rank of each output, by name.
 
     Raises UnexpectedResponseError where one is missing or something else.
     """

@@ -34,7 +34,7 @@ class _Predictors(Endpoint):
 
     @Question
     def outcome(self, given: Sequence[History], ignore: bool = False) -> Steps[list[Prediction]]:
-        """How probable the outcome of each history is; `ignore` leaves out unknown columns."""
+        """The probability of each history's outcome; `ignore` leaves out unknown columns."""
         metadata = yield from self._metadata()
         inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))
         rows = [history_columns(history, inputs, ignore) for history in given]

@@ -16,8 +16,8 @@ class FileKind:
         endings: of names of its files, in lower case.
         starts: the first bytes of its files.
         input: of the signature `read`, by which a model's kind is known.
-        row: from an example (a path, bytes, or what else its users have) to a row of a request.
-            Raises OSError or ValueError.
+        row: from an example (a path, bytes, or another form) to a row of a request. Raises OSError
+            or ValueError.
         inputs: from rows to the inputs of a request: bytes, or numbers in nested lists.
         picture: from a row to an array `(H, W, 3)` of uint8 that weights are drawn over.
     """

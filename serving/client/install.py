@@ -1,4 +1,4 @@
-"""How to install what is missing, for errors: the package is on no index yet."""
+"""The command that installs an extra, for errors: the package is on no index yet."""
 
 
 def install(extra: str) -> str:

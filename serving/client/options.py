@@ -1,4 +1,4 @@
-"""The command lines of clients: how they find their server, and how they end."""
+"""The command lines of clients: the options of a server, and the exit status."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
 
     Args:
         parser: of the command.
-        rows: what a request holds.
+        rows: the name of a request's rows.
     """
     add = parser.add_argument
     add(

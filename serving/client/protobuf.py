@@ -132,13 +132,13 @@ SignatureDefMap = message("SignatureDefMap")
 GetModelStatusRequest = message("GetModelStatusRequest")
 GetModelStatusResponse = message("GetModelStatusResponse")
 
-_VALUES = {
-    FLOAT: ("float_val", "f"),
-    DOUBLE: ("double_val", "d"),
-    INT32: ("int_val", "i"),
-    STRING: ("string_val", ""),
-    INT64: ("int64_val", "q"),
-    BOOL: ("bool_val", "?"),
+DTYPES = {  # name, field of a TensorProto, and code of `struct`
+    FLOAT: ("float", "float_val", "f"),
+    DOUBLE: ("double", "double_val", "d"),
+    INT32: ("int32", "int_val", "i"),
+    STRING: ("string", "string_val", ""),
+    INT64: ("int64", "int64_val", "q"),
+    BOOL: ("bool", "bool_val", "?"),
 }
 
 
@@ -182,7 +182,7 @@ def tensor_values(tensor: Message) -> Any:
     Raises ValueError for a dtype that no signature here returns, values that do not fill the
     shape, and a shape that has many more elements than were sent.
     """
-    if tensor.dtype not in _VALUES:
+    if tensor.dtype not in DTYPES:
         raise ValueError(
             "expected a tensor of data type 1, 2, 3, 7, 9 or 10 (float, double, int32, string, "
             f"int64, bool). Received: {tensor.dtype}"
@@ -192,7 +192,7 @@ def tensor_values(tensor: Message) -> Any:
     # Lists of lists of nothing take memory, too.
     if math.prod(max(1, width) for width in shape) > max(MOST_VALUES, tensor.ByteSize()):
         raise ValueError(f"expected fewer elements. Received: a tensor of shape {list(shape)}")
-    field, code = _VALUES[tensor.dtype]
+    _, field, code = DTYPES[tensor.dtype]
     if not tensor.tensor_content:
         values = list(getattr(tensor, field))
         # A TensorProto may leave out repetitions of its last value.

@@ -1,4 +1,4 @@
-"""The questions to a model on a server and the meaning of its answers, for all clients.
+"""The questions to a model on a server, and the reading of its answers, for all clients.
 
 Both are written once, as generators that yield `(method, request)` and are sent responses, or have
 a `ServingError` thrown into them; `serving.client.transport` carries them out. A client of another
@@ -35,14 +35,6 @@ RESPONSES = {
 }
 _AVAILABLE = 30
 _BATCH_LIMIT = re.compile(r"maximum input batch size (\d{1,9})\b")
-_DTYPES = {
-    protobuf.FLOAT: "float",
-    protobuf.DOUBLE: "double",
-    protobuf.INT32: "int32",
-    protobuf.STRING: "string",
-    protobuf.INT64: "int64",
-    protobuf.BOOL: "bool",
-}
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -50,7 +42,7 @@ Steps = Generator[tuple[str, Message], Message, T]
 
 
 class Endpoint:
-    """A model on a server, and what can be asked of it.
+    """A model on a server, and the questions to it.
 
     Args:
         target: `host:port`, `unix:PATH`, or `dns:///NAME:PORT`, which spreads the requests over all
@@ -178,4 +170,5 @@ class Endpoint:
 
 def _tensor_text(info: Message) -> str:
     dims = ", ".join("?" if dim.size < 0 else str(dim.size) for dim in info.tensor_shape.dim)
-    return f"{_DTYPES.get(info.dtype, f'type {info.dtype}')}({dims})"
+    name, *_ = protobuf.DTYPES.get(info.dtype, (f"type {info.dtype}",))
+    return f"{name}({dims})"

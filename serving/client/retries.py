@@ -1,4 +1,4 @@
-"""When a request that failed is sent again: after which pause, and how often in all."""
+"""Retries of failed requests: their pauses, and the budget of all."""
 
 import random
 import threading
@@ -47,8 +47,8 @@ class RetryBudget:
 def pause(failure: ServingError, attempt: int, retries: int, budget: RetryBudget) -> float | None:
     """Seconds to wait before a request is sent again, or None where it is not.
 
-    Only what the server did not run, or ran and could not answer, is sent again, and asking twice
-    is harmless. Pauses grow, and are random so that clients do not come back together.
+    A request is sent again if the server did not run it, or could not answer. Asking twice is
+    harmless. Pauses grow, and are random so that clients do not come back together.
 
     Args:
         failure: of the last attempt.

@@ -158,7 +158,7 @@ class _Translators(Endpoint):
 
     @Question
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
-        """How probable the model finds a given translation of each text, token by token."""
+        """The probability of a given translation of each text, token by token."""
         return self._of_pairs("score", texts, translations, write_pairs, read_scores)
 
     @Question

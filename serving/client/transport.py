@@ -1,6 +1,6 @@
-"""How a server is asked: over a channel, within deadlines, again where that helps.
+"""Sends requests over a channel, within deadlines, and again if that helps.
 
-`Client` carries out what an `Endpoint` wants to ask and blocks, `AsyncClient` is for asyncio.
+`Client` carries out the questions of an `Endpoint` and blocks. `AsyncClient` is for asyncio.
 """
 
 import asyncio

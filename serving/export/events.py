@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from serving.export.weights import Weights
+from serving.export.weights import Weights, traced
 from training.decode.labels import attends, predict
 from training.runs.run import Run
 
@@ -18,7 +18,7 @@ class ExportedPredictor(tf.Module):
 
     Args:
         runs: a run, or several whose probabilities are averaged.
-        weights: what they are stored as, "float32", "float16" or "bfloat16".
+        weights: their stored dtype, "float32", "float16" or "bfloat16".
     """
 
     def __init__(self, runs: Sequence[Run], *, weights: str = "float32") -> None:
@@ -31,10 +31,7 @@ class ExportedPredictor(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """Return the functions by the name they are served under."""
-        specs = {
-            name: tf.TensorSpec(*spec, name=name) for name, spec in self._source().inputs().items()
-        }
-        made = tf.function(self.predict, autograph=False).get_concrete_function(**specs)
+        made = traced(self.predict, self._source().inputs())
         return {"serving_default": made, "predict": made}
 
     def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:

@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from serving.export.weights import Weights
+from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
 from training.decode.asked import Search
 from training.decode.search import search
@@ -24,7 +24,7 @@ class ExportedReader(tf.Module):
         beam_width: hypotheses kept for each example.
         num_results: texts that `nbest` returns, at most `beam_width`.
         length_penalty: see `keras_attention.beam_search`.
-        weights: what they are stored as, "float32", "float16" or "bfloat16".
+        weights: their stored dtype, "float32", "float16" or "bfloat16".
     """
 
     def __init__(
@@ -53,16 +53,11 @@ class ExportedReader(tf.Module):
 
     def signatures(self) -> dict[str, Any]:
         """Return the functions by the name they are served under."""
-        specs = {
-            name: tf.TensorSpec(*spec, name=name) for name, spec in self._source().inputs().items()
-        }
         functions = {"serving_default": self.read, "nbest": self.nbest}
         if self.attends:
             functions["regions"] = self.regions
-        made = {
-            name: tf.function(function, autograph=False).get_concrete_function(**specs)
-            for name, function in functions.items()
-        }
+        inputs = self._source().inputs()
+        made = {name: traced(function, inputs) for name, function in functions.items()}
         return {**made, "read": made["serving_default"]}
 
     def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:

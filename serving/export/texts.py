@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from keras_attention import SearchResult
 from serving.export.completing import Completing, outcome
-from serving.export.weights import Weights
+from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
 from training.data.spelling import Spelling
 from training.decode.asked import Search
@@ -42,7 +42,7 @@ class Exported(tf.Module):
 
     Args:
         runs: a run, or several that are used as an ensemble.
-        weights: what they are stored as, "float32", "float16" or "bfloat16".
+        weights: their stored dtype, "float32", "float16" or "bfloat16".
         **settings: see `Search`; `nbest` returns `num_results`, 5 by default. With products in
             bfloat16, and where that is faster, kernels are constants of the graph.
 
@@ -96,10 +96,10 @@ class Exported(tf.Module):
         if self.scores:
             functions["score"] = self.score
             functions |= {"complete": self.complete, "alternatives": self.alternatives}
-        made = {}
-        for name, function in functions.items():
-            texts = [tf.TensorSpec([None], tf.string, name=name) for name in INPUTS[name]]
-            made[name] = tf.function(function, autograph=False).get_concrete_function(*texts)
+        made = {
+            name: traced(function, dict.fromkeys(INPUTS[name], ((None,), "string")))
+            for name, function in functions.items()
+        }
         return {**made, "translate": made["serving_default"]}
 
     def warmup(self) -> list[tuple[str, dict[str, Any]]]:

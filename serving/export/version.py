@@ -196,10 +196,10 @@ def agreement(
     settings: dict,
     tell: Tell = lambda what, share=None: None,
 ) -> dict[str, float]:
-    """How the translations differ from those in float32.
+    """Compare the translations with those in float32.
 
     Args:
-        runs: what was exported.
+        runs: the exported ones.
         module: the export of them.
         settings: of the export.
         tell: see `export`.

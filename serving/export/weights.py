@@ -1,13 +1,22 @@
-"""The weights of an export: as they were trained, or stored in half the size."""
+"""The weights and functions of an export. Weights may be stored in half the size."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
 
 DTYPES = ("float32", "float16", "bfloat16")
+
+
+def traced(
+    function: Callable[..., Any], inputs: Mapping[str, tuple[tuple[int | None, ...], str]]
+) -> tf.types.experimental.ConcreteFunction:
+    """Return a signature: a function of inputs, each of a shape and a dtype."""
+    specs = {name: tf.TensorSpec(*spec, name=name) for name, spec in inputs.items()}
+    return tf.function(function, autograph=False).get_concrete_function(**specs)
 
 
 class Weights(tf.Module):

@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # The request message and the function of each method that runs a model.
-INFERENCE = {
+INFERENCE: dict[str, tuple[Any, Callable[..., Message]]] = {
     "Predict": (protobuf.PredictRequest, predict),
     "Classify": (protobuf.message("ClassificationRequest"), examples.classify),
     "Regress": (protobuf.message("RegressionRequest"), examples.regress),
@@ -42,7 +42,7 @@ class Api:
 
     def __init__(
         self,
-        manager: ModelManager[Servable],
+        manager: ModelManager,
         metrics: Metrics,
         request_log: RequestLog,
         strict: bool,

@@ -1,6 +1,7 @@
 """Classify, Regress and MultiInference: signatures that take serialized tf.Examples."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -27,12 +28,14 @@ class _Method(NamedTuple):
     Attributes:
         name: the method name of its signatures.
         noun: its name in errors.
+        response: the message of an answer.
         check: raises StatusError for a signature with other outputs.
         result: makes the answer's message of outputs and their number of rows.
     """
 
     name: str
     noun: str
+    response: Callable[..., Message]
     check: Callable[[Message], None]
     result: Callable[[Mapping[str, np.ndarray], int], Message]
 
@@ -108,9 +111,13 @@ def _regressions(outputs: Mapping[str, np.ndarray], count: int) -> Message:
 
 
 _CLASSIFY = _Method(
-    "tensorflow/serving/classify", "classification", _check_classes, _classifications
+    *("tensorflow/serving/classify", "classification", _ClassificationResponse),
+    *(_check_classes, _classifications),
 )
-_REGRESS = _Method("tensorflow/serving/regress", "regression", _check_numbers, _regressions)
+_REGRESS = _Method(
+    *("tensorflow/serving/regress", "regression", _RegressionResponse),
+    *(_check_numbers, _regressions),
+)
 _METHODS = {method.name: method for method in (_CLASSIFY, _REGRESS)}
 
 
@@ -173,30 +180,21 @@ def _fill_spec(spec: Message, asked: Message, servable: Servable) -> None:
 
 
 def _answer(
-    servable: Servable, request: Message, method: _Method, call: Call, strict: bool, api: str
+    method: _Method, servable: Servable, request: Message, call: Call, strict: bool = False
 ) -> Message:
+    """Answer a ClassificationRequest or a RegressionRequest. Raises StatusError."""
     name = _signature_name(request.model_spec)
     if name not in servable.signatures:
         raise invalid(f"No signature was found with the name: {name}")
     _check_signature(servable.signatures[name], method, strict)
-    examples = _examples(request.input, servable.most_rows)
-    return _run(servable, request.model_spec, examples, method, call, api)
-
-
-def classify(servable: Servable, request: Message, call: Call, strict: bool = False) -> Message:
-    """Answer a ClassificationRequest. Raises StatusError."""
-    result = _answer(servable, request, _CLASSIFY, call, strict, "Classify")
-    response = _ClassificationResponse(result=result)
+    examples, api = _examples(request.input, servable.most_rows), method.name.rpartition("/")[2]
+    result = _run(servable, request.model_spec, examples, method, call, api.capitalize())
+    response = method.response(result=result)
     _fill_spec(response.model_spec, request.model_spec, servable)
     return response
 
 
-def regress(servable: Servable, request: Message, call: Call, strict: bool = False) -> Message:
-    """Answer a RegressionRequest. Raises StatusError."""
-    result = _answer(servable, request, _REGRESS, call, strict, "Regress")
-    response = _RegressionResponse(result=result)
-    _fill_spec(response.model_spec, request.model_spec, servable)
-    return response
+classify, regress = partial(_answer, _CLASSIFY), partial(_answer, _REGRESS)
 
 
 def multi_inference(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.server import storage
-from serving.server.servable import Model
+from serving.server.servable import LoadedModel
 
 
 class Loader:
@@ -19,7 +19,7 @@ class Loader:
     def __init__(self, arguments: argparse.Namespace):
         self._arguments = arguments
 
-    def load(self, path: Path) -> Model:
+    def load(self, path: Path) -> LoadedModel:
         """Load a version: a SavedModel, or the folder of an ONNX export. Raises StatusError."""
         if storage.is_onnx(path):
             from serving.server.onnx_model import OnnxModel

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Generic
 
 from google.protobuf.message import Message
 
 from serving.savedmodel.status import Code, StatusError
 from serving.server.base_path import Found
 from serving.server.model_list import aspired_versions, check_model_list
-from serving.server.models import Model, S, State, Version, find_version, read_status
+from serving.server.models import Model, State, Version, find_version, read_status
+from serving.server.servable import Servable
 from serving.server.storage import Fingerprint
 
 _STOP_SECONDS = 5  # for runs that were told to stop
@@ -21,7 +21,7 @@ _STOP_SECONDS = 5  # for runs that were told to stop
 log = logging.getLogger(__name__)
 
 
-class ModelManager(Generic[S]):
+class ModelManager:
     """Serves the versions that the configuration asks for.
 
     A version is loaded before its predecessor is unloaded. An unloaded version is closed after its
@@ -36,14 +36,14 @@ class ModelManager(Generic[S]):
 
     def __init__(
         self,
-        load: Callable[[str, int, Path], S],
+        load: Callable[[str, int, Path], Servable],
         allow_labels_for_unavailable: bool = False,
         on_change: Callable[[str, int, int], None] = lambda name, number, state: None,
     ):
         self._on_change = on_change
         self._load = load
         self._allow_labels = allow_labels_for_unavailable
-        self._models: dict[str, Model[S]] = {}
+        self._models: dict[str, Model] = {}
         self._lock = threading.Lock()
         self._scan_lock = threading.RLock()
         self._stopped = threading.Event()
@@ -112,7 +112,7 @@ class ModelManager(Generic[S]):
             with self._lock:
                 self._check_available(self._models[name], name, wanted[name].version_labels)
 
-    def _put_back(self, new: Collection[str], before: Mapping[str, Model[S]]) -> None:
+    def _put_back(self, new: Collection[str], before: Mapping[str, Model]) -> None:
         """Remove the new models of a configuration that failed."""
         with self._lock:
             gone = {name: self._models[name] for name in new}
@@ -129,7 +129,7 @@ class ModelManager(Generic[S]):
             if self._is_served(model.name):
                 self._check_available(self._models[model.name], model.name, model.version_labels)
 
-    def _check_available(self, model: Model[S], name: str, labels: Mapping[str, int]) -> None:
+    def _check_available(self, model: Model, name: str, labels: Mapping[str, int]) -> None:
         """Check that labels point at available versions; new labels may wait if that is allowed."""
         available = model.available()
         for label, number in labels.items():
@@ -160,7 +160,7 @@ class ModelManager(Generic[S]):
                 except Exception:  # an error of one model must not stop the others
                     log.exception("Looking for versions of %s failed", name)
 
-    def _scan_model(self, name: str, model: Model[S], settle: bool) -> None:
+    def _scan_model(self, name: str, model: Model, settle: bool) -> None:
         found: Found | None = Found()
         if not model.removed:
             path = Path(model.config.base_path)
@@ -180,7 +180,7 @@ class ModelManager(Generic[S]):
                 if number not in aspired:
                     self._unload_version(name, model, number)
 
-    def _fail_version(self, name: str, model: Model[S], number: int, error: OSError) -> None:
+    def _fail_version(self, name: str, model: Model, number: int, error: OSError) -> None:
         """Record that a version's files cannot be read."""
         known = model.versions.get(number)
         if known and str(known.error) == str(error):
@@ -192,9 +192,9 @@ class ModelManager(Generic[S]):
         self._on_change(name, number, State.END)
 
     def _load_version(
-        self, name: str, model: Model[S], number: int, path: Path, files: Fingerprint
+        self, name: str, model: Model, number: int, path: Path, files: Fingerprint
     ) -> None:
-        version = Version[S](number, files, State.LOADING)
+        version = Version(number, files, State.LOADING)
         with self._lock:
             model.versions[number] = version
         started = time.monotonic()
@@ -213,7 +213,7 @@ class ModelManager(Generic[S]):
         took = time.monotonic() - started
         log.info("Loaded servable version {name: %s version: %d} in %.2f s", name, number, took)
 
-    def _unload_version(self, name: str, model: Model[S], number: int) -> None:
+    def _unload_version(self, name: str, model: Model, number: int) -> None:
         with self._lock:
             version = model.versions[number]
             version.state = State.UNLOADING
@@ -221,7 +221,7 @@ class ModelManager(Generic[S]):
         log.info("Unloading servable version {name: %s version: %d}", name, number)
         self._close_if_idle(version)
 
-    def _close_if_idle(self, version: Version[S]) -> None:
+    def _close_if_idle(self, version: Version) -> None:
         with self._lock:
             if version.state != State.UNLOADING or version.in_use:
                 return
@@ -241,7 +241,7 @@ class ModelManager(Generic[S]):
         return name in self._models
 
     @contextmanager
-    def acquire(self, spec: Message) -> Iterator[S]:
+    def acquire(self, spec: Message) -> Iterator[Servable]:
         """Hold the servable of a request: it stays loaded within the block.
 
         Raises StatusError as `find_version` does.

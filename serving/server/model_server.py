@@ -67,7 +67,7 @@ class ModelServer:
         self._pools = Pools(usual, (_HEAVY, _HEAVY_WAITING))
         self._batchers: Batchers | None = None
         self._loader = Loader(arguments)
-        self._manager = ModelManager[Servable](
+        self._manager = ModelManager(
             self._load, arguments.allow_version_labels_for_unavailable_models, self._note_state
         )
         # Load on one protocol must not delay the other.

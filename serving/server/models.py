@@ -2,41 +2,28 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
 
 from google.protobuf.message import Message
 
 from serving.client import protobuf
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.base_path import BasePath
+from serving.server.servable import Servable
 from serving.server.storage import Fingerprint
 
 _Status = protobuf.message("ModelVersionStatus")
 State = _Status.State
 
 
-class Closable(Protocol):
-    """A loaded model. It is closed after its last request."""
-
-    def stop(self) -> None:
-        """Have the runs under way fail soon."""
-
-    def close(self) -> None:
-        """Free the resources."""
-
-
-S = TypeVar("S", bound=Closable)
-
-
 @dataclass
-class Version(Generic[S]):
+class Version:
     """A version on disk; `in_use` counts its running requests."""
 
     number: int
     fingerprint: Fingerprint
     state: int = State.START
     error: StatusError | None = None
-    servable: S | None = None
+    servable: Servable | None = None
     in_use: int = 0
 
     def status(self) -> Message:
@@ -48,11 +35,11 @@ class Version(Generic[S]):
 
 
 @dataclass
-class Model(Generic[S]):
+class Model:
     """A configured model, or a removed one that still has versions."""
 
     config: Message
-    versions: dict[int, Version[S]] = field(default_factory=dict)
+    versions: dict[int, Version] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     base_path: BasePath = field(default_factory=BasePath)
     removed: bool = False
@@ -77,7 +64,7 @@ class Model(Generic[S]):
         return errors[-1] if errors else f"{{name: {name}}}: no version in {path}"
 
 
-def find_version(models: Mapping[str, Model[S]], spec: Message) -> Version[S]:
+def find_version(models: Mapping[str, Model], spec: Message) -> Version:
     """The available version that `spec` names.
 
     Raises StatusError: INVALID_ARGUMENT without a name or with an unknown label, NOT_FOUND if that
@@ -105,7 +92,7 @@ def find_version(models: Mapping[str, Model[S]], spec: Message) -> Version[S]:
     raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {request}")
 
 
-def read_status(models: Mapping[str, Model[S]], spec: Message) -> list[Message]:
+def read_status(models: Mapping[str, Model], spec: Message) -> list[Message]:
     """State of the versions that `spec` names, newest first.
 
     Raises StatusError as `find_version` does; NOT_FOUND for an unknown version.

@@ -21,8 +21,8 @@ _LONG_BYTES = 1000
 _MANY_ROWS = 32
 
 
-class Model(Protocol):
-    """A loaded model of a runtime, such as `serving.savedmodel.model.SavedModel`."""
+class LoadedModel(Protocol):
+    """A model in a runtime, such as `serving.savedmodel.model.SavedModel`."""
 
     @property
     def signatures(self) -> Mapping[str, Message]:
@@ -71,7 +71,7 @@ class Servable:
         self,
         name: str,
         version: int,
-        model: Model,
+        model: LoadedModel,
         metrics: Metrics,
         batchers: Batchers | None = None,
         most_rows: int = MOST_ROWS,

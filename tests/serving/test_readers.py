@@ -77,7 +77,7 @@ def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_p
 
     module = Careless()
     tf.saved_model.save(module, str(tmp_path / "1"), signatures={"read": module.read})
-    assert any("takes a text for an image" in line for line in check.check(tmp_path / "1"))
+    assert any("takes a broken image" in line for line in check.check(tmp_path / "1"))
 
 
 def test_what_is_served_is_what_the_run_reads(image_run, image_target):
