@@ -54,7 +54,7 @@ def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tens
 
 
 def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any], Prediction]:
-    """Return a function from examples to what the runs say of them, compiled once for all calls."""
+    """Return a function from examples to the runs' predictions, compiled once for all calls."""
     models = [run.model for run in runs]
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)

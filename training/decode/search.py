@@ -42,7 +42,7 @@ def search(
         return_attention_weights: whether to return the weights, averaged over the models.
         steps: for each model one step of its decoder, see `training.decode.steps`; plain ones if
             not given.
-        prefix: what the translations begin with: where it has more bytes than `max_length`, they
+        prefix: the beginning of the translations. Where it has more bytes than `max_length`, they
             may be 10 tokens longer than it. Not with a shortlist, nor where words are copied.
 
     Returns:

@@ -121,10 +121,10 @@ class PlainStep:
 class FixedStep:
     """A step with a model's weights as they are now, which a SavedModel runs faster.
 
-    In bfloat16, log-probabilities are those of the best tokens alone, with their logits in float32,
-    and with beams, what recurrent cells multiply is multiplied in float32.
-    Cells and attention layers that `training.decode.constant.step` does not know compute as
-    they do; the product with the vocabulary then is the only one that differs. On TensorFlow alone.
+    In bfloat16 a step returns the log-probabilities of the best tokens alone, with their logits in
+    float32. With beams the products of recurrent cells are in float32. Cells and attention layers
+    that `training.decode.constant.step` does not know keep their own step: then only the product
+    with the vocabulary is constant. On TensorFlow alone.
 
     Args:
         model: of `training.model.seq2seq.build_seq2seq`.
@@ -132,7 +132,7 @@ class FixedStep:
         precision: of the products, "float32" or "bfloat16".
 
     Attributes:
-        taken: the weights that the step holds as constants, and that it needs no more.
+        taken: the weights that the step holds as constants, and needs no more.
     """
 
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
@@ -194,7 +194,7 @@ class FixedStep:
 def _take_step(
     step: PlainStep | FixedStep, tokens: Tensor, memory: Any, state: Any
 ) -> tuple[Tensor | Shortlist, Tensor, Any]:
-    """Take a step, and mix what its vocabulary says with what can be copied."""
+    """Take a step, and mix the vocabulary's log-probabilities with those of words to copy."""
     words, copying = None, step.copying
     if copying:
         words, memory = memory["words"], memory["memory"]

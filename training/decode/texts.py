@@ -1,4 +1,4 @@
-"""Texts in, texts out, with runs in this process: what evaluate, translate and train share."""
+"""Texts in, texts out, with runs in this process."""
 
 from __future__ import annotations
 

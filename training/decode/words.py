@@ -13,8 +13,8 @@ def words_of(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Return the words of texts, and the probability of each after those before it.
 
-    A word is what letters and digits follow one another in; all other characters are words.
-    Each has the space that is in front of it: joined, they are the text.
+    A word is a run of letters and digits; every other character is a word of its own. Each has the
+    space in front of it: joined, they are the text.
 
     Args:
         tokenizer: of the text.

@@ -13,7 +13,7 @@ from training.fit.recorder import Recorder
 
 
 class EpochEnd(keras.callbacks.Callback):
-    """Tells a recorder the end of each epoch, with the mean of the norms that a metric has seen."""
+    """Records each epoch at its end, with the mean norm of its gradients."""
 
     def __init__(self, recorder: Recorder, gradient_norm: keras.metrics.Metric) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class EpochEnd(keras.callbacks.Callback):
 class Bar(keras.callbacks.Callback):
     """A bar for the steps of each epoch on standard error, where that is a terminal.
 
-    It is a context manager: at its end, by an error too, no bar is left.
+    As a context manager it takes the bar away at its end, after an error as well.
     """
 
     def __init__(self) -> None:

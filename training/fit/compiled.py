@@ -28,7 +28,7 @@ def compile_model(
     observe: Callable[[Any], Any] = lambda norm: None,
     **options: Any,
 ) -> None:
-    """Give a model its optimizer, see `ClippedAdam`, its loss, and options of Keras's `compile`."""
+    """Compile a model with `ClippedAdam`, its loss and further options of Keras's `compile`."""
     if config.target == "label":
         loss: keras.losses.Loss = keras.losses.BinaryCrossentropy(from_logits=True)
     else:

@@ -100,14 +100,14 @@ def divergences(logits: Tensor, others: Tensor) -> Tensor:
 class TokenCrossentropy(keras.losses.Loss):
     """Mean cross-entropy over the tokens of a batch that are not padding.
 
-    With `consistency` a model answers twice, under two drawings of dropout, and what divides its
-    answers is a loss, too: R-Drop (Liang et al. 2021, arXiv 2106.14448), half of its equation 4,
-    `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`.
+    With `consistency` it is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
+    equation 4: `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`. The model predicts twice, with
+    two dropout masks.
 
     Args:
         label_smoothing: see `token_losses`.
-        consistency: α; above 0, `y_pred` has the second answers after all first ones, `(2 B, T, V)`
-            for labels `(B, T)`.
+        consistency: α; above 0, `y_pred` has the second predictions after all first ones,
+            `(2 B, T, V)` for labels `(B, T)`.
     """
 
     def __init__(

@@ -19,7 +19,7 @@ from training.sources.events.histories import Histories
 
 
 class LabelledDevSet:
-    """Scores of the dev set of a label by the weights of the moment.
+    """The dev set of a label, scored with the current weights.
 
     Attributes:
         split: the examples.
@@ -38,7 +38,7 @@ class LabelledDevSet:
 
 
 class DevSet:
-    """Scores of the dev set by the weights of the moment; its batches are for the perplexity.
+    """The dev set, scored with the current weights; the perplexity is that of its batches.
 
     Attributes:
         split: the `validation_limit` sentences that are translated.

@@ -1,7 +1,7 @@
 """Training in several processes and on several devices: who takes part, and who writes.
 
-Every process runs the same command. The environment says how many there are, by Keras's names or
-those that JAX has under Kubeflow; several devices in one process need nothing.
+Every process runs the same command. Keras's environment variables, or JAX's under Kubeflow, say how
+many there are. Several devices in one process need no variable.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = (  # of the first process's address, of how many there are, of this one'
     ),
     ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
 )
-HEARTBEAT_SECONDS = 30  # after which a process that says nothing is taken for dead
+HEARTBEAT_SECONDS = 30  # without a sign of life, after which a process counts as dead
 PATIENCE_SECONDS = 300  # to wait for all to come, and for all to end
 
 
@@ -161,11 +161,10 @@ class Processes:
 
 @contextmanager
 def undistributed() -> Iterator[None]:
-    """Within this, what Keras makes is this process's, on one device.
+    """Within this, Keras makes variables and tensors of this process alone, on one device.
 
-    Keras makes variables when it saves weights; a variable of all processes is made by all of
-    them, or the one that makes it waits for ever. And it lays tensors out over all devices where
-    there is only one's part.
+    Keras makes variables when it saves weights. A variable of all processes has to be made by all:
+    a single process would wait for ever. Tensors would be laid out over all devices.
     """
     distribution = keras.distribution.distribution()
     keras.distribution.set_distribution(None)
@@ -204,9 +203,9 @@ class SharedRecorder(Recorder):
 def joined() -> Iterator[Processes]:
     """Join the processes that the environment names, and use all their devices.
 
-    Where there are several processes, whatever goes wrong ends this one with a line on standard
-    error and status 1, for the others would wait for it; and so does the loss of another process.
-    Native output is shown where the cause is unknown.
+    With several processes, any error, and the loss of another process, end this one with a line on
+    standard error and status 1: the others would wait for it. Native output is shown where the
+    cause is unknown.
 
     Raises:
         UserError: if the environment does not fit, or the backend is not JAX and there are several.

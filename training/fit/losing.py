@@ -28,7 +28,7 @@ def one_line_at_the_end(name: str) -> Iterator[None]:
 
     Python's own end would wait for the other processes, which wait for this one. A user's mistake,
     an interruption and the loss of another process are one line on standard error. Anything else is
-    a defect: it keeps its trace, and what native code said, which is dropped otherwise.
+    a defect and keeps its trace and the output of native code, which is dropped otherwise.
     """
     with ExitStack() as stack:
         said = stack.enter_context(_native_output_aside())

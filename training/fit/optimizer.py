@@ -19,9 +19,9 @@ class Adam(keras.optimizers.Adam):
     """`keras.optimizers.Adam` (Kingma and Ba 2014, arXiv 1412.6980), faster on TensorFlow.
 
     Keras's update is a dozen operations, each of which reads and writes tensors as large as the
-    weights; TensorFlow has one that does it all. Arguments, variables and results are the same, but
-    for a sparse gradient with several parts for one row: they are added up and then squared, as
-    those of a dense gradient are.
+    weights; TensorFlow has one operation for all. Arguments, variables and results are the same,
+    but for one thing: parts of a sparse gradient for the same row are added before they are
+    squared, as in a dense gradient.
     """
 
     def __init__(self, *args: Any, name: str = "adam", **kwargs: Any) -> None:
@@ -53,9 +53,8 @@ class Adam(keras.optimizers.Adam):
 class ClippedAdam(Adam):
     """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
 
-    It does what Adam with `global_clipnorm` does (Pascanu et al. 2012, arXiv 1211.5063, section
-    3.2). `observe` is called in each step with the norm before clipping, a float32 scalar, which is
-    known anyway.
+    It is Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2). Each step
+    calls `observe` with the norm before clipping, a float32 scalar.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class ClippedAdam(Adam):
 
 
 def make_schedule(config: Config, steps_per_epoch: int) -> Any:
-    """Return what Adam takes as its learning rate.
+    """Return the learning rate, or its schedule.
 
     Over the first `warmup_steps`, at most a tenth of the run, it rises from 0; then it falls on a
     cosine (Loshchilov and Hutter 2016, arXiv 1608.03983), or stays.

@@ -21,7 +21,7 @@ class Recorder:
     """Records each epoch, keeps its checkpoint, and the weights if they are the best so far.
 
     Records are added to `history`. `statistics` are those of the training set; `score` scores the
-    dev set with the model's weights as they are.
+    dev set with the model's current weights.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Recorder:
         return record
 
     def keep(self, record: Record) -> None:
-        """Write what an epoch leaves, whose record is the history's last, and say it."""
+        """Write the files of an epoch, whose record is the history's last, and print it."""
         epoch = len(self.history)
         is_best = best(self.history, self.config.keep_by) is record
         if is_best:
@@ -84,7 +84,7 @@ class Recorder:
         self.keep_average(epochs, scores)
 
     def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
-        """Write the scores of the mean of these epochs' weights, which the model has; say them."""
+        """Write and print the scores of the mean of these epochs' weights, which the model has."""
         by = self.config.keep_by
         kept = dev_score(scores, by) > dev_score(best(self.history, by), by)
         if kept:
@@ -105,10 +105,10 @@ class Recorder:
 
 
 def epoch_line(record: Record, epochs: int) -> str:
-    """Say an epoch in a line."""
+    """Return an epoch in a line."""
     return f"epoch {record['epoch']:>{len(str(epochs))}}/{epochs}  {numbers_line(record)}"
 
 
 def numbers_line(record: Mapping[str, float]) -> str:
-    """Say the numbers of a record that people follow."""
+    """Return the figures of a record in a line."""
     return "  ".join(f"{name} {record[key]:.4g}" for key, name in FIGURES.items() if key in record)

@@ -24,13 +24,13 @@ _GOLDEN = 0x9E3779B9  # odd: its multiples are as many seeds as there are
 class ShardedModel(keras.Model):
     """A Functional model that is trained and scored under `keras.distribution.DataParallel`.
 
-    Left to itself, XLA's partitioner adds up a weight's gradient over the devices in each step of a
-    recurrent loop's backward pass. Here the whole gradient is taken on each device, of its rows
-    alone, and added up after it.
+    XLA's partitioner would add up a weight's gradient over the devices in each step of a recurrent
+    loop's backward pass. Here each device takes the whole gradient of its own rows, and the
+    gradients are added up once.
 
-    The loss is what one device would compute of the whole batch: its mean over tokens that are not
-    padding, and losses that layers add, which are means over rows. Rows of padding count for
-    nothing. Dropout draws other numbers on each device.
+    The loss is that of one device with the whole batch: the mean over tokens that are not padding,
+    and losses that layers add, which are means over rows. Rows of padding count for nothing.
+    Dropout draws other numbers on each device.
     """
 
     def train_step(self, state: tuple, data: tuple) -> tuple[dict[str, Tensor], tuple]:

@@ -98,7 +98,7 @@ def _fit(
     gradient_norm: keras.metrics.Mean,
     history: list[Record],
 ) -> Record:
-    """Train the epochs that are missing, and keep what comes of them."""
+    """Train the missing epochs, and keep their files."""
     config, pairs = opened.config, opened.pairs
     run = Run(files.path, config, opened.source, opened.target, model)
     _describe(run, opened)
@@ -136,7 +136,7 @@ def _fit(
 
 
 def _describe(run: Run, opened: Opened) -> None:
-    """Print what is trained on what, and where."""
+    """Print the data, the model, the machine and the run directory."""
     config, origin = run.config, opened.origin
     devices = tf.config.list_physical_devices("GPU")
     where = f"{len(devices)} GPU" if devices else f"{os.cpu_count()} CPU cores, no GPU"

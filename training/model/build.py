@@ -13,7 +13,7 @@ _SIZES = ("embedding_size", "encoder_units", "decoder_units", "attention_units",
 
 
 def build_model(config: Config, source_size: int, target_size: int = 0) -> keras.Model:
-    """Build the model of a configuration, by the sizes of the source and of a text as target.
+    """Build the model of a configuration for these sizes of the source and of a text as target.
 
     Raises:
         MemoryFull: there is not enough memory for it.

@@ -10,11 +10,10 @@ from training.sources.kinds import build_encoder
 
 
 def build_classifier(config: Config, source_size: int) -> keras.Model:
-    """Build a model that says how probable an outcome is.
+    """Build a model of the probability of an outcome.
 
-    The memory is pooled by attention whose query is learned (Yang et al. 2016). With
-    `attention = "none"` the source's summary, of a history the encoder's last state, stands in for
-    it.
+    The memory is pooled by attention with a learned query (Yang et al. 2016). With
+    `attention = "none"` the source's summary takes its place: the encoder's last state.
 
     Returns:
         A Functional model from `{"source": (B, …)}` to logits `(B,)`. Its layers are `"encoder"`

@@ -16,7 +16,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("training")
 class Twice(keras.layers.Layer):
-    """A batch and, in training, the same again: dropout differs, see `TokenCrossentropy`."""
+    """Repeats a batch in training: dropout differs, see `TokenCrossentropy`."""
 
     def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
         """Return `(2 B, …)` for `(B, …)`."""

@@ -1,4 +1,4 @@
-"""A run begins or goes on: its data and their readers, written whole or not at all."""
+"""The beginning of a run, or its resumption: the data and their readers, written whole or not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Opened:
     """A run's data and their readers.
 
     Attributes:
-        config: the run's, with what the dev set has decided.
+        config: the run's; the dev set has decided its metric and the epoch to keep.
         source: reads the sources.
         target: tokenizer of a text as target; None for a label.
         pairs: batches to train with.
@@ -80,7 +80,7 @@ def saved_config(files: RunFiles) -> Config:
 def open_run(
     files: RunFiles, config: Config, init: Path | None = None, streamed: Streamed | None = None
 ) -> Opened:
-    """Read the data of a new run, and make what reads them; token ids are written aside.
+    """Read the data of a new run, and make its readers; token ids are written aside.
 
     Texts were `streamed`, by their own tokenizers or those of `init`, a run to start from.
 
@@ -134,10 +134,10 @@ def reopen(
 
 
 def _decided(config: Config, dev: Split) -> Config:
-    """Return the configuration with what the dev set decides: metric, and which epoch is kept.
+    """Return the configuration with the metric, and the epoch to keep, that the dev set decides.
 
-    BLEU of a few sentences is more chance than figure: with 47 of them an epoch with a perplexity
-    of 36 was kept, and one with 25 was not.
+    BLEU of few sentences is mostly chance: with 47 of them an epoch with a perplexity of 36 was
+    kept, and one with 25 was not.
     """
     if config.metric == "auto":
         config = replace(config, metric=fitting_metric(dev.references))
@@ -149,7 +149,7 @@ def _decided(config: Config, dev: Split) -> Config:
 
 
 def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> None:
-    """Write what a run begins with; the configuration, which makes it a run, comes last."""
+    """Write the files of a new run. The configuration, which makes it a run, comes last."""
     try:
         files.config.unlink(missing_ok=True)  # of a run without a finished epoch
         shutil.rmtree(files.checkpoints, ignore_errors=True)
@@ -170,7 +170,7 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
 
 
 def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
-    """Return what reads the source, and the tokenizer of a text as target, of `init` or new ones.
+    """Return the source and the tokenizer of a text as target: those of `init`, or new ones.
 
     Raises:
         RunError: those of `init` cannot be read.
@@ -207,7 +207,7 @@ def _keep_ids(
 
 
 def _load(config: Config) -> tuple[Any, Any, str]:
-    """Read what a run learns from and is measured on, and hash both."""
+    """Read the training and the dev set, and hash both."""
     kind = source_class(config)
     data, dev = kind.load_training(config)
     return data, dev, kind.fingerprint(data, dev)
@@ -252,7 +252,7 @@ def _opened(
 
 
 def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
-    """Return what reads the texts as those of a prepared corpus were read."""
+    """Return the source and the target's tokenizer of a prepared corpus."""
     for key, value in data.settings.items():
         if getattr(config, key) != value:
             raise ConfigError(

@@ -1,4 +1,4 @@
-"""A run says what it is: `README.md` and `curves.png`, brought up to date each epoch."""
+"""A run's `README.md` and `curves.png`, updated after each epoch."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ MODEL_KEYS = (
 
 
 def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
-    """Write what the run is and how far it has got, in words and as curves.
+    """Write the run's settings, figures and progress, in words and as curves.
 
-    The curves need Matplotlib; where it is not installed there are none.
+    The curves need Matplotlib, and are left out where it is not installed.
     """
     history = read_history(files.history)
     write_text(files.card, card(files, config, model.count_params(), history))

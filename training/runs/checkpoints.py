@@ -22,11 +22,11 @@ _WEIGHTS, _SEEDS, _PROGRESS = "training.weights.h5", "seeds.npz", "progress.json
 
 
 def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) -> None:
-    """Keep all that training needs to go on after the epochs of the history.
+    """Write a checkpoint after the epochs of the history.
 
-    These are the weights, the optimizer's state, the states of the random generators of dropout,
-    and the history. It is written aside and renamed, so that a crash leaves a whole checkpoint or
-    none, and never none at all.
+    It holds the weights, the optimizer's state, the states of dropout's random generators and the
+    history. It is written aside and renamed: a crash leaves it whole or not there, and the one
+    before stays until then.
 
     Raises:
         RunError: if a weight is not finite; nothing is written then.
@@ -46,8 +46,8 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
 def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True) -> list[Record]:
     """Load the last checkpoint into the compiled model; return the history up to it.
 
-    Where it is damaged the one before is loaded, with a warning on standard error. The history is
-    empty if there is no checkpoint, too. It is written to the run's file unless `writes` is False.
+    Where it is damaged the one before is loaded, with a warning on standard error. Without any
+    checkpoint the history is empty. It is written to the run's file unless `writes` is False.
 
     Raises:
         RunError: if there are checkpoints and none can be read.

@@ -17,7 +17,7 @@ def sha256(file: Path) -> str:
 
 
 def keep_digests(files: RunFiles) -> None:
-    """Write the digests of what a run begins with, and of nothing else."""
+    """Write the digests of a new run's files, and of no others."""
     write_json(files.digests, {file.name: [sha256(file)] for file in files.all_sides()})
 
 

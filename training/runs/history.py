@@ -1,7 +1,6 @@
-"""A run's history, and what it says: pure functions of its records, one an epoch.
+"""A run's history, and pure functions of its records, one for each epoch.
 
-A run that was stopped and resumed has the same history, and so decides the same. `by` is `keep_by`
-of the configuration.
+A resumed run has the same history as one that never stopped. `by` is the configuration's `keep_by`.
 """
 
 from __future__ import annotations
@@ -27,8 +26,9 @@ def read_history(file: Path) -> list[Record]:
 def dev_score(record: Record, by: str = "auto") -> float:
     """Score of an epoch, higher is better.
 
-    By "perplexity"; otherwise by BLEU, exact matches of short targets, WER for pronunciations, CER
-    for images, cross-entropy for a label; and by perplexity where nothing was translated.
+    By "perplexity" it is the perplexity. Otherwise it is BLEU, exact matches of short targets, WER
+    of pronunciations, CER of images or cross-entropy of a label; where nothing was translated, the
+    perplexity.
     """
     if by == "perplexity":
         return -record["val_perplexity"]

@@ -1,4 +1,4 @@
-"""A run: what a run directory holds, made and read; the names are in `training.runs.files`."""
+"""A trained run, loaded from its directory; `training.runs.files` has the names of its files."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["Run", "RunError", "load_ensemble", "load_run", "load_sides", "load_t
 
 @dataclass(frozen=True)
 class Run:
-    """A trained model with all that is needed to use it."""
+    """A trained model with its configuration and its readers."""
 
     path: Path
     config: Config
@@ -118,7 +118,7 @@ def load_translators(paths: Sequence[str | Path]) -> list[Run]:
 
 
 def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | None]:
-    """Load what reads the source of a run, and the tokenizer of its target if that is text."""
+    """Load the source of a run, and the tokenizer of its target if that is text."""
     for file in files.all_sides():
         digests.check(files, file)
     try:

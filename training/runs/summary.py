@@ -27,5 +27,5 @@ def kept(files: RunFiles) -> dict[str, Any]:
 
 
 def summary(files: RunFiles) -> dict[str, Any]:
-    """Return what is printed when training is done: the run, its epochs, and what is kept."""
+    """Return the summary of a training: the run, its epochs, and the record that is kept."""
     return {"run": str(files.path), "epochs_done": len(read_history(files.history)), **kept(files)}

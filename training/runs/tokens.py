@@ -103,7 +103,7 @@ def read_batches(
 
 
 def read_source_words(folder: Path) -> np.ndarray:
-    """Return what a new model that copies has to know: see `write_tokens`."""
+    """Return the `source_words` of a new model that copies, see `write_tokens`."""
     return np.load(folder / _WORDS)
 
 

@@ -1,4 +1,4 @@
-"""A baseline for translations: that of the most similar training sentence."""
+"""A baseline of translation: the target of the most similar training sentence."""
 
 from __future__ import annotations
 

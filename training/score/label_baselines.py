@@ -24,7 +24,7 @@ ROUNDS = (30, 60, 120)
 
 
 def last_known(data: Histories) -> np.ndarray:
-    """Return what is known of each example at its last event, for models without memory.
+    """Return the known numbers of each example at its last event, for models without memory.
 
     Returns:
         float64 `(examples, 2 * inputs + 2)`: the last known number of each input, or its logarithm,

@@ -1,4 +1,4 @@
-"""Scoring runs that say how probable an outcome is."""
+"""Scores of runs that predict an outcome."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def evaluate_labels(
 
 
 def draw_calibration(labels: np.ndarray, predictions: dict[str, np.ndarray], path: Path) -> None:
-    """Draw how often came true what was said, in tenths of the examples."""
+    """Draw the calibration: the share that came true over the predicted one, in tenths."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.5, 4), layout="constrained")

@@ -29,7 +29,7 @@ def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = 10) -> float:
-    """Return the mean gap between what is said and what came true, over bins of equal counts."""
+    """Return the mean gap between the predicted and the true share, over bins of equal counts."""
     gaps = [
         abs(labels[part].mean() - probabilities[part].mean()) * len(part)
         for part in _bins(probabilities, bins)
@@ -40,7 +40,7 @@ def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int =
 def calibration_curve(
     labels: np.ndarray, probabilities: np.ndarray, bins: int = 10
 ) -> list[tuple[float, float]]:
-    """Return the mean probability said and the share that came true, of bins of equal counts."""
+    """Return the mean probability and the share that came true, of bins of equal counts."""
     return [
         (float(probabilities[part].mean()), float(labels[part].mean()))
         for part in _bins(probabilities, bins)

@@ -1,4 +1,4 @@
-"""Word links read from where a decoder looked, for the alignment error rate."""
+"""Word links read from attention weights, for the alignment error rate."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Reading:
     tension: float = 0.0
 
     def describe(self) -> str:
-        """Say in words what is done, beside every AER."""
+        """Return the reading in words, which stand beside every AER."""
         whom = "the source word of largest weight"
         if self.method == "threshold":
             whom = f"the source words of weight >= {self.threshold}"
@@ -60,7 +60,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class WordWeights:
-    """Where the decoder looked to say a sentence, and the words of the tokens.
+    """The attention weights of a sentence, and the words of its tokens.
 
     Attributes:
         weights: float32 `(T + 1, S)`; the last row is that of the end token.

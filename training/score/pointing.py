@@ -1,4 +1,4 @@
-"""Pointing: whether the decoder looks at the character of the image that it says."""
+"""Pointing: whether the greatest weight lies on the character that the decoder writes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def region_weights(
 
 
 def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
-    """Count how often the region of largest weight lies in the box of the character being said.
+    """Count how often the region of largest weight lies in the box of the character being written.
 
     Each character is a token; the boxes were never seen in training. A region lies in a box if its
     centre does.

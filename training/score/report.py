@@ -22,7 +22,7 @@ from training.score.label_evaluation import evaluate_labels
 
 
 def report(options: argparse.Namespace) -> None:
-    """Score runs; print what comes of it, and a JSON object as the last line."""
+    """Score runs; print the scores, and a JSON object as the last line."""
     check_precision(options.precision, options.runs)
     runs = load_ensemble(options.runs)
     if runs[0].config.target == "label":
@@ -51,7 +51,7 @@ def report(options: argparse.Namespace) -> None:
 
 
 def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split, dict[str, Any]]:
-    """Read what is to be scored, as the runs' source does, and say what it is."""
+    """Read the examples to score by the runs' source, and say which they are."""
     config = runs[0].config
     if config.source == "text":
         return _load_sentences(options, config)
@@ -99,7 +99,7 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
 
 
 def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
-    """Score runs that say how probable an outcome is."""
+    """Score runs that predict an outcome."""
     texts = ("by_length", "hypotheses", "lowercase", "replace_unknown")
     _refuse(options, texts, "target = text", "label")
     config, source = runs[0].config, runs[0].source

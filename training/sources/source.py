@@ -72,15 +72,15 @@ class Source(ABC):
         """
 
     def save(self, folder: Path) -> None:  # noqa: B027
-        """Write what reading needs beyond the configuration, if anything, into a folder."""
+        """Write the source's own files into a folder, if it has any."""
 
     @classmethod
     @abstractmethod
     def fingerprint(cls, train: Any, dev: Any) -> str:
-        """Hash what a run learns from and is measured on."""
+        """Hash the training and the dev set."""
 
     def begin(self, model: keras.Model) -> None:  # noqa: B027
-        """Give a new model what it has to know of the training data, if anything."""
+        """Give a new model the statistics of the training data that it needs, if any."""
 
     @abstractmethod
     def rows(self, raw: Sequence[Any], training: bool = False) -> Rows:
@@ -120,7 +120,7 @@ class Source(ABC):
 
 
 def encoded(config: Config, memory: Tensor, mask: Tensor, summary: Tensor) -> list[Tensor]:
-    """Return what every encoder returns.
+    """Return the results of an encoder, in the form that all have.
 
     Args:
         config: of the run.

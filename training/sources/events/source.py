@@ -30,10 +30,10 @@ class Statistics:
     """Statistics of the training examples, by which numbers are standardised.
 
     Attributes:
-        lowest: bound of the numbers of each input, after the logarithm where there is one: one in
-            a thousand lies below.
-        highest: the same above: a pressure of 13,682 is a slip of the pen, and would make all
-            others look alike.
+        lowest: lower bound of each input, after its logarithm if any: one number in a thousand lies
+            below.
+        highest: upper bound, likewise. A pressure of 13,682 is a slip of the pen, beside which all
+            others would be alike.
         mean: of each input, after that.
         deviation: standard deviation of each.
         time_mean: of the times of events.

@@ -72,7 +72,7 @@ def replace_words(text: str, others: Mapping[str, str]) -> str:
 
 
 def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
-    """Tell a new model which words are in both vocabularies."""
+    """Give a new model the words that both vocabularies have."""
     model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
 
 
