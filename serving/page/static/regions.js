@@ -16,7 +16,7 @@ export function light(weights) {
   const pen = canvas.getContext("2d");
   const colour = getComputedStyle(canvas).getPropertyValue("--token-lit");
   flat.forEach((weight, place) => {
-    pen.fillStyle = `rgba(${colour}, ${(0.6 * weight / most).toFixed(3)})`;
+    pen.fillStyle = `rgba(${colour}, ${(0.45 * weight / most).toFixed(3)})`;
     pen.fillRect(place % columns, Math.floor(place / columns), 1, 1);
   });
   const place = flat.indexOf(most);
