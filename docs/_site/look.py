@@ -74,9 +74,11 @@ def look(browser: Browser, address: str, scheme: str, pictures: Path | None) -> 
     page.on("pageerror", lambda error: said.append(str(error)))
     Packed.sent = []
     page.goto(address, wait_until="networkidle")
+    file = Path(address.removeprefix("file://"))
+    sent = [file.stat().st_size] if file.is_file() else Packed.sent
     found = {
-        "kilobytes": round(sum(Packed.sent) / 1000),
-        "requests": len(Packed.sent),
+        "kilobytes": round(sum(sent) / 1000),
+        "answers": len(sent),
         "paint": page.evaluate(PAINT),
     }
     violations = Axe().run(page, options=RULES).response["violations"]
