@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,15 @@ def served(run):
         return {key: x.numpy() for key, x in getattr(module, name)(texts, **more).items()}
 
     return ask
+
+
+def test_the_block_of_the_guide_runs(version, translator, capsys):
+    guide = Path(__file__).parents[3] / "docs" / "guides" / "without-a-server.md"
+    (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    exec(block.replace("models/mine", str(version.parent)), {})
+    asked = ["She is eating a green apple.", "He doesn't like apples."]
+    wanted = [f"{one.text} {one.score}" for one in translator.translate(asked)]
+    assert capsys.readouterr().out.splitlines() == wanted
 
 
 @pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.8, 1.0])

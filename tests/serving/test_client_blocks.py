@@ -1,0 +1,60 @@
+"""The clients' blocks of code in the documentation run, on servers of small models."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.serving.conftest import add_version, serving
+from tests.serving.page.models import save_predictor, save_reader
+from tests.serving.test_readers import pictures
+
+ROOT = Path(__file__).parents[2]
+
+
+def run(page, port, **names):
+    """Run the one block of a page, with the port and other names in place of its own."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    for old, new in {"localhost:8500": f"localhost:{port}", **names}.items():
+        assert old in block
+        block = block.replace(old, str(new))
+    exec(compile(block, page, "exec"), {})
+
+
+def test_the_page_of_the_client(shared_server, capsys):
+    run("docs/serving/client.md", shared_server.port, **{"en-fr": "upper"})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "SHE IS EATING A GREEN APPLE. -3.0 False"
+    assert second.startswith("HE DOESN'T LIKE APPLES.")
+
+
+def test_the_readme_of_the_client_alone(shared_server, capsys):
+    names = {"en-fr": "upper", "keras_attention_client": "serving.client"}
+    run("packaging/client/README.md", shared_server.port, **names)
+    assert capsys.readouterr().out == "SHE IS EATING A GREEN APPLE.\n"
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    """A server of a reader of images and of a model of histories."""
+    root = tmp_path_factory.mktemp("both")
+    for save, name in ((save_reader, "digits"), (save_predictor, "liver")):
+        add_version(save(root / "saved" / name), root / name, 1)
+    lines = (
+        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
+        for name in ("digits", "liver")
+    )
+    (root / "models").write_text(f"model_config_list {{ {' '.join(lines)} }}")
+    with serving(f"--model_config_file={root / 'models'}") as server:
+        yield server
+
+
+def test_the_page_of_sources(both, tmp_path, capsys):
+    names = {"a.png": tmp_path / "a.png", "b.jpg": tmp_path / "b.jpg"}
+    for path, picture in zip(names.values(), pictures(2), strict=True):
+        path.write_bytes(picture)
+    run("docs/sources.md", both.port, **names)
+    *read, predicted = capsys.readouterr().out.splitlines()
+    assert [line.startswith("Regions(") for line in read] == [True, True]
+    assert "probability=1.5" in predicted  # the mean of 1.1 and 2.0, in float32
