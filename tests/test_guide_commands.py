@@ -47,7 +47,9 @@ def commands(guide):
     return found
 
 
-COMMANDS = [(guide, *command) for guide in READ for command in commands(guide)]
+PAGES = (*READ, "layers.md", "own-model.md", "../../README.md", "../sources.md", "../results.md")
+PAGES += tuple(f"../serving/{path.name}" for path in (GUIDES.parent / "serving").glob("*.md"))
+COMMANDS = [(guide, *command) for guide in PAGES for command in commands(guide)]
 
 
 class Taken(Exception):

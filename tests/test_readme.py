@@ -1,4 +1,4 @@
-"""The examples of the README and of the layers' guide run as they stand, and do what they say."""
+"""The examples of the README, the home page and the layers' guide run as they stand, and do what they say."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "guides" / "layers.md")
+PAGES = tuple(ROOT / each for each in ("README.md", "docs/index.md", "docs/guides/layers.md"))
 SNIPPETS = [
     snippet
     for page in PAGES
@@ -81,6 +81,7 @@ def a_beam_search(names):
 
 CHECKS = [
     a_classifier_that_is_loaded_again,
+    a_classifier,  # of the home page
     a_classifier,
     two_decoders,
     a_saved_model,
