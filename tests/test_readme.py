@@ -1,4 +1,4 @@
-"""The examples of the README, the home page and the layers' guide run as they stand, and do what they say."""
+"""The code of README, home page and layers' guide runs as it stands, and does what it says."""
 
 import os
 import re
