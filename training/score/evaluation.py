@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from training.command.files import write_text
 from training.command.progress import progress
 from training.data.pair_files import Split
 from training.decode.asked import Search
@@ -54,7 +55,7 @@ def evaluate(
         hypotheses = translate(split.sources, advance)
     seconds = time.perf_counter() - started
     if hypotheses_file is not None:
-        hypotheses_file.write_text("\n".join(hypotheses) + "\n", encoding="utf-8")
+        write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
     rates = metrics.RATES.get(config.metric)
     if rates and lowercase:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from serving.page.files.scripts import join
+from training.command.files import write_text
 
 _PAGE = Path(__file__).parents[1]
 STATIC, ENGINE = _PAGE / "static", _PAGE / "engine"
@@ -63,7 +64,7 @@ def write_file(path: Path, model: bytes) -> None:
         }
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(html, encoding="utf-8")
+    write_text(path, html)
 
 
 def page() -> str:
