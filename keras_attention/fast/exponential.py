@@ -44,10 +44,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         found = backend.in_place_additive(query, key, scale)
         if found is not None:
             return found
-    way: Callable[..., tuple[Tensor, Gradients]] = _in_blocks
-    if path in ("exponential", "compiled"):
-        functions = _compiled() if path == "compiled" else (exponential, exponential_gradients)
-        way = functools.partial(_exponential, *functions)
+    way = _way(path)
 
     @ops.custom_gradient
     def custom(*args: Tensor) -> tuple[Tensor, Gradients]:
@@ -59,6 +56,14 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         return scores, gradients
 
     return custom(query, key, scale)
+
+
+def _way(path: str) -> Callable[..., tuple[Tensor, Gradients]]:
+    """Return what gives scores and their gradients."""
+    if path not in ("exponential", "compiled"):
+        return _in_blocks
+    functions = _compiled() if path == "compiled" else (exponential, exponential_gradients)
+    return functools.partial(_exponential, *functions)
 
 
 def _of_one_batch(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
