@@ -54,8 +54,8 @@ def read_card(manifest: Path) -> Card:
         figures, which = _figures(run)
         lines = {"Run": _listed(each["name"] for each in found["runs"]), **_of_run(run)}
         lines |= {f"{name}, {which}, dev": value for name, value in figures.items()}
-        settings = {key: value for key, value in found["settings"].items() if value is not None}
-        lines["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings.items())
+        settings = found["settings"].items()  # of which some are off
+        lines["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings if v)
         lines["Exported"] = str(found["created"])
         lines["Versions"] = _listed(f"{key} {value}" for key, value in found["versions"].items())
         return Card(

@@ -30,6 +30,7 @@ export function startImage(found) {
   $("file").accept = endings.join();
   $("file-kind").textContent = endings.map((ending) => ending.slice(1).toUpperCase()).join(", ");
   $("drawing").hidden = name !== "image";
+  if (name === "image") $("file-title").textContent = "Image";
   $("file").addEventListener("change", () => $("file").files[0] && read($("file").files[0]));
   $("play").addEventListener("click", play);
   addEventListener("paste", (event) => {

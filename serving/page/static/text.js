@@ -33,7 +33,7 @@ export function startText(found) {
     });
     const first = startHistory(() => ({ text: shown.text, translation: said() }), bring);
     const examples = [...new Set([found.example, ...found.card.examples].filter(Boolean))];
-    showExamples(examples, bring);
+    showExamples(examples, put);
     if (!$("text").value) $("text").value = first ?? examples[0] ?? "";
   }
   update();
@@ -41,9 +41,13 @@ export function startText(found) {
 
 const said = () => shown.sentences.map(({ text, gap }) => text + gap).join("");
 
-function bring(text) {
+function put(text) {
   $("text").value = text;
   update();
+}
+
+function bring(text) {
+  put(text);
   $("text").focus();
 }
 

@@ -8,7 +8,11 @@ from serving.page.card import read_card
 def manifest(tmp_path, config, kept, history):
     run = {"name": "r", "config": config, "history": history, "parameters": 12345}
     path = tmp_path / "manifest.json"
-    about = {"created": "today", "settings": {"beam_width": 3}, "versions": {"keras": "3"}}
+    about = {
+        "created": "today",
+        "settings": {"beam_width": 3, "coverage_penalty": 0.0, "tables": False},
+        "versions": {"keras": "3"},
+    }
     path.write_text(json.dumps({**about, "runs": [run | ({"kept": kept} if kept else {})]}))
     return path
 
