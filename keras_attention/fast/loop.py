@@ -73,6 +73,7 @@ def run_attending(
     inputs: Tensor,
     mask: Tensor | None,
     state: State,
+    *,
     attend: Callable[[Tensor, Any, Any], tuple[Tensor, Any, Any]],
     noise: Any,
     order: str,
@@ -87,8 +88,8 @@ def run_attending(
         inputs: `(T, B, dim)`, in the dtype of the products.
         mask: boolean `(T, B)` or None; where it is False the state stays and the outputs are 0.
         state: before the first step; its cell state is a list.
-        attend: `(query, what is remembered, noise of the step)` to the joined contexts `(B, ·)`, a
-            list of weights `(B, [heads,] S)` and what is remembered.
+        attend: `(query, attention state, noise of the step)` to the joined contexts `(B, ·)`, a
+            list of weights `(B, [heads,] S)` and the next attention state.
         noise: structure of tensors `(T, ...)`, or None.
         order: see `take_step`.
         feeding: see `take_step`.
@@ -135,7 +136,7 @@ def run_attending(
             feeding,
             old,
             query=lambda states: ops.cast(states[0], dtype),
-            attend=lambda query, remembered: attend(query, remembered, now.get("noise")),
+            attend=lambda query, states: attend(query, states, now.get("noise")),
             advance=advance,
             read_out=read_out,
         )

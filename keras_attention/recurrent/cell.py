@@ -170,8 +170,8 @@ class AttentionCell(MemoriesLayer):
     ) -> tuple[Tensor, Any, State]:
         """Take one step; arguments and result as the class says."""
         memories = self._checked_memories(inputs.shape, memory, memory_mask, memory_key)
-        state = self.initial_state(self._one(memories)) if state is None else State(*state)
-        return self.step(inputs, self._one(memories), state, training)
+        state = self.initial_state(memories) if state is None else State(*state)
+        return self.step(inputs, memories, state, training)
 
     # One step at a time.
 
@@ -269,7 +269,7 @@ class AttentionCell(MemoriesLayer):
             self.input_feeding,
             state,
             query=lambda cell_state: keras_cells.first_state(self.cell, cell_state),
-            attend=lambda query, remembered: self._attend(query, memories, remembered, noise),
+            attend=lambda query, states: self._attend(query, memories, states, noise),
             advance=advance,
             read_out=read_out,
         )

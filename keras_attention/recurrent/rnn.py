@@ -198,12 +198,12 @@ class AttentionRNN(AttentionCell):
             inputs,
             mask,
             state._replace(cell=tree.flatten(state.cell)),
-            lambda query, remembered, noise: self._attend(query, memories, remembered, noise),
-            self._noise(memories, ops.shape(inputs)[:1], 1) if training else None,
-            self.order,
-            self.input_feeding,
-            self._hoisted_readout(inputs),
-            len(memories),
+            attend=lambda query, states, noise: self._attend(query, memories, states, noise),
+            noise=self._noise(memories, ops.shape(inputs)[:1], 1) if training else None,
+            order=self.order,
+            feeding=self.input_feeding,
+            readout=self._hoisted_readout(inputs),
+            count=len(memories),
         )
         return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], cell_state
 

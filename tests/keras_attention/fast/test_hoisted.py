@@ -101,7 +101,9 @@ def test_a_hoisted_loop_is_the_plain_one(
         options["inputs_mask"] = mask(rng, B, T)
     seeds = [w for w in layer.non_trainable_variables if "seed" in w.path]
     taken, run = [], loop.run_attending
-    monkeypatch.setattr(loop, "run_attending", lambda *args: taken.append(1) or run(*args))
+    monkeypatch.setattr(
+        loop, "run_attending", lambda *args, **kwargs: taken.append(1) or run(*args, **kwargs)
+    )
     found = []
     for fast in (False, True):
         for seed in seeds:
