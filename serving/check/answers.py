@@ -12,6 +12,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.check.graph import nodes_of
 from serving.check.process import first_line
 from serving.check.questions import (
     IMAGES,
@@ -265,8 +266,7 @@ def _bytes(array: np.ndarray) -> int:
 
 
 def _computes_in_half(graph: graph_pb2.GraphDef) -> bool:
-    nodes = [*graph.node, *(n for f in graph.library.function for n in f.node_def)]
-    return any(attribute.type in _HALVES for node in nodes for attribute in node.attr.values())
+    return any(x.type in _HALVES for node in nodes_of(graph) for x in node.attr.values())
 
 
 def computation(

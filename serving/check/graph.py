@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from tensorflow.core.framework import node_def_pb2, tensor_shape_pb2, types_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2, tensor_shape_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from serving.check.releases import OLDEST
@@ -17,9 +17,10 @@ _XLA_OPS = {"XlaLaunch", "XlaLaunchV2", "XlaCallModule"}
 _NOT_DENSE = {types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE}
 
 
-def _nodes(meta_graph: meta_graph_pb2.MetaGraphDef) -> Iterator[node_def_pb2.NodeDef]:
-    yield from meta_graph.graph_def.node
-    for function in meta_graph.graph_def.library.function:
+def nodes_of(graph: graph_pb2.GraphDef) -> Iterator[node_def_pb2.NodeDef]:
+    """All nodes of a graph and of its functions."""
+    yield from graph.node
+    for function in graph.library.function:
         yield from function.node_def
 
 
@@ -36,7 +37,7 @@ def check_ops(meta_graph: meta_graph_pb2.MetaGraphDef, release: str = OLDEST) ->
         stock, newer = stock | {*core["of_2.21"]["ops"]}, {}
     functions = {f.signature.name for f in meta_graph.graph_def.library.function}
     findings = set()
-    for node in _nodes(meta_graph):
+    for node in nodes_of(meta_graph.graph_def):
         if node.op not in stock and node.op not in functions:
             findings.add(f"op {node.op}: TensorFlow Serving {release} does not have it")
         for attribute in newer.get(node.op, ()):
@@ -51,7 +52,7 @@ def check_ops(meta_graph: meta_graph_pb2.MetaGraphDef, release: str = OLDEST) ->
 def check_xla(meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
     """Functions that ask for XLA, which TensorFlow Serving leaves off."""
     holders = [(f"function {f.signature.name}", f) for f in meta_graph.graph_def.library.function]
-    holders += [(f"node {node.name}", node) for node in _nodes(meta_graph)]
+    holders += [(f"node {node.name}", node) for node in nodes_of(meta_graph.graph_def)]
     named = [
         name
         for name, holder in holders

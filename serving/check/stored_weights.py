@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from serving.check.graph import nodes_of
+
 # Below this a repeated value may be chance, or costs nothing.
 _SMALLEST_BYTES = 4096
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
@@ -62,11 +64,7 @@ def check_weights(version_dir: Path, meta_graph: meta_graph_pb2.MetaGraphDef) ->
     if stored > total * 1.01 + 65536:
         findings.append(f"variables files hold {stored:,} bytes for variables of {total:,} bytes")
 
-    graph = meta_graph.graph_def
-    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
-        for node in nodes:
-            if node.op == "Const" and node.attr["value"].tensor.ByteSize() >= _SMALLEST_BYTES:
-                look(
-                    f"constant {node.name}", np.asarray(tf.make_ndarray(node.attr["value"].tensor))
-                )
+    for node in nodes_of(meta_graph.graph_def):
+        if node.op == "Const" and node.attr["value"].tensor.ByteSize() >= _SMALLEST_BYTES:
+            look(f"constant {node.name}", np.asarray(tf.make_ndarray(node.attr["value"].tensor)))
     return findings

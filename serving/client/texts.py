@@ -39,21 +39,6 @@ def write_texts(texts: Sequence[str]) -> dict[str, Message]:
     return {"text": text_tensor(texts)}
 
 
-def write_pairs(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
-    """The inputs `text` and `translation` of a request."""
-    return _write_pairs(pairs, "translation")
-
-
-def write_begun(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
-    """The inputs `text` and `prefix` of a request."""
-    return _write_pairs(pairs, "prefix")
-
-
-def _write_pairs(pairs: Sequence[tuple[str, str]], second: str) -> dict[str, Message]:
-    texts, others = zip(*pairs, strict=True)
-    return {"text": text_tensor(texts), second: text_tensor(others)}
-
-
 def text_tensor(texts: Sequence[str]) -> Message:
     """TensorProto of texts. One with a lone surrogate has no UTF-8 form: that becomes "?"."""
     return protobuf.string_tensor([text.encode("utf-8", "replace") for text in texts])
@@ -159,7 +144,7 @@ class _Translators(Endpoint):
     @Question
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
         """The probability of a given translation of each text, token by token."""
-        return self._of_pairs("score", texts, translations, write_pairs, read_scores)
+        return self._of_pairs("score", texts, "translation", translations, read_scores)
 
     @Question
     def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> Steps[list[Completion]]:
@@ -167,7 +152,7 @@ class _Translators(Endpoint):
 
         A prefix may end within a word; a space at its end says that the word is complete.
         """
-        return self._of_pairs("complete", texts, prefixes, write_begun, read_completions)
+        return self._of_pairs("complete", texts, "prefix", prefixes, read_completions)
 
     @Question
     def alternatives(
@@ -177,16 +162,22 @@ class _Translators(Endpoint):
 
         A prefix that ends in a word is followed by the words that begin so.
         """
-        return self._of_pairs("alternatives", texts, prefixes, write_begun, read_alternatives)
+        return self._of_pairs("alternatives", texts, "prefix", prefixes, read_alternatives)
 
     def _of_pairs(
         self,
         signature: str,
         texts: Sequence[str],
+        second: str,
         others: Sequence[str],
-        write: Callable[[Sequence[tuple[str, str]]], dict[str, Message]],
         read: Callable[[Message, int], list[T]],
     ) -> Steps[list[T]]:
+        """Ask a signature of two inputs, `text` and a second one."""
+
+        def write(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
+            first, rest = zip(*pairs, strict=True)
+            return {"text": text_tensor(first), second: text_tensor(rest)}
+
         pairs = list(zip(_checked(texts), _checked(others), strict=True))
         return self.predict(signature, pairs, write, read, lambda pair: sum(map(len, pair)))
 
