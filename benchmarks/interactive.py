@@ -10,7 +10,6 @@ On the dev split, with the export's signatures in this process:
 - Word stroke ratio (Barrachina et al. 2009): a user types the first word that is wrong, and the
   rest follows, until the reference stands; words typed for each word of the references. Beside it,
   the words to be changed in the plain translation (edit distance).
-- How many words are right, beside how probable the model finds them.
 """
 
 from __future__ import annotations
@@ -18,16 +17,13 @@ from __future__ import annotations
 import training.command.startup  # noqa: F401
 
 import argparse
-import difflib
 import json
-import re
 import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from serving.savedmodel.session import ModelSession
@@ -36,7 +32,7 @@ from training.data.splits import load_split
 from training.runs.run import load_run
 from training.score.metrics import bleu, edit_distance
 
-BATCH, BINS = 50, 10
+BATCH = 50
 
 
 class Model:
@@ -53,14 +49,6 @@ class Model:
         }
         found = self._session.run(self._session.signatures[signature], protos)
         return [text.decode() for text in found["translation"]]
-
-    def words(self, texts: Sequence[str]) -> tuple[list[list[str]], list[list[float]]]:
-        """Return the words of plain translations, and their probabilities."""
-        inputs = {"text": tf.make_tensor_proto([text.encode() for text in texts], tf.string)}
-        found = self._session.run(self._session.signatures["translate"], inputs)
-        words = [[word.decode() for word in row if word] for row in found["words"]]
-        each = zip(words, found["word_probabilities"].tolist(), strict=True)
-        return words, [row[: len(said)] for said, row in each]
 
     def translate(self, texts: Sequence[str]) -> list[str]:
         """Return the plain translations."""
@@ -153,52 +141,20 @@ def strokes(model: Model, sources: list[str], references: list[str]) -> dict[str
     return {"word_stroke_ratio": sum(typed) / total, "post_editing_ratio": changed / total}
 
 
-def reliability(model: Model, sources: list[str], references: list[str]) -> dict[str, Any]:
-    """Hold the probability of words to how many of them are right.
-
-    A word is right where it is among those that translation and reference have in common, in order.
-    The calibration error is the mean distance of ten bins of as many words (Guo et al. 2017,
-    eq. 3).
-    """
-    pairs = []
-    for start in range(0, len(sources), BATCH):
-        texts = sources[start : start + BATCH]
-        for words, probabilities, reference in zip(
-            *model.words(texts), references[start : start + BATCH], strict=True
-        ):
-            said = [word.strip() for word in words]
-            wanted = [word.strip() for word in split_words(reference)]
-            right = np.zeros(len(said))
-            matcher = difflib.SequenceMatcher(None, said, wanted, autojunk=False)
-            for block in matcher.get_matching_blocks():
-                right[block.a : block.a + block.size] = 1
-            pairs += zip(probabilities, right, strict=True)
-    table = np.array(sorted(pairs))
-    bins = [part.mean(0) for part in np.array_split(table, BINS)]
-    error = np.average([abs(p - right) for p, right in bins])
-    return {"words": len(table), "bins": np.round(bins, 3).tolist(), "calibration_error": error}
-
-
-def split_words(text: str) -> list[str]:
-    """Return the words of a text as the export's `words` are, without the spaces."""
-    return re.findall(r"(?:[^\W_]|['’-])+|[^\s]", text)
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, required=True, help="whose dev split is read")
     parser.add_argument("--model", type=Path, required=True, help="its export: models/NAME/1")
     parser.add_argument("--limit", type=int, default=2000, help="sentences; default: 2000")
     parser.add_argument("--timed", type=int, default=200, help="sentences timed; default: 200")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     split = load_split(load_run(options.run).config, "dev", limit=options.limit)[0]
     sources, references = list(split.sources), [each[0] for each in split.references]
     with ModelSession(options.model) as session:
         model, timed = Model(session), slice(options.timed)
         print(json.dumps(halves(model, sources, references)), flush=True)
         print(json.dumps(latencies(model, sources[timed], references[timed])), flush=True)
-        print(json.dumps(reliability(model, sources, references)), flush=True)
         print(json.dumps(strokes(model, sources, references)), flush=True)
 
 

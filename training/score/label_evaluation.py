@@ -70,14 +70,14 @@ def evaluate_labels(
     }
 
 
-def draw_calibration(labels: np.ndarray, predictions: dict[str, np.ndarray], path: Path) -> None:
-    """Draw the calibration: the share that came true over the predicted one, in tenths."""
+def draw_calibration(predictions: dict[str, tuple[np.ndarray, np.ndarray]], path: Path) -> None:
+    """Draw labels and probabilities by name: how often came true what was said, in tenths."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(4.5, 4), layout="constrained")
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
-    for name, probabilities in predictions.items():
+    for name, (labels, probabilities) in predictions.items():
         said, came = zip(*scores.calibration_curve(labels, probabilities), strict=True)
         axes.plot(said, came, marker=".", label=name)
     axes.set_xlabel("probability said, mean of a tenth")

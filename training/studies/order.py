@@ -84,8 +84,8 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     said |= {name: [published] for name, published in data.scores.items()}
     table = _table(data, said, SAMPLES)
     shared.write_table(options.output / "order.csv", table)
-    drawn = {name: values[0] for name, values in said.items() if name in _SHOWN}
-    draw_calibration(data.labels, drawn, options.output / "calibration.png")
+    drawn = {name: (data.labels, said[name][0]) for name in said if name in _SHOWN}
+    draw_calibration(drawn, options.output / "calibration.png")
     return {
         "data": config.data,
         "examples": len(data.labels),
