@@ -11,7 +11,7 @@ pytestmark = pytest.mark.tensorflow
 
 
 class Scripted:
-    """Knows the references, and errs at some of their words unless it was told; "☃" has no tokens."""
+    """Knows the references, and errs at some words unless it was told them; "☃" has no tokens."""
 
     def __init__(self, references, wrong, more=()):
         self.references, self.wrong, self.more = references, wrong, more
