@@ -60,7 +60,7 @@ def evaluate_labels(
     result["cross_entropy"] = scores.cross_entropy(data.labels, probabilities)
     result["calibration_error"] = scores.calibration_error(data.labels, probabilities)
     if figure is not None:
-        draw_calibration(data.labels, {"this run": probabilities}, figure)
+        draw_calibration({"this run": (data.labels, probabilities)}, figure)
     return {
         **result,
         "examples": len(data.labels),
