@@ -25,6 +25,7 @@ from urllib.request import Request, urlopen
 
 from training.command.progress import progress
 from training.data import sigmorphon
+from training.data.hashing import number_of
 
 TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/HEAD/data/task1/raw/{file}"
@@ -69,13 +70,13 @@ def fetch(folder: str, directory: Path) -> None:
 def tatoeba_split(english: str) -> str:
     """Split of a Tatoeba pair, the same for sentences that differ in case or punctuation."""
     key = re.sub(r"[^a-z0-9 ]", "", english.lower()).strip()
-    bucket = _hash(key) % 10_000
+    bucket = number_of(key) % 10_000
     return "test" if bucket < 200 else "dev" if bucket < 400 else "train"
 
 
 def cmudict_split(word: str) -> str:
     """Split of a word of CMUdict."""
-    bucket = _hash(word) % 1000
+    bucket = number_of(word) % 1000
     return "test" if bucket < 95 else "dev" if bucket < 115 else "train"
 
 
@@ -111,10 +112,6 @@ def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[
     for word, pronunciations in words.items():
         rows[cmudict_split(word)].append(f"{word}\t{' ; '.join(pronunciations)}")
     return rows
-
-
-def _hash(key: str) -> int:
-    return int(hashlib.sha1(key.encode("utf-8")).hexdigest(), 16)
 
 
 def _read_url(url: str) -> bytes:

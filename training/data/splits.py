@@ -9,12 +9,12 @@ but for sources that are measured on.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 from collections.abc import Sequence
 
 from training.config.schema import Config
 from training.data import corpus
+from training.data.hashing import number_of
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
 from training.data.prepared import Prepared
 
@@ -126,7 +126,7 @@ def _share(config: Config, name: str) -> float | None:
 
 def place(source: str) -> float:
     """Return a number from 0 to 1 that depends on the text alone."""
-    digest = int(hashlib.sha1(source.encode()).hexdigest(), 16)
+    digest = number_of(source)
     return (digest % 50 + digest // 50 % 1_000_000 / 1_000_000) / 50
 
 

@@ -137,7 +137,7 @@ def test_people_are_in_one_split_alone(tmp_path):
     few = write(tmp_path, "\n".join(lines[:5]) + "\n")
     with pytest.raises(CorpusError, match="too few ids to hold out a dev set"):
         events.load_training(f"events:{few}")
-    with pytest.raises(CorpusError, match="Unknown events 'pbc'; expected events:PATH or one of"):
+    with pytest.raises(CorpusError, match=r"Unknown events 'pbc'\. Did you mean pbcseq"):
         events.load("pbc", "train")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+
+from training.data.hashing import number_of
 
 MISSING = ("", "NA", "NaN", "nan")
 MOST = 1e30  # of a number, so that differences fit into float32 as well
@@ -92,9 +93,5 @@ class Histories:
 
     def of_people(self, bucket: range, buckets: int) -> Histories:
         """Return the examples of those whose id falls into some of so many buckets."""
-        chosen = [_bucket(str(person), buckets) in bucket for person in self.people]
+        chosen = [number_of(str(person)) % buckets in bucket for person in self.people]
         return self.select(np.flatnonzero(chosen))
-
-
-def _bucket(person: str, buckets: int) -> int:
-    return int(hashlib.sha1(person.encode()).hexdigest(), 16) % buckets

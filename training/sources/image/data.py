@@ -7,10 +7,10 @@ whole whichever split is asked for.
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 
 from training.data.corpus import data_folders
+from training.data.hashing import number_of
 from training.data.pair_files import CorpusError, Split, sample
 from training.data.specs import unknown
 from training.sources.image import captchas, digits
@@ -62,9 +62,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Spli
     if ":" not in spec:
         return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
     everything = load(spec, "train")
-    buckets = [
-        int(hashlib.sha1(path.name.encode()).hexdigest(), 16) % 20 for path in everything.sources
-    ]
+    buckets = [number_of(path.name) % 20 for path in everything.sources]
     held_out = [i for i, bucket in enumerate(buckets) if not bucket]
     kept = [i for i, bucket in enumerate(buckets) if bucket]
     if not held_out or not kept:
