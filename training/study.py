@@ -21,8 +21,8 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m training.study",
         description="Repeat an experiment. It ends in a table (CSV) and a figure (PNG) in the "
-        "output directory. What is there of an earlier try, models and translations, is used "
-        "again. The last line is a JSON object.",
+        "output directory. Models and translations of an earlier try there are used again. "
+        "The last line is a JSON object.",
         examples=["mechanisms --output studies/mechanisms", "compare --help"],
     )
     names = parser.add_subparsers(dest="study", required=True, metavar="NAME")

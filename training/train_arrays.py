@@ -4,9 +4,9 @@ Several devices of JAX share each batch, and so do several processes that run th
 one machine or many: `training.fit.distributed` says what tells them.
 
 TensorFlow is not imported, so that this runs wherever JAX or PyTorch find a GPU, with Keras, NumPy
-and h5py alone. What it leaves in the run directory is what `training.train` leaves, and is used by
-TensorFlow alike: evaluated, exported, served. The epoch with the lowest perplexity on dev is kept,
-since to translate takes the tokenizers, which are TensorFlow's.
+and h5py alone. The run directory is that of `training.train`: TensorFlow evaluates, exports and
+serves it. The epoch with the lowest perplexity on dev is kept: translating takes the tokenizers,
+which are TensorFlow's.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ Tensor = Any
 
 
 class Decoder(NamedTuple):
-    """What takes the steps, see `keras_attention.search`.
+    """The decoder of a search, see `keras_attention.search`.
 
     Attributes:
         step: the step function.

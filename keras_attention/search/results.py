@@ -35,7 +35,7 @@ class SearchResult(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What is made of the results.
+    """The form of the results.
 
     Attributes:
         length_penalty: of the scores.
@@ -75,7 +75,7 @@ class Form(NamedTuple):
 def form(
     name: str, length_penalty: float | Tensor, pad_id: int, return_attention_weights: bool
 ) -> Form:
-    """Return what the search `name` makes of its results.
+    """Return the form of the results of the search `name`.
 
     Raises:
         ValueError: `length_penalty` below 0.

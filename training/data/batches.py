@@ -168,8 +168,8 @@ class InOrder(PairBatches):
 class Shuffled(PairBatches):
     """Batches of `batch_size` pairs of similar length, in another order in each epoch.
 
-    The order depends on the seed and the number of the epoch alone. What is left over, less than a
-    batch, differs in each epoch. Images, all of one size, are not sorted by length.
+    The order depends on the seed and the number of the epoch alone. Each epoch leaves out other
+    pairs, fewer than a batch. Images, all of one size, are not sorted by length.
 
     Where pairs are joined, another share of the batches in each epoch holds longer ones: two or
     more pairs one after another, source to source and target to target (Kondo et al. 2021, arXiv

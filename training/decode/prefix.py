@@ -16,7 +16,7 @@ Step = Callable[..., tuple[Any, Any, Any]]
 
 
 class Prefix:
-    """What the results of a search begin with.
+    """The beginning of a search's results.
 
     A hypothesis carries its place in the prefix. Until it has said all, it may say what spells a
     part of the rest, or a last token that begins with the rest and goes on.

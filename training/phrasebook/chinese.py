@@ -95,7 +95,7 @@ def _place_words(place: Place) -> list[Word]:
 
 
 def _verb(clause: Clause) -> tuple[list[Word], list[Word]]:
-    """What stands before a place and what stands after it."""
+    """The words before a place and after it."""
     chinese = clause.verb.chinese
     if isinstance(clause.object, NounPhrase):
         chinese = clause.verb.chinese_by_object.get(clause.object.noun.english, chinese)

@@ -38,7 +38,7 @@ class Template(NamedTuple):
 
 
 class Form(NamedTuple):
-    """What varies in a clause beside its subject: tense, mode, object's determiner, adverbs."""
+    """The parts of a clause that vary beside its subject: tense, mode, determiner, adverbs."""
 
     tense: str
     mode: Mode

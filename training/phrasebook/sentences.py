@@ -1,4 +1,4 @@
-"""What a sentence says, before any language says it: the grammar's abstract syntax.
+"""The grammar's abstract syntax: sentences before they are put into a language.
 
 A realised word is a pair (text, tags). Words of two languages are linked where they share a tag,
 one letter for each part of the sentence. A link is sure where the words say the same; a tag with a

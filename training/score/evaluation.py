@@ -43,9 +43,9 @@ def evaluate(
         by_length: whether to add BLEU by number of source words.
 
     Returns:
-        What `metrics.score` returns; `pointing`, in percent, where boxes are known; `aer` (0 to 1)
-        with `aer_method` and `aer_diagonal`, that of a plain diagonal, where there are gold links
-        and the runs attend; `sentences`, `seconds`, `sentences_per_second`, `beam_width`.
+        The result of `metrics.score`; `pointing`, in percent, where boxes are known; `aer` (0 to 1)
+        with `aer_method`, and `aer_diagonal` of a plain diagonal, where there are gold links and
+        the runs attend; `sentences`, `seconds`, `sentences_per_second`, `beam_width`.
     """
     config = runs[0].config
     asked = asked or Search()

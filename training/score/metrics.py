@@ -26,8 +26,8 @@ def score(
     """Score by the metric that a configuration names.
 
     Returns:
-        What `bleu` and `chrf` return; or `exact` and what `chrf` returns, or `per` and `wer`, or
-        `exact` and `cer`, in percent.
+        The results of `bleu` and `chrf`; or `exact` and the result of `chrf`; or `per` and `wer`;
+        or `exact` and `cer`. Figures are in percent.
     """
     if metric in RATES:
         found: dict[str, float | str] = {

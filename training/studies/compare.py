@@ -1,11 +1,10 @@
 """Two recipes compared: whether one is better, or chance explains the difference.
 
-Two sides of one or more runs each, the seeds of a recipe, say the same sentences. What differs is
-held against chance in two ways, which look at the same sentences for both sides: the paired
-bootstrap (Koehn 2004), whose samples are drawn from the sentences and from the seeds of each side,
-gives an interval of the difference; approximate randomisation (Riezler and Maxwell 2005), which
-changes sentences between the sides, gives the probability of such a difference where there is none.
-The last line before the JSON is the verdict: a side is better where both say so.
+Two sides of one or more runs each, the seeds of a recipe, translate the same sentences. Two tests
+hold the difference against chance. The paired bootstrap (Koehn 2004) draws sentences, and seeds of
+each side, and gives an interval of the difference. Approximate randomisation (Riezler and Maxwell
+2005) exchanges sentences between the sides, and gives the probability of such a difference where
+there is none. The last line before the JSON is the verdict: a side is better where both say so.
 """
 
 from __future__ import annotations
