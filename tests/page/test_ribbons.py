@@ -49,7 +49,7 @@ def test_widths_and_opacities_are_the_weights_and_the_strongest_stand_out(drawn)
     found = links(tab)
     assert {*found} == {(t, s) for t, s in np.argwhere(weights >= 0.02).tolist()}
     best = {(t, int(row.argmax())) for t, row in enumerate(weights)}
-    best |= {(int(c.argmax()), s) for s, c in enumerate(weights.T) if c.max() >= 0.2}
+    best |= {(int(c.argmax()), s) for s, c in enumerate(weights.T) if c.max() >= 0.02}
     ordered = sorted(found, key=lambda link: weights[link])
     widths = [found[link]["width"] for link in ordered]
     assert widths == sorted(widths)
@@ -58,6 +58,17 @@ def test_widths_and_opacities_are_the_weights_and_the_strongest_stand_out(drawn)
         opacities = [found[link]["opacity"] for link in ordered if (link in best) == strong]
         assert opacities == sorted(opacities)
         assert (min(opacities) >= 0.35) if strong else (max(opacities) < 0.35)
+
+
+def test_the_strongest_link_of_a_target_word_is_drawn_however_small_it_is(drawn):
+    tab, _ = drawn
+    weights = np.full((2, 60), 1 / 60)
+    weights[0, 11] += 0.002
+    weights[1, 5] += 0.002
+    words = {"source": ["s"] * 60, "target": ["t"] * 2}
+    tab.evaluate(DRAW, {**words, "weights": weights.tolist()})
+    assert {*links(tab)} == {(0, 11), (1, 5)}
+    assert all(one["opacity"] >= 0.35 for one in links(tab).values())
 
 
 @pytest.mark.parametrize("width", [390, 820, 1280])

@@ -1,12 +1,11 @@
 // Words above, words below, and between them ribbons as wide as the weights. The strongest link of
-// each word is always drawn. Pointing at a word, tapping it or moving to it by the arrow keys brings
+// each word stands out. Pointing at a word, tapping it or moving to it by the arrow keys brings
 // its ribbons forward. The sides stand beside one another where the place is wide, and where a row of
 // words does not fit. Other words in the same place move the ribbons that are there.
 
 import { appear, element, move, percent } from "./look.js";
 
-const SHOWN = 0.02; // lesser weights have no ribbon
-const SAID = 0.2; // a word of the source that nobody looks at more has no strongest link
+const SHOWN = 0.02; // lesser weights have no ribbon, but for the strongest of a target word
 const WIDE = 900; // pixels
 const HUES = 6;
 const SVG = "http://www.w3.org/2000/svg";
@@ -100,7 +99,7 @@ function strongest([columns, rows]) {
   const found = new Set(rows.map((row, t) => `${row.indexOf(Math.max(...row))},${t}`));
   columns.forEach((column, i) => {
     const best = Math.max(...column);
-    if (best >= SAID) found.add(`${i},${column.indexOf(best)}`);
+    if (best >= SHOWN) found.add(`${i},${column.indexOf(best)}`);
   });
   return found;
 }
@@ -110,7 +109,7 @@ function fillPaths({ weights, layers, paths }) {
   const gone = new Set(paths.keys());
   weights[1].forEach((row, t) => row.forEach((weight, i) => {
     const key = `${i},${t}`;
-    if (!(weight >= SHOWN)) return;
+    if (weight < SHOWN && !best.has(key)) return;
     gone.delete(key);
     if (!paths.has(key)) paths.set(key, { path: document.createElementNS(SVG, "path"), ends: [i, t] });
     const one = Object.assign(paths.get(key), { weight });
