@@ -18,9 +18,10 @@ English to French, a small vocabulary, in your browser: no server is asked.
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add its file."""
+    """Add its file, which takes no keys while it is part of another page."""
     if FILE.is_file():
-        files.append(File.generated(config, "translator.html", abs_src_path=str(FILE)))
+        page = FILE.read_text(encoding="utf-8").replace(" autofocus>", ">", 1)
+        files.append(File.generated(config, "translator.html", content=page))
     return files
 
 
