@@ -1,10 +1,12 @@
-"""The model server in turns with that of another checkout.
+"""The model server in turns with that of another checkout, or with one of another export.
 
     git worktree add BEFORE fe9a10e
     python benchmarks/serving_turns.py --tree BEFORE --model models/NAME
+    python benchmarks/serving_turns.py --beside models/SAVED --model models/ONNX
 
 Both serve the same translator. One client asks one and then the other, request for request; many
-clients ask each for some seconds. The last line is JSON.
+clients ask each for some seconds. Of each goes with it when it was ready, and its resident memory
+after all. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -21,12 +23,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 from parts.load import TIMEOUT, Load, crowd
 from parts.local_server import server
+from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator
 from training import phrasebook
 
+_SHOWN = ("ms", "per_second", "ready_s", "rss_mb")
 ROOT = Path(__file__).parent.parent
-TREES = ("that checkout", "this one")
+SERVERS = ("the other", "this one")
 
 
 async def alternate(loads: list[Load], translators: list[AsyncTranslator], requests: int) -> float:
@@ -50,16 +54,16 @@ async def rate(load: Load, translator: AsyncTranslator, clients: int, seconds: f
 
 
 async def measure(options: argparse.Namespace, targets: list[str], texts: list[str]) -> dict:
-    """Figures of both servers, and those of this checkout's divided by the other's."""
+    """Figures of both servers, and those of this one divided by the other's."""
     async with (
         AsyncTranslator(targets[0], "load", timeout=TIMEOUT, retries=0) as before,
         AsyncTranslator(targets[1], "load", timeout=TIMEOUT, retries=0) as after,
     ):
         translators = [before, after]
         expected = await before.translate(texts)
-        alone = [Load(texts, expected) for _ in TREES]
-        crowded = [Load(texts, expected) for _ in TREES]
-        await alternate([Load(texts, expected) for _ in TREES], translators, options.requests)
+        alone = [Load(texts, expected) for _ in SERVERS]
+        crowded = [Load(texts, expected) for _ in SERVERS]
+        await alternate([Load(texts, expected) for _ in SERVERS], translators, options.requests)
         waits, rates = [], []
         for number in range(options.repeat):
             waits.append(await alternate(alone, translators, options.requests))
@@ -76,7 +80,7 @@ async def measure(options: argparse.Namespace, targets: list[str], texts: list[s
             "errors": alone[each].errors + crowded[each].errors,
             "different": alone[each].different + crowded[each].different,
         }
-        for each, name in enumerate(TREES)
+        for each, name in enumerate(SERVERS)
     }
     rows["ratio, median of rounds"] = {
         "ms": statistics.median(waits),
@@ -89,19 +93,28 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--model", type=Path, required=True, help="base path of a translator")
-    parser.add_argument("--tree", type=Path, required=True, help="the other checkout")
+    other = parser.add_mutually_exclusive_group(required=True)
+    other.add_argument("--tree", type=Path, help="the other checkout")
+    other.add_argument("--beside", type=Path, help="base path of the other export")
     parser.add_argument("--repeat", type=int, default=20, help="rounds")
     parser.add_argument("--requests", type=int, default=200, help="of one client, in each")
     parser.add_argument("--clients", type=int, default=32, help="of many clients")
     parser.add_argument("--seconds", type=float, default=2, help="that they ask, in each")
     options = parser.parse_args()
     texts = [sample.source for sample in phrasebook.generate("en-fr", "test", 100)]
-    base = options.model
-    with server(base, tree=options.tree) as (before, _), server(base, tree=ROOT) as (after, _):
-        rows = asyncio.run(measure(options, [before, after], texts))
-    print(f"{'':25}{'ms':>9}{'a second':>10}")
+    ready, started = [], time.perf_counter()
+    with server(options.beside or options.model, tree=options.tree or ROOT) as (before, first):
+        ready.append(time.perf_counter() - started)
+        started = time.perf_counter()
+        with server(options.model, tree=ROOT) as (after, second):
+            ready.append(time.perf_counter() - started)
+            rows = asyncio.run(measure(options, [before, after], texts))
+            megabytes = [resident_megabytes(process) for process in (first, second)]
+    for name, seconds, memory in zip(SERVERS, ready, megabytes, strict=True):
+        rows[name] |= {"ready_s": seconds, "rss_mb": memory}
+    print(f"{'':25}{'ms':>9}{'a second':>10}{'ready, s':>10}{'MB':>9}")
     for name, row in rows.items():
-        print(f"{name:25}{row['ms']:9.3f}{row['per_second']:10.3f}")
+        print(f"{name:25}" + "".join(f"{row[x]:10.3f}" for x in _SHOWN if x in row))
     print(json.dumps({"rows": rows, "cpus": os.cpu_count()}))
 
 
