@@ -1,6 +1,7 @@
 """Starts and reloads that fail: early, in one line, and as a whole."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -64,8 +65,10 @@ def test_a_wrong_start_is_one_line_before_any_model_is_loaded(base, bad_ssl, cer
             *([f"--ssl_config_file={path}"] for path in bad_ssl.iterdir() if path.name != "good"),
         ]
         code = (
-            "import json, sys\nimport training.command.startup\n"
-            "import serving.server.__main__ as command\n"
+            "import json, sys\nimport serving.server.__main__ as command\n"
+            "import training.command.startup\n"
+            "import tensorflow\n"
+            "tensorflow.config.list_physical_devices('GPU')\n"  # there may be none: no line says so
             "from serving.server.manager import ModelManager\n"
             "def never(*a, **k): raise AssertionError('a model was loaded')\n"
             "ModelManager.configure = never\n"
@@ -73,8 +76,13 @@ def test_a_wrong_start_is_one_line_before_any_model_is_loaded(base, bad_ssl, cer
         )
         common = ["--port=0", "--model_name=upper", f"--model_base_path={base}"]
         flags = json.dumps([[*common, *one] for one in wrong])
+        asked = {n: each for n, each in os.environ.items() if n != "TF_CPP_MIN_LOG_LEVEL"}
         done = subprocess.run(
-            [sys.executable, "-c", code, flags], capture_output=True, text=True, timeout=300
+            [sys.executable, "-c", code, flags],
+            env=asked,
+            capture_output=True,
+            text=True,
+            timeout=300,
         )
     lines = done.stderr.splitlines()
     assert done.returncode == 0, done.stderr
