@@ -47,9 +47,12 @@ def survey(pairs: Iterable[tuple[str, str]]) -> tuple[int, Strings | None]:
     preset = f"g2p-{'low' if count < 3_000 else 'medium' if count < 20_000 else 'high'}"
     if targets.are_symbols():
         return count, Strings(preset, [])
-    if targets.are_short():
-        return count, Strings(preset, ["target_tokenizer=letters", "metric=characters"])
-    return count, None
+    if not targets.are_short():
+        return count, None
+    settings = ["target_tokenizer=letters", "metric=characters"]
+    if preset == "g2p-low":  # phones follow the order of the letters, as it wants; letters may not
+        return count, Strings("g2p-medium", [*settings, "epochs=150", "keep_by=score"])
+    return count, Strings(preset, settings)
 
 
 class _Side:
