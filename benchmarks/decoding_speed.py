@@ -186,8 +186,8 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
                 row = {"sentences_per_s": round(options.sentences / median(taken), 1)}
                 processor = median(taken, "processor_s") / options.sentences
                 row["processor_ms"] = round(processor * 1e3, 2)
-                for other in REFERENCES:
-                    if other in rounds:
+                for other in (OURS, *REFERENCES):
+                    if other in rounds and other != case:
                         row[f"times {other}"] = round(median_ratio(taken, rounds[other]), 2)
                 rows[case][mode] = row
         for worker in workers.values():

@@ -101,6 +101,7 @@ class Readers(Kind):
     model = LocalReader
     asked: ClassVar[dict[str, Asked]] = {
         "read": lambda model, images: model.read(images, keep_errors=True),
+        "nbest": lambda model, images: model.nbest(images, keep_errors=True),
         "regions": lambda model, images: model.regions(images, keep_errors=True),
     }
     says = ("text", "text")

@@ -37,7 +37,9 @@ _MODELS: dict[str, Callable[..., Any]] = {
 # Of each signature, the question to a model.
 _ASK: dict[str, Callable[..., Sequence[Any]]] = {
     "translate": lambda model, text: model.translate(_texts(text)),
-    "nbest": lambda model, text: model.nbest(_texts(text)),
+    "nbest": lambda model, text=None, image_bytes=None: (
+        _unbroken(model.nbest, image_bytes) if text is None else model.nbest(_texts(text))
+    ),
     "align": lambda model, text: model.align(_texts(text)),
     "score": lambda model, text, translation: model.score(_texts(text), _texts(translation)),
     "complete": lambda model, text, prefix: model.complete(_texts(text), _texts(prefix)),

@@ -214,17 +214,20 @@ def test_a_server_of_onnx_alone_imports_no_tensorflow(models):
 
 
 def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
-    model = OnnxModel(export([image_run], tmp_path / "digits", form="onnx", beam_width=3))
+    settings = {"beam_width": 3, "num_results": 2}
+    model = OnnxModel(export([image_run], tmp_path / "digits", form="onnx", **settings))
     images = [example.image for example in digits.make(5, seed=9)]
-    wanted = ExportedReader([image_run], beam_width=3).regions(image_bytes=tf.constant(images))
-    found = model.run("regions", {"image_bytes": tensor(images)})
-    assert set(found) == set(wanted)
-    for alias, array in found.items():
-        expected = wanted[alias].numpy()
-        if array.dtype.kind == "f":
-            np.testing.assert_allclose(array, expected, atol=1e-4)
-        else:
-            assert array.tolist() == expected.tolist()
+    module = ExportedReader([image_run], **settings)
+    for signature in ("read", "nbest", "regions"):
+        wanted = getattr(module, signature)(image_bytes=tf.constant(images))
+        found = model.run(signature, {"image_bytes": tensor(images)})
+        assert set(found) == set(wanted)
+        for alias, array in found.items():
+            expected = wanted[alias].numpy()
+            if array.dtype.kind == "f":
+                np.testing.assert_allclose(array, expected, atol=1e-4)
+            else:
+                assert array.tolist() == expected.tolist()
     with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
         model.run("serving_default", {"image_bytes": tensor([images[0], b"no image"])})
     assert caught.value.code == Code.INVALID_ARGUMENT

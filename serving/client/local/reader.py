@@ -14,16 +14,16 @@ from serving.client.local.model import LocalModel
 from serving.client.local.pixels import read_image
 from serving.client.local.search import Search, said_text, said_tokens
 from serving.client.local.tokenizers import load_tokenizer
-from serving.client.results import Reading, Regions
+from serving.client.results import Hypothesis, Reading, Regions
 
 T = TypeVar("T")
 
 
 class _Found(NamedTuple):
-    """Of one image `(T,)` ids, the score, `(T, S)` weights and `(T,)` log-probabilities."""
+    """Of one image `(N, T)` ids, `(N,)` scores, `(N, T, S)` weights, `(N, T)` log-probabilities."""
 
     ids: np.ndarray
-    score: np.floating
+    scores: np.ndarray
     weights: np.ndarray
     log_probs: np.ndarray
 
@@ -34,8 +34,9 @@ class LocalReader(LocalModel):
     Args:
         path: of a version that was exported with `--format onnx`, or of the model, of whose
             versions the last is taken.
-        beam_width: hypotheses of each image; None for what the model was exported with, as is the
-            next.
+        beam_width: hypotheses of each image; None for what the model was exported with, as are the
+            next two.
+        num_results: how many `nbest` returns, at most `beam_width`.
         length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
         batch_size: images that are read together.
         threads: that one operation may use.
@@ -51,13 +52,14 @@ class LocalReader(LocalModel):
         path: str | Path,
         *,
         beam_width: int | None = None,
+        num_results: int | None = None,
         length_penalty: float | None = None,
         batch_size: int = 32,
         threads: int = 1,
     ) -> None:
         super().__init__(path, threads)
         about = self.manifest
-        self._asked = Search(about, beam_width, 1, length_penalty, batch_size)
+        self._asked = Search(about, beam_width, num_results, length_penalty, batch_size)
         self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
         self._grid = tuple(about["source"]["regions"])
         self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
@@ -74,20 +76,36 @@ class LocalReader(LocalModel):
         weights = {"attention_weights": f"float(?, ?, {height}, {width})"}
         read = {**text, **tokens, **sure} if sure else text
         regions = {**text, **tokens, **weights, **sure}
-        found = {"read": {"inputs": inputs, "outputs": read}}
+        count = self.results
+        several = {"texts": f"string(?, {count})", "scores": f"float(?, {count})"}
+        found = {
+            "read": {"inputs": inputs, "outputs": read},
+            "nbest": {"inputs": inputs, "outputs": several},
+        }
         if self.manifest["attends"]:
             found["regions"] = {"inputs": inputs, "outputs": regions}
         return found
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
-        self._search(np.zeros((1, *self._size), "uint8"), False)
+        self._search(np.zeros((1, *self._size), "uint8"))
 
     def read(
         self, images: Sequence[Any], keep_errors: bool = False
     ) -> list[Reading | InvalidRequestError]:
         """The text in each image; see `serving.client.Reader` for what an image may be."""
-        return self._read(images, keep_errors, self._reading, False)
+        return self._read(images, keep_errors, self._reading)
+
+    def nbest(
+        self, images: Sequence[Any], keep_errors: bool = False
+    ) -> list[list[Hypothesis] | InvalidRequestError]:
+        """Each image's texts, best first."""
+        return self._read(images, keep_errors, self._hypotheses, results=self.results)
+
+    @property
+    def results(self) -> int:
+        """How many `nbest` returns."""
+        return self._asked.results
 
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
@@ -101,14 +119,15 @@ class LocalReader(LocalModel):
             raise SignatureNotFoundError(
                 "this model has no regions: it was trained without attention"
             )
-        return self._read(images, keep_errors, self._regions, True)
+        return self._read(images, keep_errors, self._regions, with_weights=True)
 
     def _read(
         self,
         images: Sequence[Any],
         keep: bool,
         answer: Callable[[_Found], T],
-        with_weights: bool,
+        results: int = 1,
+        with_weights: bool = False,
     ) -> list[T | InvalidRequestError]:
         """Answer each image from what is found."""
         if isinstance(images, str | bytes):
@@ -119,7 +138,7 @@ class LocalReader(LocalModel):
             pixels = [self._pixels(start + n, image, keep) for n, image in enumerate(batch)]
             read = [one for one in pixels if isinstance(one, np.ndarray)]
             together = np.array(read, "uint8").reshape(-1, *self._size)
-            answers = self._search(together, with_weights)
+            answers = self._search(together, results, with_weights)
             for one in pixels:
                 found.append(answer(next(answers)) if isinstance(one, np.ndarray) else one)
         return found
@@ -136,30 +155,36 @@ class LocalReader(LocalModel):
                 raise error from None
             return error
 
-    def _search(self, pixels: np.ndarray, with_weights: bool) -> Iterator[_Found]:
+    def _search(
+        self, pixels: np.ndarray, results: int = 1, with_weights: bool = False
+    ) -> Iterator[_Found]:
         """Return what is found in pixels `(B, H, W, C)`."""
-        asked = self._asked.inputs(1, with_weights)
+        asked = self._asked.inputs(results, with_weights)
         out = self._folder.run("reader", {"pixels": pixels, **asked})
         out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
-        each = (out[name][:, 0] for name in ("found", "scores", "weights", "log_probs"))
-        return map(_Found, *each)
+        return map(_Found, *(out[name] for name in ("found", "scores", "weights", "log_probs")))
+
+    def _hypotheses(self, found: _Found) -> list[Hypothesis]:
+        return [
+            Hypothesis(said_text(self._target, ids), float(score))
+            for ids, score in zip(found.ids, found.scores, strict=True)
+        ]
 
     def _reading(self, found: _Found) -> Reading:
-        text, score = said_text(self._target, found.ids), float(found.score)
+        (best, *_), ids = self._hypotheses(found), found.ids[0]
         if not self._knows_tokens:
-            return Reading(text, score)
-        return Reading(text, score, said_tokens(self._target, found.ids), self._sure(found))
+            return Reading(best.text, best.score)
+        return Reading(best.text, best.score, said_tokens(self._target, ids), self._sure(found))
 
     def _regions(self, found: _Found) -> Regions:
-        tokens = said_tokens(self._target, found.ids)
-        grids = found.weights[: len(tokens)].reshape(len(tokens), *self._grid)
+        (best, *_), tokens = self._hypotheses(found), said_tokens(self._target, found.ids[0])
+        grids = found.weights[0, : len(tokens)].reshape(len(tokens), *self._grid)
         rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
-        text = said_text(self._target, found.ids)
-        return Regions(text, float(found.score), tokens, rows, self._sure(found))
+        return Regions(best.text, best.score, tokens, rows, self._sure(found))
 
     def _sure(self, found: _Found) -> tuple[float, ...]:
         """Return the probability of each token."""
         if not self._knows_tokens:
             return ()
-        count = len(said_tokens(self._target, found.ids))
-        return tuple(np.exp(found.log_probs[:count]).tolist())
+        count = len(said_tokens(self._target, found.ids[0]))
+        return tuple(np.exp(found.log_probs[0, :count]).tolist())

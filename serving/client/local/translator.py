@@ -185,13 +185,18 @@ class LocalTranslator(LocalModel):
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Each text's translations, best first."""
-        count = self._asked.results
+        count = self.results
         found = self._search(
             self._read(_checked(texts)),
             count,
             self._hypotheses,
         )
         return [each or [Hypothesis("", 0.0)] * count for each in found]
+
+    @property
+    def results(self) -> int:
+        """How many `nbest` returns."""
+        return self._asked.results
 
     def align(self, texts: Sequence[str]) -> list[Alignment]:
         """Each text's translation with its attention weights.

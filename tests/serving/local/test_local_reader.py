@@ -45,6 +45,11 @@ def test_readings_and_regions_are_those_of_the_saved_model(image_run, version):
         assert plain.token_probabilities == found.token_probabilities
         np.testing.assert_allclose(found.token_probabilities, sure, atol=1e-4)
     assert wanted["tokens"].any()
+    several = module.nbest(image_bytes=tf.constant(images))
+    for number, found in enumerate(LocalReader(version, num_results=3).nbest(images)):
+        assert [one.text for one in found] == [
+            text.decode() for text in several["texts"][number].numpy()
+        ]
     assert reader.read([]) == reader.regions([]) == []
 
 
