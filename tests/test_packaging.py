@@ -131,7 +131,7 @@ def test_the_wheel_has_every_file_of_the_packages(tree, package):
 
 def test_the_page_of_an_index_has_no_relative_links(package):
     text = metadata(package[0]).get_payload()
-    assert "docs/migration.md" in text
+    assert "Attention, seen explains it" in text
     assert not re.findall(r"\]\((?!https://)[^)]*\)", text)
 
 
@@ -173,6 +173,9 @@ def test_the_command_lists_the_scripts(python):
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) == 1
     done = python("site/bin/keras-attention", "tain")
+    assert done.returncode == 2
+    assert done.stderr == "error: expected train. Received: tain\n"
+    done = python("site/bin/keras-attention", "nothing")
     assert done.returncode == 2
     assert done.stderr.startswith("error: expected a command, train, ")
 
