@@ -101,7 +101,7 @@ def test_unreadable_files_are_one_clear_line(tmp_path):
 
 
 def test_an_unknown_name_lists_the_names(folders):
-    for spec in ("tatoeba-en-xx", "json:file"):
+    for spec in ("klingon", "json:file"):
         with pytest.raises(CorpusError, match=f"Unknown corpus '{spec}'") as error:
             load(spec, "train")
         assert all(name in one_line(error) for name in NAMES)
