@@ -107,11 +107,14 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
         return "formula"  # symbols on JAX: only the shape of the result is asked for
     batch = None if batches == {None, 1} else max(batches - {None}, default=None)
     sizes = [batch, *lengths, *scale.shape]
-    if enabled() and backend.writes_in_place(query, key, scale):
-        return "in_place" if math.prod(sizes) > IN_PLACE else "formula"
-    if not enabled() or 1 in lengths or backend.in_loop():
+    count = None if None in sizes else math.prod(sizes)
+    if not enabled() or (count is not None and count <= min(IN_PLACE, BLOCK)):
+        return "formula"  # before tensors are looked at, which costs small steps 5 % on PyTorch
+    if backend.writes_in_place(query, key, scale):
+        return "in_place"
+    if 1 in lengths or backend.in_loop():
         return "formula"
-    if None not in sizes and math.prod(sizes) <= _largest_formula():
+    if count is not None and count <= _largest_formula():
         return "formula"
     if backend.under_xla():
         return "exponential"
