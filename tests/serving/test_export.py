@@ -234,7 +234,7 @@ def test_more_results_than_beams_is_one_clear_line(tiny_run, capsys):  # noqa: F
     with pytest.raises(SystemExit) as ended:
         script.main(arguments)
     assert ended.value.code == 2
-    assert "--num-results expected at most --beam-width, 2" in capsys.readouterr().err
+    assert "--nbest expected at most --beam-width, 2" in capsys.readouterr().err
 
 
 def test_a_missing_run_is_one_clear_line(tmp_path):
