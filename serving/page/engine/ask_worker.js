@@ -29,24 +29,35 @@ export async function ask(path, body, signal) {
   });
 }
 
-function start() {
+async function start() {
   const inside = (id) => document.getElementById(id)?.textContent;
   const code = inside("worker");
   const bar = Object.assign(document.createElement("progress"), { max: 1 });
   bar.setAttribute("aria-label", "The model is loading");
   document.querySelector("header").append(bar);
-  worker?.terminate();
-  worker = new Worker(code ? URL.createObjectURL(new Blob([code], { type: "text/javascript" })) : "worker.js");
-  worker.postMessage({ load: code ? { text: inside("model") } : { url: "model.bin" } });
-  return new Promise((resolve, reject) => {
-    worker.onerror = (event) => reject(new Refused(`The model cannot be loaded: ${event.message ?? "its code is missing"}`));
-    worker.onmessage = ({ data: { loaded, ready, error, id, answer } }) => {
-      if (loaded) bar.value = loaded;
-      else if (ready) resolve();
-      else if (!id) reject(new Refused(error));
-      else settle(id, answer, error);
-    };
-  }).finally(() => bar.remove());
+  try {
+    worker?.terminate();
+    worker = new Worker(code ? URL.createObjectURL(await unpacked(code)) : "worker.js");
+    worker.postMessage({ load: code ? { text: inside("model") } : { url: "model.bin" } });
+    await new Promise((resolve, reject) => {
+      worker.onerror = (event) => reject(new Refused(`The model cannot be loaded: ${event.message ?? "its code is missing"}`));
+      worker.onmessage = ({ data: { loaded, ready, error, id, answer } }) => {
+        if (loaded) bar.value = loaded;
+        else if (ready) resolve();
+        else if (!id) reject(new Refused(error));
+        else settle(id, answer, error);
+      };
+    });
+  } finally {
+    bar.remove();
+  }
+}
+
+// A script that the page holds as base64 of its gzip.
+function unpacked(text) {
+  const packed = new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))]);
+  const script = packed.stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(script, { headers: { "content-type": "text/javascript" } }).blob();
 }
 
 function settle(id, answer, error) {

@@ -42,7 +42,7 @@ def write_folder(site: Path, model: bytes) -> None:
         (site / name).write_bytes((STATIC / name).read_bytes())
     for name, text in {"index.html": html, "page.js": page(), "worker.js": worker()}.items():
         (site / name).write_text(text, encoding="utf-8")
-    (site / "model.bin").write_bytes(_packed(model))
+    (site / "model.bin").write_bytes(gzip.compress(model, mtime=0))
 
 
 def write_file(path: Path, model: bytes) -> None:
@@ -58,8 +58,8 @@ def write_file(path: Path, model: bytes) -> None:
             _STYLE: f"{_policy(own)}\n<style>{style}</style>",
             _ICON: f'<link rel="icon" href="data:image/svg+xml;base64,{icon}">',
             _SCRIPT: "",
-            _END: f'<script type="text/plain" id="worker">{worker()}</script>\n'
-            f'<script type="text/plain" id="model">{_base64(_packed(model))}</script>\n'
+            _END: f'<script type="text/plain" id="worker">{_packed(worker().encode())}</script>\n'
+            f'<script type="text/plain" id="model">{_packed(model)}</script>\n'
             f"<script>{script}</script>\n{_END}",
         }
     )
@@ -70,21 +70,18 @@ def write_file(path: Path, model: bytes) -> None:
 def page() -> str:
     """Return the page's script, which asks a worker where the served page asks its server."""
     modules = _named(STATIC.glob("*.js"))
-    return _inline(join("page", {**modules, "server": ENGINE / "ask_worker.js"}))
+    script = join("page", {**modules, "server": ENGINE / "ask_worker.js"})
+    # It must not end the HTML element that it stands in.
+    return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
 def worker() -> str:
     """Return the worker's script."""
-    return _inline(join("worker", _named(ENGINE.glob("*.js"))))
+    return join("worker", _named(ENGINE.glob("*.js")))
 
 
 def _named(paths: Iterable[Path]) -> dict[str, Path]:
     return {path.stem: path for path in paths}
-
-
-def _inline(script: str) -> str:
-    """Return a script that does not end the HTML element it stands in."""
-    return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
 
 
 def _replaced(parts: Mapping[str, str]) -> str:
@@ -100,8 +97,8 @@ def _policy(own: str) -> str:
     return f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}{own}">'
 
 
-def _packed(model: bytes) -> bytes:
-    return gzip.compress(model, mtime=0)
+def _packed(content: bytes) -> str:
+    return _base64(gzip.compress(content, mtime=0))
 
 
 def _base64(content: bytes) -> str:
