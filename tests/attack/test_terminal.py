@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import grpc
@@ -146,7 +147,8 @@ def test_what_is_printable_is_all_that_a_language_needs():
 
 
 def test_an_interrupted_client_ends_with_130_and_one_line():
-    with Server(lambda *_: time.sleep(5) or b"") as server:
+    over = threading.Event()
+    with Server(lambda *_: over.wait(25) and b"") as server:
         command = [sys.executable, "-m", "serving.client", "--target", server.target]
         process = subprocess.Popen([*command, "--model", "m", "text"], stderr=subprocess.PIPE)
         deadline = time.monotonic() + 30
@@ -154,4 +156,5 @@ def test_an_interrupted_client_ends_with_130_and_one_line():
             time.sleep(0.05)
         os.kill(process.pid, signal.SIGINT)
         _, said = process.communicate(timeout=30)
+        over.set()
     assert (process.returncode, said) == (130, b"Interrupted.\n")
