@@ -18,6 +18,20 @@ the decoder sees the encoder's last states alone.
 Their `mode` is `parallel` or `hard`. A `hard` one is soft in training, and attends to a single
 position when it decodes.
 
+## One place for each token
+
+With `attention=hard_monotonic` a token is said of one place of the source, not of an average, and
+no place comes before the last one (Wu and Cotterell 2019, arXiv 1905.06319). Training sums over all
+such ways, exactly:
+
+- `p(a_t = j | a_{{t-1}} = i)` is the softmax over `j ≥ i` of `vᵀ tanh(W s_t + U h_j) + d_{{j-i}}`;
+- `p(y_t | y_{{<t}}) = Σ_j p(a_t = j | y_{{<t}}) softmax(O tanh(C h_j + S s_t))`.
+
+It suits strings whose letters are said in their order, with little to learn from: spelling to
+sound, transliteration, inflection. It takes `order=luong`, text on both sides, and small
+vocabularies: a step holds `S · V` numbers. The weights that are shown are those before the token is
+known. The layer is `training.model.aligned.AlignedDecoder`.
+
 ## The same sentence through each
 
 A small translator with each mechanism, trained alike on the built-in phrasebook for five epochs.
