@@ -10,6 +10,7 @@ import numpy as np
 from training.config.schema import Config
 from training.data.ids import END_ID
 from training.data.sentences import Sentences
+from training.data.token_files import write_sides
 from training.fit.arrays import train_arrays
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
@@ -36,11 +37,11 @@ def _prepare(files: RunFiles, config: Config, vocabulary: int, length: int, step
         return Sentences.of(ids, np.full(count, length))
 
     pairs, dev = steps * config.batch_size, config.batch_size
-    splits = {
-        split: (sentences(count, length), sentences(count, length - 1))
-        for split, count in (("train", pairs), ("dev", dev))
-    }
-    write_tokens(files, "", splits)
+    train = sentences(pairs, length), sentences(pairs, length - 1)
+    with tempfile.TemporaryDirectory() as folder:
+        said = write_sides(Path(folder), "train", train)
+        both = sentences(dev, length), sentences(dev, length - 1)
+        write_tokens(files, "", both, train=(Path(folder), said))
     keep_tokens(files)
     origin = Origin(config.data, "", pairs, 0, 0, dev, pairs * length, (vocabulary,) * 2, None)
     write_origin(files, origin)

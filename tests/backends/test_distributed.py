@@ -17,6 +17,7 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.batches import Batching, make_pair_batches
 from training.data.sentences import Sentences
+from training.data.token_files import write_sides
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
 from training.runs.tokens import keep_tokens, write_tokens
@@ -82,7 +83,7 @@ def make_run(path, config=CONFIG):
     rng, files = np.random.default_rng(7), RunFiles(path)
     path.mkdir()
     train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
-    write_tokens(files, "random", {"train": train, "dev": dev})
+    write_tokens(files, "random", dev, train=(path, write_sides(path, "train", train)))
     keep_tokens(files)
     pairs = make_pair_batches(Batching.of(config), *train, training=True).statistics
     counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}

@@ -202,7 +202,10 @@ def _keep_ids(
     """
     rows = cast(tuple[Sentences, Sentences], pair_rows(config, dev, *sides))  # both are texts
     words = shared_words(*vocabularies(*sides)) if config.copy else None
-    train = data if isinstance(data, Streamed) else None
+    train = None
+    if isinstance(data, Streamed):
+        assert data.said is not None
+        train = (data.folder, data.said)
     return write_tokens(files, corpus, rows, words, train)
 
 

@@ -17,7 +17,7 @@ from training.command.files import aside_of, read_json, write_json
 from training.config.schema import Config
 from training.data.batches import Batching, PairBatches, make_pair_batches
 from training.data.pair_files import CorpusError
-from training.data.prepared import Prepared, Streamed, is_prepared
+from training.data.prepared import Prepared, is_prepared
 from training.data.sentences import Sentences
 from training.data.subwords import Samplers, make_sampler
 from training.data.token_files import check_sizes, read_sides, write_sides
@@ -32,7 +32,7 @@ def write_tokens(
     corpus: str,
     dev: tuple[Sentences, Sentences],
     source_words: np.ndarray | None = None,
-    train: Streamed | None = None,
+    train: tuple[Path, dict[str, Any]] | None = None,
 ) -> Path:
     """Write token ids aside, for `keep_tokens`; return their folder.
 
@@ -41,8 +41,8 @@ def write_tokens(
         corpus: hash of the texts.
         dev: the ids of both sides of the dev set.
         source_words: see `training.sources.text.copying.shared_words`.
-        train: the pairs to learn from, whose ids are moved; None for a prepared corpus, which has
-            them.
+        train: folder of the ids of the pairs to learn from, which are moved, and what
+            `write_sides` says of them; None for a prepared corpus, which has them.
     """
     aside = aside_of(files.tokens)
     try:
@@ -50,10 +50,10 @@ def write_tokens(
         aside.mkdir()
         said = {"dev": write_sides(aside, "dev", dev)}
         if train is not None:
-            assert train.said is not None
-            for file in train.folder.glob("train.*"):
+            folder, train_said = train
+            for file in folder.glob("train.*"):
                 file.rename(aside / file.name)
-            said = {"train": train.said, **said}
+            said = {"train": train_said, **said}
         if source_words is not None:
             np.save(aside / _WORDS, source_words)
         sizes = {file.name: file.stat().st_size for file in sorted(aside.iterdir())}
