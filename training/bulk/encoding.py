@@ -156,13 +156,18 @@ def _copying_encoder(paths: tuple[Path, Path], copying: Copying) -> PairEncoder:
     return encode
 
 
-@functools.cache
 def _encoder(path: Path) -> Encoder:
-    """Load a tokenizer: it returns the ids of some texts, and the tokens of each.
+    """Load a tokenizer: it returns the ids of some texts, and the tokens of each."""
+    return _encoder_of(path, path.read_text(encoding="utf-8"))
+
+
+@functools.lru_cache(maxsize=len(SIDES))
+def _encoder_of(path: Path, text: str) -> Encoder:
+    """Load a file that holds this text: a later run may write another one in its place.
 
     SentencePiece's own library takes no TensorFlow, which is 400 MB in each process.
     """
-    state = json.loads(path.read_text(encoding="utf-8"))
+    state = json.loads(text)
     if state["kind"] != KIND:
         return _graph_encoder(path)
     import sentencepiece

@@ -98,6 +98,18 @@ def test_large_files_are_read_by_several_processes(folder, size, monkeypatch):
     assert not (folder / "out" / "work").exists()
 
 
+def test_a_later_run_in_the_same_place_has_its_own_tokenizers(folder):
+    found = {}
+    for name, size in (("one", 70), ("one", 50), ("other", 50)):
+        config = override(
+            Config(data=f"tsv:{folder / 'pairs.tsv'}"),
+            [*SETTINGS.split(), f"source_vocab_size={size}"],
+        )
+        said = stream(config, folder / name).said
+        found[name], _ = read_sides(folder / name, "train", said)
+    assert np.array_equal(found["one"].values, found["other"].values)
+
+
 def test_what_is_known_is_not_written_anew(folder):
     config = override(Config(data=f"tsv:{folder / 'pairs.tsv'}"), SETTINGS.split())
     asked = []
