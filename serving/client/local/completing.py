@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,7 +65,7 @@ class Completing:
         Raises:
             ValueError: for a prefix that no tokens spell.
         """
-        asked = self._asked(sources, prefixes)
+        asked = self._asked(sources, map(self._spelling.normalize, prefixes))
         answers = []
         for prefix, one, best, tokens in zip(
             prefixes, asked, self._best(asked), copied, strict=True
@@ -85,7 +85,7 @@ class Completing:
         """
         normal = [self._spelling.normalize(prefix) for prefix in prefixes]
         starts = [self._spelling.begun_word(prefix) for prefix in normal]
-        words = self._next(self._asked(sources, prefixes), normal, starts)
+        words = self._next(self._asked(sources, normal), normal, starts)
         begun = []
         for source, before, start, row in zip(sources, normal, starts, words, strict=True):
             for raw in row:
@@ -141,8 +141,7 @@ class Completing:
         """Return a text as prefixes are spelled."""
         return self._spelling.decompose(said_text(self._target, one.ids, copied))
 
-    def _asked(self, sources: Sequence[list[int]], prefixes: Sequence[str]) -> list[_Asked]:
-        normal = map(self._spelling.normalize, prefixes)
+    def _asked(self, sources: Sequence[list[int]], normal: Iterable[str]) -> list[_Asked]:
         return [
             self._one(source, prefix, number)
             for number, (source, prefix) in enumerate(zip(sources, normal, strict=True))

@@ -12,7 +12,7 @@ from serving.client.errors import InvalidRequestError, SignatureNotFoundError
 from serving.client.image_files import image_file
 from serving.client.local.model import LocalModel
 from serving.client.local.pixels import read_image
-from serving.client.local.search import Search, said_text, said_tokens
+from serving.client.local.search import Search, hypotheses, said_tokens
 from serving.client.local.tokenizers import load_tokenizer
 from serving.client.results import Hypothesis, Reading, Regions
 
@@ -165,10 +165,7 @@ class LocalReader(LocalModel):
         return map(_Found, *(out[name] for name in ("found", "scores", "weights", "log_probs")))
 
     def _hypotheses(self, found: _Found) -> list[Hypothesis]:
-        return [
-            Hypothesis(said_text(self._target, ids), float(score))
-            for ids, score in zip(found.ids, found.scores, strict=True)
-        ]
+        return hypotheses(self._target, found.ids, found.scores)
 
     def _reading(self, found: _Found) -> Reading:
         (best, *_), ids = self._hypotheses(found), found.ids[0]

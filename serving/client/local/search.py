@@ -15,6 +15,7 @@ from serving.client.local.tokenizers import (
     Vocabulary,
     said,
 )
+from serving.client.results import Hypothesis
 
 
 class Search:
@@ -85,6 +86,16 @@ def said_text(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | Non
         return tokenizer.decode(numbers)
     assert isinstance(tokenizer, Vocabulary)  # subwords spell what they do not know
     return tokenizer.join([token_of(tokenizer, number, copied) for number in numbers])
+
+
+def hypotheses(
+    tokenizer: Tokenizer, ids: np.ndarray, scores: np.ndarray, copied: Sequence[str] | None = None
+) -> list[Hypothesis]:
+    """Return the texts of ids `(N, T)`, see `said_text`, with their scores `(N,)`."""
+    return [
+        Hypothesis(said_text(tokenizer, each, copied), float(score))
+        for each, score in zip(ids, scores, strict=True)
+    ]
 
 
 def said_tokens(

@@ -15,7 +15,15 @@ from serving.client.local.beam import padded
 from serving.client.local.completing import Completing
 from serving.client.local.model import LocalModel
 from serving.client.local.scoring import score_targets
-from serving.client.local.search import Search, replaced, said_text, said_tokens, token_of
+from serving.client.local.search import (
+    Search,
+    hypotheses,
+    replaced,
+    said_text,
+    said_tokens,
+    token_of,
+)
+from serving.client.local.signatures import declared
 from serving.client.local.spelling import Spelling
 from serving.client.local.tokenizers import END_ID, Vocabulary, load_tokenizer
 from serving.client.local.words import words_of
@@ -30,51 +38,6 @@ from serving.client.results import (
 from serving.client.sentences import join_sentences, split_sentences
 
 T = TypeVar("T")
-_WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
-_INPUTS = {
-    "translate": ["text"],
-    "nbest": ["text"],
-    "align": ["text"],
-    "score": ["text", "translation"],
-    "complete": ["text", "prefix"],
-    "alternatives": ["text", "prefix"],
-}
-_OUTPUTS = {  # with N results
-    "translate": {
-        "translation": "string(?)",
-        "score": "float(?)",
-        "truncated": "bool(?)",
-        **_WORDS,
-    },
-    "nbest": {"translations": "string(?, N)", "scores": "float(?, N)"},
-    "align": {
-        "translation": "string(?)",
-        "source_tokens": "string(?, ?)",
-        "target_tokens": "string(?, ?)",
-        "attention_weights": "float(?, ?, ?)",
-        **_WORDS,
-    },
-    "score": {
-        "score": "float(?)",
-        "tokens": "string(?, ?)",
-        "log_probs": "float(?, ?)",
-        "truncated": "bool(?)",
-    },
-    "complete": {
-        "translation": "string(?)",
-        "score": "float(?)",
-        "truncated": "bool(?)",
-        "tokens": "string(?, ?)",
-        "token_scores": "float(?, ?)",
-        **_WORDS,
-    },
-    "alternatives": {
-        "words": "string(?, N)",
-        "probabilities": "float(?, N)",
-        "translations": "string(?, N)",
-        "scores": "float(?, N)",
-    },
-}
 
 
 class _Read(NamedTuple):
@@ -153,18 +116,7 @@ class LocalTranslator(LocalModel):
             missing |= {"alternatives"}
         if self._copies:
             missing |= {"score", "complete", "alternatives"}
-        return {
-            name: {
-                "inputs": dict.fromkeys(inputs, "string(?)"),
-                "outputs": {
-                    alias: about.replace("N", str(self._asked.results))
-                    for alias, about in _OUTPUTS[name].items()
-                    if self._knows_words or alias not in _WORDS
-                },
-            }
-            for name, inputs in _INPUTS.items()
-            if name not in missing
-        }
+        return declared(missing, self.results, self._knows_words)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
@@ -363,10 +315,7 @@ class LocalTranslator(LocalModel):
         return Translation(one.text, one.score, False, *self._words(found))
 
     def _hypotheses(self, found: _Found) -> list[Hypothesis]:
-        return [
-            Hypothesis(said_text(self._target, ids, found.copied), float(score))
-            for ids, score in zip(found.ids, found.scores, strict=True)
-        ]
+        return hypotheses(self._target, found.ids, found.scores, found.copied)
 
     def _words(self, found: _Found) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Return the words of the best translation, and their probabilities."""

@@ -1,0 +1,75 @@
+"""The signatures of a translator in this process: those of a SavedModel."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+_WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
+_INPUTS = {
+    "translate": ["text"],
+    "nbest": ["text"],
+    "align": ["text"],
+    "score": ["text", "translation"],
+    "complete": ["text", "prefix"],
+    "alternatives": ["text", "prefix"],
+}
+_OUTPUTS = {  # with N results
+    "translate": {
+        "translation": "string(?)",
+        "score": "float(?)",
+        "truncated": "bool(?)",
+        **_WORDS,
+    },
+    "nbest": {"translations": "string(?, N)", "scores": "float(?, N)"},
+    "align": {
+        "translation": "string(?)",
+        "source_tokens": "string(?, ?)",
+        "target_tokens": "string(?, ?)",
+        "attention_weights": "float(?, ?, ?)",
+        **_WORDS,
+    },
+    "score": {
+        "score": "float(?)",
+        "tokens": "string(?, ?)",
+        "log_probs": "float(?, ?)",
+        "truncated": "bool(?)",
+    },
+    "complete": {
+        "translation": "string(?)",
+        "score": "float(?)",
+        "truncated": "bool(?)",
+        "tokens": "string(?, ?)",
+        "token_scores": "float(?, ?)",
+        **_WORDS,
+    },
+    "alternatives": {
+        "words": "string(?, N)",
+        "probabilities": "float(?, N)",
+        "translations": "string(?, N)",
+        "scores": "float(?, N)",
+    },
+}
+
+
+def declared(
+    missing: Container[str], results: int, knows_words: bool
+) -> dict[str, dict[str, dict[str, str]]]:
+    """Return dtypes and shapes of inputs and outputs, by signature.
+
+    Args:
+        missing: signatures that the model lacks.
+        results: N, of `nbest` and `alternatives`.
+        knows_words: whether its answers have words and their probabilities.
+    """
+    return {
+        name: {
+            "inputs": dict.fromkeys(inputs, "string(?)"),
+            "outputs": {
+                alias: about.replace("N", str(results))
+                for alias, about in _OUTPUTS[name].items()
+                if knows_words or alias not in _WORDS
+            },
+        }
+        for name, inputs in _INPUTS.items()
+        if name not in missing
+    }
