@@ -18,6 +18,16 @@ def choice(tab, position):
     return tab.locator("#translation .choice").nth(position)
 
 
+def open_choice(tab, position):
+    choice(tab, position).click()
+    expect(tab.locator(".choices-panel li")).to_have_count(2)
+
+
+def type_word(tab, word):
+    tab.get_by_label("Another word").fill(word)
+    tab.keyboard.press("Enter")
+
+
 def test_a_word_is_changed_by_mouse_and_the_rest_follows(tab):
     choice(tab, 1).click()
     others = tab.locator(".choices-panel li")
@@ -54,28 +64,22 @@ def test_a_word_is_typed_and_the_change_undone_by_keyboard_alone(tab):
 
 
 def test_a_word_stays_as_it_was_typed(tab):
-    choice(tab, 1).click()
-    expect(tab.locator(".choices-panel li")).to_have_count(2)
-    tab.get_by_label("Another word").fill("BL")
-    tab.keyboard.press("Enter")
+    open_choice(tab, 1)
+    type_word(tab, "BL")
     expect(tab.locator("#translation")).to_have_text("ONE BL THREETHREE")
 
 
 def test_a_word_that_cannot_be_said_changes_nothing(tab):
-    choice(tab, 1).click()
-    expect(tab.locator(".choices-panel li")).to_have_count(2)
-    tab.get_by_label("Another word").fill("☃")
-    tab.keyboard.press("Enter")
+    open_choice(tab, 1)
+    type_word(tab, "☃")
     expect(tab.locator("#status.error")).to_contain_text("no tokens")
     expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
-    tab.get_by_label("Another word").fill("BLUE")
-    tab.keyboard.press("Enter")
+    type_word(tab, "BLUE")
     expect(tab.locator("#translation")).to_have_text("ONE BLUE THREETHREE")
 
 
 def test_escape_leaves_all_as_it_was(tab):
-    choice(tab, 2).click()
-    expect(tab.locator(".choices-panel li")).to_have_count(2)
+    open_choice(tab, 2)
     tab.keyboard.press("Escape")
     expect(tab.locator(".choices-panel")).to_have_count(0)
     assert tab.evaluate("document.activeElement.textContent") == "THREE"

@@ -85,6 +85,17 @@ def test_clients_get_the_answers_of_the_local_translator(server, models):
             np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
 
 
+def check_same(found, expected):
+    """Compare arrays with the SavedModel's tensors, by output."""
+    assert set(found) == set(expected)
+    for alias, array in found.items():
+        wanted = expected[alias].numpy()
+        if wanted.dtype.kind == "f":
+            np.testing.assert_allclose(array, wanted, atol=1e-4)
+        else:
+            assert array.tolist() == wanted.tolist()
+
+
 def test_requests_run_together(models):
     flags = ["--model_name=onnx", f"--model_base_path={models / 'onnx'}", "--enable_batching"]
     wanted = LocalTranslator(models / "onnx").translate(TEXTS)
@@ -112,13 +123,7 @@ def test_every_output_is_that_of_the_saved_model(server, stubs, run, signature):
     found = arrays(stubs(f"localhost:{server.port}").prediction.Predict(made, timeout=60))
     function = getattr(Exported([run], **SETTINGS), signature)
     expected = function(**{alias: tf.constant(texts) for alias, texts in inputs.items()})
-    assert set(found) == set(expected)
-    for alias, array in found.items():
-        wanted = expected[alias].numpy()
-        if wanted.dtype.kind == "f":
-            np.testing.assert_allclose(array, wanted, atol=1e-4)
-        else:
-            assert array.tolist() == wanted.tolist()
+    check_same(found, expected)
 
 
 def test_errors_are_those_of_the_saved_model(server, stubs):
@@ -220,14 +225,7 @@ def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
     module = ExportedReader([image_run], **settings)
     for signature in ("read", "nbest", "regions"):
         wanted = getattr(module, signature)(image_bytes=tf.constant(images))
-        found = model.run(signature, {"image_bytes": tensor(images)})
-        assert set(found) == set(wanted)
-        for alias, array in found.items():
-            expected = wanted[alias].numpy()
-            if array.dtype.kind == "f":
-                np.testing.assert_allclose(array, expected, atol=1e-4)
-            else:
-                assert array.tolist() == expected.tolist()
+        check_same(model.run(signature, {"image_bytes": tensor(images)}), wanted)
     with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
         model.run("serving_default", {"image_bytes": tensor([images[0], b"no image"])})
     assert caught.value.code == Code.INVALID_ARGUMENT

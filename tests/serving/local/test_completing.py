@@ -13,7 +13,7 @@ from serving.client.local.spelling import Spelling
 from serving.client.local.tokenizers import SentencePiece, Vocabulary
 from serving.client.local.words import words_of
 from serving.export.completing import Completing
-from tests.training.decode.test_prefix import PREFIXES, TOKENIZERS
+from tests.training.decode.test_prefix import PREFIXES, TOKENIZERS, bigrams
 from training.data.ids import END_ID, START_ID
 from training.data.pieces import model_of
 from training.data.spelling import Spelling as InGraph
@@ -53,10 +53,7 @@ def tokenizer(request):
 
 @pytest.fixture
 def table(rng, tokenizer):
-    """Log-probabilities of a bigram model; special tokens, which no text shows, are not said."""
-    logits = rng.normal(size=(tokenizer.vocab_size,) * 2)
-    logits[:, :END_ID] = -np.inf
-    return (logits - np.log(np.exp(logits).sum(1, keepdims=True))).astype("float32")
+    return bigrams(rng, tokenizer)
 
 
 @pytest.fixture(scope="module")

@@ -36,12 +36,16 @@ def tokenizer(request):
     return TOKENIZERS[request.param]()
 
 
-@pytest.fixture
-def table(rng, tokenizer):
+def bigrams(rng, tokenizer):
     """Log-probabilities of a bigram model; special tokens, which no text shows, are not said."""
     logits = rng.normal(size=(tokenizer.vocab_size,) * 2)
     logits[:, :END_ID] = -np.inf
     return (logits - np.log(np.exp(logits).sum(1, keepdims=True))).astype("float32")
+
+
+@pytest.fixture
+def table(rng, tokenizer):
+    return bigrams(rng, tokenizer)
 
 
 @pytest.fixture
