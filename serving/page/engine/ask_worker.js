@@ -2,6 +2,8 @@
 //
 // The page holds the model and the worker's code, or they lie beside it.
 
+import { decoded, unpacked } from "./packed.js";
+
 export class Refused extends Error {}
 
 const waiting = new Map();
@@ -37,7 +39,7 @@ async function start() {
   document.querySelector("header").append(bar);
   try {
     worker?.terminate();
-    worker = new Worker(code ? URL.createObjectURL(await unpacked(code)) : "worker.js");
+    worker = new Worker(code ? await script(code) : "worker.js");
     worker.postMessage({ load: code ? { text: inside("model") } : { url: "model.bin" } });
     await new Promise((resolve, reject) => {
       worker.onerror = (event) => reject(new Refused(`The model cannot be loaded: ${event.message ?? "its code is missing"}`));
@@ -53,11 +55,10 @@ async function start() {
   }
 }
 
-// A script that the page holds as base64 of its gzip.
-function unpacked(text) {
-  const packed = new Blob([Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0))]);
-  const script = packed.stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(script, { headers: { "content-type": "text/javascript" } }).blob();
+// Return the address of a script that the page holds as base64 of its gzip.
+async function script(text) {
+  const code = await unpacked(decoded(text));
+  return URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
 }
 
 function settle(id, answer, error) {

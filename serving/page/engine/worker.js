@@ -6,6 +6,7 @@
 
 import { answers } from "./answers.js";
 import { readModel } from "./model.js";
+import { decoded, unpacked } from "./packed.js";
 
 let known = null;
 const cancelled = new Set();
@@ -39,8 +40,6 @@ async function answer(id, path, body) {
   cancelled.delete(id);
 }
 
-const decoded = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-
 async function fetched(url) {
   const response = await fetch(url);
   if (!response.ok) throw new Error(`status ${response.status} of ${url}`);
@@ -55,11 +54,4 @@ async function fetched(url) {
     if (size) postMessage({ loaded: Math.min(1, received / size) });
   }
   return new Uint8Array(await new Blob(parts).arrayBuffer());
-}
-
-// Hosts that say "content-encoding: gzip" have unpacked it.
-function unpacked(file) {
-  const stream = new Blob([file]).stream();
-  const gzip = file[0] === 0x1f && file[1] === 0x8b;
-  return new Response(gzip ? stream.pipeThrough(new DecompressionStream("gzip")) : stream).arrayBuffer();
 }

@@ -69,7 +69,7 @@ def write_file(path: Path, model: bytes) -> None:
 
 def page() -> str:
     """Return the page's script, which asks a worker where the served page asks its server."""
-    modules = _named(STATIC.glob("*.js"))
+    modules = _named([*STATIC.glob("*.js"), ENGINE / "packed.js"])
     script = join("page", {**modules, "server": ENGINE / "ask_worker.js"})
     # It must not end the HTML element that it stands in.
     return script.replace("</script", r"<\/script").replace("<!--", r"<\!--")
