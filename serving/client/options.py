@@ -105,7 +105,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
         type=size,
         default=1,
         metavar="N",
-        help="with --local: that an operation may use; default: 1",
+        help="with --local: that translate or read together; default: 1",
     )
     which = parser.add_mutually_exclusive_group()
     which.add_argument(

@@ -56,7 +56,7 @@ class OnnxModel:
 
     Args:
         path: of the version.
-        threads: that one operation may use.
+        threads: that batches share; those of one batch share its operations.
 
     Attributes:
         signatures: by name.

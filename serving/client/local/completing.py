@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from serving.client.local.batches import Batches
 from serving.client.local.beam import Hypothesis, beam_search
 from serving.client.local.model import Folder
 from serving.client.local.prefixes import Covered, NextWord, Prefix, log_sum
@@ -38,6 +39,7 @@ class Completing:
         target: its tokenizer.
         spelling: of the target's tokens.
         search: the settings; `results` words are found.
+        batches: of sources.
         replaces: whether unknown tokens become those of the source.
     """
 
@@ -47,10 +49,12 @@ class Completing:
         target: Tokenizer,
         spelling: Spelling,
         search: Search,
+        batches: Batches,
         replaces: bool = False,
     ) -> None:
         self._folder, self._target = folder, target
         self._spelling, self._settings, self._replaces = spelling, search, replaces
+        self._batches = batches
 
     def complete(
         self, sources: Sequence[list[int]], prefixes: Sequence[str], copied: Copied
@@ -168,7 +172,8 @@ class Completing:
     ) -> list[list[Hypothesis]]:
         """Search in batches of about one length; `of_each` is what the rule knows of each."""
         found: list[list[Hypothesis]] = [[] for _ in asked]
-        for rows in self._settings.batches([len(one.source) for one in asked]):
+
+        def work(rows: Sequence[int]) -> None:
             batch = [asked[row] for row in rows]
             searched = beam_search(
                 self._folder,
@@ -186,4 +191,6 @@ class Completing:
             )
             for row, each in zip(rows, searched, strict=True):
                 found[row] = each
+
+        self._batches.by_length([len(one.source) for one in asked], work)
         return found

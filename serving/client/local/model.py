@@ -6,11 +6,13 @@ import json
 from collections.abc import Mapping
 from contextvars import ContextVar
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import onnxruntime
 
+from serving.client.local.batches import Batches
 from serving.client.results import Metadata
 
 MANIFEST = "manifest.json"
@@ -25,7 +27,7 @@ class Folder:
 
     Args:
         path: of it, or of the model, of whose versions the last is taken.
-        threads: for each operation.
+        threads: that share an operation.
 
     Attributes:
         path: of the version.
@@ -36,8 +38,6 @@ class Folder:
     """
 
     def __init__(self, path: str | Path, threads: int = 1) -> None:
-        if threads < 1:
-            raise ValueError(f"expected at least 1 thread. Received: {threads}")
         self.path = _version(Path(path))
         try:
             self.manifest: dict[str, Any] = json.loads(
@@ -53,8 +53,11 @@ class Folder:
         self._options = onnxruntime.SessionOptions()
         self._options.intra_op_num_threads = threads
         self._options.inter_op_num_threads = 1
+        # Threads that wait for work by spinning take the processor from those that have some.
+        self._options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         self._options.log_severity_level = 3
         self._sessions: dict[str, onnxruntime.InferenceSession] = {}
+        self._loading = Lock()
 
     def run(self, graph: str, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run a graph, which is loaded at its first use.
@@ -72,17 +75,20 @@ class Folder:
                 name: x[:0] if about[name]["shape"][0] in _ROWS else x
                 for name, x in self.run(graph, one).items()
             }
-        if graph not in self._sessions:
-            try:
-                self._sessions[graph] = onnxruntime.InferenceSession(
-                    str(self.path / f"{graph}.onnx"), self._options, ["CPUExecutionProvider"]
-                )
-            except Exception as error:  # onnxruntime's have no class of their own
-                reason = (str(error).splitlines() or [type(error).__name__])[0]
-                raise ValueError(f"{self.path / graph}.onnx cannot be loaded: {reason}") from None
+        with self._loading:
+            if graph not in self._sessions:
+                self._sessions[graph] = self._load(graph)
         session = self._sessions[graph]
         found = session.run(None, dict(inputs), RUN_OPTIONS.get())
         return dict(zip((x.name for x in session.get_outputs()), found, strict=True))
+
+    def _load(self, graph: str) -> onnxruntime.InferenceSession:
+        path = self.path / f"{graph}.onnx"
+        try:
+            return onnxruntime.InferenceSession(str(path), self._options, ["CPUExecutionProvider"])
+        except Exception as error:  # onnxruntime's have no class of their own
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise ValueError(f"{path} cannot be loaded: {reason}") from None
 
 
 def _version(path: Path) -> Path:
@@ -109,15 +115,18 @@ class LocalModel:
     Args:
         path: of a version that was exported with `--format onnx`, or of the model, of whose
             versions the last is taken.
-        threads: that one operation may use.
+        batch_size: rows that are answered together.
+        threads: that batches share; those of one batch share its operations.
 
     Raises:
-        ValueError: if there is no such export, or it does something else than `task`.
+        ValueError: if there is no such export, or it does something else than `task`; or for a
+            setting that is not possible.
     """
 
     task: ClassVar[str]
 
-    def __init__(self, path: str | Path, threads: int) -> None:
+    def __init__(self, path: str | Path, batch_size: int, threads: int) -> None:
+        self._batches = Batches(batch_size, threads)
         self._folder = Folder(path, threads)
         if (task := self.manifest["task"]) != self.task:
             raise ValueError(f"{path} expected a model to {self.task} with. Received: to {task}")

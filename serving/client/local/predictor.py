@@ -19,7 +19,7 @@ class LocalPredictor(LocalModel):
         path: of a version that was exported with `--format onnx`, or of the model, of whose
             versions the last is taken.
         batch_size: histories that are read together.
-        threads: that one operation may use.
+        threads: that batches share; those of one batch share its operations.
 
     Raises:
         ValueError: if there is no such export, or for a setting that is not possible.
@@ -28,10 +28,8 @@ class LocalPredictor(LocalModel):
     task = "predict"
 
     def __init__(self, path: str | Path, *, batch_size: int = 32, threads: int = 1) -> None:
-        super().__init__(path, threads)
-        if batch_size < 1:
-            raise ValueError(f"expected batch_size >= 1. Received: {batch_size}")
-        self._columns, self._batch_size = self.manifest["source"]["columns"], batch_size
+        super().__init__(path, batch_size, threads)
+        self._columns = self.manifest["source"]["columns"]
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
         """See the base class."""
@@ -52,9 +50,9 @@ class LocalPredictor(LocalModel):
             ValueError: see `serving.client.histories.history_columns`.
         """
         rows = [history_columns(history, self._columns, ignore) for history in given]
-        found = []
-        for start in range(0, len(rows), self._batch_size):
-            batch = rows[start : start + self._batch_size]
+
+        def work(numbers: Sequence[int]) -> list[Prediction]:
+            batch = [rows[number] for number in numbers]
             lengths = [len(row[TIME]) for row in batch]
             # One event that is none, so that histories may be empty.
             events = np.full((len(batch), max(lengths) + 1, len(self._columns)), np.nan, "float32")
@@ -63,10 +61,12 @@ class LocalPredictor(LocalModel):
                     events[place, : lengths[place], number] = row[name]
             out = self._folder.run("predictor", {"events": events})
             weights = out.get("attention_weights", np.zeros((len(batch), 0)))
-            found += [
+            return [
                 Prediction(probability, tuple(row[:length]))
                 for probability, row, length in zip(
                     out["probability"].tolist(), weights.tolist(), lengths, strict=True
                 )
             ]
-        return found
+
+        batches = self._batches.each(range(len(rows)), work)
+        return [one for batch in batches for one in batch]

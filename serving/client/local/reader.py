@@ -39,7 +39,7 @@ class LocalReader(LocalModel):
         num_results: how many `nbest` returns, at most `beam_width`.
         length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
         batch_size: images that are read together.
-        threads: that one operation may use.
+        threads: that batches share; those of one batch share its operations.
 
     Raises:
         ValueError: if there is no such export, or for a setting that is not possible.
@@ -57,9 +57,9 @@ class LocalReader(LocalModel):
         batch_size: int = 32,
         threads: int = 1,
     ) -> None:
-        super().__init__(path, threads)
+        super().__init__(path, batch_size, threads)
         about = self.manifest
-        self._asked = Search(about, beam_width, num_results, length_penalty, batch_size)
+        self._asked = Search(about, beam_width, num_results, length_penalty)
         self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
         self._grid = tuple(about["source"]["regions"])
         self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
@@ -132,16 +132,16 @@ class LocalReader(LocalModel):
         """Answer each image from what is found."""
         if isinstance(images, str | bytes):
             raise TypeError("expected a list of images. Received: one")
-        found: list[Any] = []
-        for start in range(0, len(images), self._asked.batch_size):
-            batch = images[start : start + self._asked.batch_size]
-            pixels = [self._pixels(start + n, image, keep) for n, image in enumerate(batch)]
+
+        def work(rows: Sequence[int]) -> list[T | InvalidRequestError]:
+            pixels = [self._pixels(row, images[row], keep) for row in rows]
             read = [one for one in pixels if isinstance(one, np.ndarray)]
             together = np.array(read, "uint8").reshape(-1, *self._size)
             answers = self._search(together, results, with_weights)
-            for one in pixels:
-                found.append(answer(next(answers)) if isinstance(one, np.ndarray) else one)
-        return found
+            return [answer(next(answers)) if isinstance(one, np.ndarray) else one for one in pixels]
+
+        batches = self._batches.each(range(len(images)), work)
+        return [one for batch in batches for one in batch]
 
     def _pixels(self, number: int, image: Any, keep: bool) -> np.ndarray | InvalidRequestError:
         """Return the pixels of an image, or with `keep` the error where it cannot be read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ class Search:
         beam_width: hypotheses of each source.
         num_results: how many are wanted at most, at most `beam_width`.
         length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
-        batch_size: sources that are searched together.
 
     Raises:
         ValueError: for a setting that is not possible.
@@ -38,24 +37,19 @@ class Search:
         beam_width: int | None,
         num_results: int | None,
         length_penalty: float | None,
-        batch_size: int,
     ) -> None:
         defaults, size = manifest["settings"], manifest["tokenizers"]["target"]["size"]
         self.width = beam_width or defaults["beam_width"]
         self.results = num_results or min(defaults.get("num_results", 1), self.width)
         self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
         self.coverage_penalty = defaults.get("coverage_penalty", 0.0)
-        self.batch_size = batch_size
         if not 1 <= self.results <= self.width <= size:
             raise ValueError(
                 "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
                 f"{self.results}, {self.width}, {size}"
             )
-        if batch_size < 1 or self.penalty < 0:
-            raise ValueError(
-                "expected batch_size >= 1 and length_penalty >= 0. "
-                f"Received: {batch_size}, {self.penalty}"
-            )
+        if self.penalty < 0:
+            raise ValueError(f"expected length_penalty >= 0. Received: {self.penalty}")
 
     def inputs(self, results: int, with_weights: bool) -> dict[str, np.ndarray]:
         """Return the inputs of the graph, beside the source."""
@@ -65,12 +59,6 @@ class Search:
             "length_penalty": np.array(self.penalty, "float32"),
             "with_weights": np.array([with_weights]),
         }
-
-    def batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield the rows of batches, those of about the same length together."""
-        order = sorted(range(len(lengths)), key=lengths.__getitem__)
-        for start in range(0, len(order), self.batch_size):
-            yield order[start : start + self.batch_size]
 
 
 def said_text(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:

@@ -78,7 +78,7 @@ class LocalTranslator(LocalModel):
         num_results: how many `nbest` returns, at most `beam_width`.
         length_penalty: scores are divided by `((5 + length) / 6) ** length_penalty`.
         batch_size: texts that are translated together, those of about the same length.
-        threads: that one operation may use.
+        threads: that batches share; those of one batch share its operations.
 
     Raises:
         ValueError: if there is no such export, or for a setting that is not possible.
@@ -96,9 +96,9 @@ class LocalTranslator(LocalModel):
         batch_size: int = 32,
         threads: int = 1,
     ) -> None:
-        super().__init__(path, threads)
+        super().__init__(path, batch_size, threads)
         about = self.manifest
-        self._asked = Search(about, beam_width, num_results, length_penalty, batch_size)
+        self._asked = Search(about, beam_width, num_results, length_penalty)
         self._most = about["settings"]["max_source_length"]
         self._source, self._target = (
             load_tokenizer(self._folder.path, about["tokenizers"][side])
@@ -181,7 +181,8 @@ class LocalTranslator(LocalModel):
             )
         most = 2 * self._most + 9  # what a search may find, without the end
         found: list[Any] = [None] * len(targets)
-        for rows in self._asked.batches([len(x) for x in targets]):
+
+        def work(rows: Sequence[int]) -> None:
             wanted = padded([[*targets[row][:most], END_ID] for row in rows])
             source = padded([read.ids[row] for row in rows])
             for row, log_probs in zip(
@@ -195,6 +196,8 @@ class LocalTranslator(LocalModel):
                 norm = ((5 + len(ids)) / 6) ** self._asked.penalty
                 cut = read.truncated[row] or len(targets[row]) > most
                 found[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
+
+        self._batches.by_length([len(x) for x in targets], work)
         return found
 
     def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
@@ -251,7 +254,9 @@ class LocalTranslator(LocalModel):
 
     @cached_property
     def _completing(self) -> Completing:
-        return Completing(self._folder, self._target, self._spelling, self._asked, self._replaces)
+        return Completing(
+            self._folder, self._target, self._spelling, self._asked, self._batches, self._replaces
+        )
 
     def _begun(self, texts: Sequence[str], prefixes: Sequence[str]) -> tuple[_Read, list[str]]:
         """Return texts as ids, and prefixes that have a UTF-8 form."""
@@ -294,10 +299,11 @@ class LocalTranslator(LocalModel):
         """
         found: list[T | None] = [None] * len(read.ids)
         asked = self._asked.inputs(results, with_weights or self._replaces)
-        for rows in self._asked.batches([len(x) for x in read.ids]):
+
+        def work(rows: Sequence[int]) -> None:
             rows = [row for row in rows if read.ids[row]]
             if not rows:
-                continue
+                return
             ids = padded([read.ids[row] for row in rows])
             out = self._folder.run("translator", {"ids": ids, **asked})
             out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
@@ -307,6 +313,8 @@ class LocalTranslator(LocalModel):
             copied = [read.tokens[row] for row in rows]
             for row, *of_row in zip(rows, *each, copied, strict=True):
                 found[row] = answer(_Found(*of_row))
+
+        self._batches.by_length([len(x) for x in read.ids], work)
         return found
 
     def _best(self, found: _Found) -> Translation:

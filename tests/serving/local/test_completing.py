@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from keras_attention import beam_search
 from serving.client.local import completing as local
+from serving.client.local.batches import Batches
 from serving.client.local.search import Search
 from serving.client.local.spelling import Spelling
 from serving.client.local.tokenizers import SentencePiece, Vocabulary
@@ -81,8 +82,8 @@ def target(tokenizer, tmp_path_factory):
 def ours(table, tokenizer, target):
     spelling = Spelling(target, inside_characters(tokenizer))
     folder = Bigrams(table)
-    search = Search(folder.manifest, None, None, None, 4)
-    return local.Completing(folder, target, spelling, search)
+    search = Search(folder.manifest, None, None, None)
+    return local.Completing(folder, target, spelling, search, Batches(4, 1))
 
 
 @pytest.fixture

@@ -79,7 +79,7 @@ def test_outcomes_are_those_of_the_saved_model(event_run, version, rng):
         {name: values[row, :length].tolist() for name, values in columns.items()}
         for row, length in enumerate(lengths)
     ]
-    found = LocalPredictor(version, batch_size=3).outcome(given)
+    found = LocalPredictor(version, batch_size=3, threads=2).outcome(given)
     for row, (answer, length) in enumerate(zip(found, lengths, strict=True)):
         np.testing.assert_allclose(answer.probability, wanted["probability"][row], atol=1e-5)
         weights = wanted["attention_weights"][row, :length]

@@ -29,7 +29,7 @@ def test_readings_and_regions_are_those_of_the_saved_model(image_run, version):
     images = pictures(7)
     module = ExportedReader([image_run], beam_width=3)
     wanted = {k: x.numpy() for k, x in module.regions(image_bytes=tf.constant(images)).items()}
-    reader = LocalReader(version.parent, batch_size=3)
+    reader = LocalReader(version.parent, batch_size=3, threads=2)
     for number, (plain, found) in enumerate(
         zip(reader.read(images), reader.regions(images), strict=True)
     ):

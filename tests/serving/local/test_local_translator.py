@@ -6,15 +6,18 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import tensorflow as tf
 
 from serving.client import SignatureNotFoundError
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
+from serving.client.local.model import RUN_OPTIONS, Folder
 from serving.export.texts import Exported
 from serving.export.version import export
 from training.command.errors import UserError
@@ -188,6 +191,37 @@ def test_batches_of_any_size_answer_alike(version, translator):
     (split,) = translator.translate(["He sleeps. He sleeps."], split=True)
     (one,) = translator.translate(["He sleeps."])
     assert split.text == f"{one.text} {one.text}"
+
+
+def test_threads_share_the_rows_of_a_batch(version, translator, monkeypatch):
+    texts = [*TEXTS, "She reads a book.", "They drink cold water every day."]
+    together, both, run = LocalTranslator(version, threads=2), threading.Barrier(2), Folder.run
+
+    def meet(folder, graph, inputs):
+        if graph == "translator":  # both threads run it at the same time
+            both.wait(timeout=10)
+        return run(folder, graph, inputs)
+
+    monkeypatch.setattr(Folder, "run", meet)
+    found = together.translate(texts)
+    monkeypatch.undo()
+    assert [one.text for one in found] == [one.text for one in translator.translate(texts)]
+    given = ["Il dort."] * len(texts)
+    for one, other in zip(
+        together.score(texts, given), translator.score(texts, given), strict=True
+    ):
+        np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+
+
+def test_a_caller_stops_the_runs_of_all_threads(version):
+    stopped = onnxruntime.RunOptions()
+    stopped.terminate = True
+    token = RUN_OPTIONS.set(stopped)
+    try:
+        with pytest.raises(Exception, match="terminate"):
+            LocalTranslator(version, threads=2).translate(TEXTS)
+    finally:
+        RUN_OPTIONS.reset(token)
 
 
 def test_a_batch_may_be_empty(translator):
