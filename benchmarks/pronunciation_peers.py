@@ -1,0 +1,193 @@
+"""Spelling to sound beside yoyodyne: python benchmarks/pronunciation_peers.py --languages ice bul
+
+Trains a preset, `g2p-low`, `g2p-medium` or `g2p-high` by the amount of data that a language of
+SIGMORPHON 2021 has, and then yoyodyne's models (peers/yoyodyne.py) on the same words, each for the
+processor time that the preset took, or for `--minutes`. That time is of the whole training command
+with its start; it leaves out what the transducer prepares, and saying the words. All say the words
+of dev, by which all have kept their best weights, too: by a beam search, or greedily where a model
+of yoyodyne has none. What is in `--output` is not trained again. Run it on one core: `taskset -c 0
+python ...`.
+Prints the percentages of words and phones that are wrong, with the 95 % interval of the first
+(Wilson); the last line is JSON, and table.csv in `--output` has the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from peers.environments import installation, peer_python
+from peers.yoyodyne import RECIPES, Peer, write_pairs
+
+from training.command.files import read_json, write_json
+from training.data import corpus
+from training.data.sigmorphon import LANGUAGES, corpus_name
+from training.runs.files import RunFiles
+from training.score import metrics
+from training.studies.sigmorphon import wilson_interval
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["OMP_NUM_THREADS"] = "1"  # PyTorch's
+
+OURS = "this library"
+SUBTASKS = {language: subtask for subtask, names in LANGUAGES.items() for language in names}
+Row = dict[str, Any]
+
+
+def processor_minutes(work: Callable[[], object]) -> float:
+    """Do something by commands; return the minutes of processor time that they took."""
+
+    def taken() -> float:
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
+
+    before = taken()
+    work()
+    return (taken() - before) / 60
+
+
+def learn(case: str, language: str, options: argparse.Namespace, minutes: float | None) -> Row:
+    """Train a case and let it say dev, unless that is done; return its row.
+
+    Args:
+        case: OURS, or a model of yoyodyne.
+        language: of its words.
+        options: of the command.
+        minutes: of processor time, for a model of yoyodyne.
+
+    Raises:
+        RuntimeError: if a command fails, or the time is too short for an epoch.
+    """
+    folder = options.output / language / case.replace(", ", "-").replace(" ", "-")
+    file = folder / "result.json"
+    if not file.is_file():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        if case == OURS:
+            result = _learn_ours(language, folder, options)
+        else:
+            result = _learn_peer(case, language, folder, options, 60 * minutes)
+        write_json(file, result)
+    return _row(case, language, read_json(file))
+
+
+def _learn_ours(language: str, folder: Path, options: argparse.Namespace) -> Row:
+    files, said = RunFiles(folder / "run"), folder / "said.txt"
+    settings = [f"--set={setting}" for setting in options.settings]
+    preset = ["--preset", f"g2p-{SUBTASKS[language]}", "--data", corpus_name(language)]
+    training = [*preset, *settings, "--set", f"seed={options.seed}", "--output", str(files.path)]
+    minutes = processor_minutes(lambda: _run("training.train", training, folder))
+    scoring = ["--run", str(files.path), "--split", "dev", "--hypotheses", str(said)]
+    _run("training.evaluate", [*scoring, "--beam-width", str(options.beam_width)], folder)
+    said_words = said.read_text(encoding="utf-8").splitlines()
+    return {"minutes": minutes, "epochs": len(read_json(files.history)), "said": said_words}
+
+
+def _learn_peer(
+    model: str, language: str, folder: Path, options: argparse.Namespace, seconds: float
+) -> Row:
+    data = options.output / language
+    for split in ("train", "dev"):
+        words = corpus.load(corpus_name(language), split)
+        write_pairs(data / f"{split}.tsv", words.sources, [each[0] for each in words.references])
+    peer = Peer(options.python, model, data, folder)
+    peer.prepare()
+    minutes = processor_minutes(lambda: peer.train(seconds, options.seed))
+    said = peer.predict(options.beam_width)
+    return {"minutes": minutes, "epochs": peer.epochs(), "said": said}
+
+
+def _run(module: str, arguments: Sequence[str], folder: Path) -> None:
+    with (folder / "log.txt").open("a") as log:
+        done = subprocess.run([sys.executable, "-m", module, *arguments], stdout=log, stderr=log)
+    if done.returncode:
+        raise RuntimeError(f"{module} ended with status {done.returncode}")
+
+
+def _row(case: str, language: str, result: Row) -> Row:
+    references = corpus.load(corpus_name(language), "dev").references
+    scores = metrics.score("phones", result["said"], references)
+    low, high = wilson_interval(scores["wer"], len(references))
+    return {
+        "language": language,
+        "model": case,
+        "words wrong": round(scores["wer"], 1),
+        "from": round(low, 1),
+        "to": round(high, 1),
+        "phones wrong": round(scores["per"], 1),
+        "minutes": round(result["minutes"], 2),
+        "epochs": result["epochs"],
+    }
+
+
+def learn_all(options: argparse.Namespace) -> list[Row]:
+    """Train all cases of all languages; print each row, and why one is left out."""
+    rows: list[Row] = []
+    for language in options.languages:
+        minutes = options.minutes
+        for case in [OURS, *(options.models if options.python else [])]:
+            try:
+                row = learn(case, language, options, minutes)
+            except RuntimeError as error:
+                print(f"{language}, {case}, left out: {error}", flush=True)
+                continue
+            minutes = minutes or row["minutes"]
+            rows.append(row)
+            print("  ".join(f"{name}: {value}" for name, value in row.items()), flush=True)
+            _write_csv(rows, options.output / "table.csv")
+    return rows
+
+
+def _write_csv(rows: Sequence[Row], path: Path) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0])
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def keep_settings(options: argparse.Namespace) -> None:
+    """Write what the results in the folder are of; refuse to mix them with others."""
+    names = ("settings", "minutes", "beam_width", "seed")
+    chosen = {name: getattr(options, name) for name in names}
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "settings.json"
+    if file.is_file() and read_json(file) != chosen:
+        raise SystemExit(f"{options.output} holds results of other settings: {file.read_text()}")
+    write_json(file, chosen)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter
+    )
+    add = parser.add_argument
+    add("--languages", nargs="+", choices=SUBTASKS, default=["ice", "gre", "slv"], help="to learn")
+    add("--models", nargs="+", choices=RECIPES, default=list(RECIPES), help="yoyodyne's")
+    add("--minutes", type=float, help="for each of them; the preset's unless said")
+    add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="preset's")
+    add("--output", type=Path, required=True, help="keep everything here")
+    add("--beam-width", type=int, default=5, help="of the searches")
+    add("--seed", type=int, default=1, help="of all that is drawn at random")
+    options = parser.parse_args(arguments)
+    options.output = options.output.absolute()
+    options.python = peer_python("yoyodyne")
+    if not options.python:
+        print(f"yoyodyne skipped, to install it: {installation('yoyodyne')}", flush=True)
+    keep_settings(options)
+    print(json.dumps({"rows": learn_all(options)}))
+
+
+if __name__ == "__main__":
+    main()
