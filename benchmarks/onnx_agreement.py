@@ -6,7 +6,8 @@
 For a split of the run, of texts, images or histories: how many answers are the SavedModel's, by
 how much numbers differ where they are (scores, or probabilities of an outcome), and attention
 weights, of texts those of the first 200. With each measure of quality that the run has goes the
-95 % interval of the difference, in percent, by a paired bootstrap over examples (Koehn 2004). The
+95 % interval of the difference, in percent, by a paired bootstrap over examples (Koehn 2004), of
+histories over people. The
 exports have the same beam width. Prints a line for each export; the last line is JSON.
 """
 
@@ -113,20 +114,15 @@ class Histories:
     """Models of histories; they say no text."""
 
     def __init__(self, run: Any, name: str, limit: int | None) -> None:
-        data = run.source.load_split(run.config, run.config.data, name, limit=limit)
-        self.split, self.sources = data, []
-        for start, end in zip(data.starts, data.ends, strict=True):
-            rows = slice(max(start, end - run.config.max_events), end)
-            columns = zip(data.schema.inputs(), data.values[rows].T, strict=True)
-            self.sources.append({"time": data.times[rows], **dict(columns)})
+        self.split = run.source.load_split(run.config, run.config.data, name, limit=limit)
+        examples = range(len(self.split.labels))
+        self.sources = [self.split.inputs(n, run.config.max_events) for n in examples]
 
     def by_saved_model(self, path: Path) -> list[Answer]:
         """How probable a SavedModel finds the outcomes."""
         longest = max(len(one["time"]) for one in self.sources)
         columns = {
-            name: [
-                one[name].tolist() + [np.nan] * (longest - len(one[name])) for one in self.sources
-            ]
+            name: [one[name] + [np.nan] * (longest - len(one[name])) for one in self.sources]
             for name in self.sources[0]
         }
         return [
@@ -138,9 +134,7 @@ class Histories:
         """How probable an ONNX export finds the outcomes."""
         from serving.client.local import LocalPredictor
 
-        found = LocalPredictor(path).outcome(
-            [{name: x.tolist() for name, x in one.items()} for one in self.sources]
-        )
+        found = LocalPredictor(path).outcome(self.sources)
         return [Answer("", one.probability, np.array(one.attention_weights)) for one in found]
 
 
@@ -191,6 +185,28 @@ def quality(
     return found
 
 
+def outcome_quality(data: Any, answers: list[list[Answer]], seed: int) -> dict[str, Any]:
+    """The area under the curve and the accuracy of probabilities, as `quality` has measures."""
+    from training.score.labels import auc, bootstrap_people, interval
+
+    def accuracy(labels: np.ndarray, said: np.ndarray) -> float:
+        return float(np.mean((said > 0.5) == labels))
+
+    said = {
+        name: np.array([one.number for one in each])
+        for name, each in zip(("ours", "theirs"), answers, strict=True)
+    }
+    found: dict[str, Any] = {}
+    for name, score in (("auc", auc), ("accuracy", accuracy)):
+        drawn = bootstrap_people(data.people, data.labels, said, score, samples=_SAMPLES, seed=seed)
+        found[name] = round(100 * score(data.labels, said["ours"]), 2)
+        found[f"{name}_of_saved_model"] = round(100 * score(data.labels, said["theirs"]), 2)
+        found[f"{name}_difference"] = [
+            round(100 * end, 2) for end in interval(drawn["ours"] - drawn["theirs"])
+        ]
+    return found
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -213,6 +229,8 @@ def main(arguments: list[str] | None = None) -> None:
         if run.config.target == "text":
             references = kind.split.references
             row |= quality(run.config.metric, references, [found, wanted], options.seed)
+        else:
+            row |= outcome_quality(kind.split, [found, wanted], options.seed)
         rows[str(path)] = row
         print(path, *(f"{name} {value}" for name, value in row.items()), sep="  ")
     print(json.dumps({"rows": rows}))

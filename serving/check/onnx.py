@@ -22,6 +22,7 @@ from training.command.progress import Tell
 _TOLERANCE = 1e-3  # of a row alone and in a batch, whose products are summed in another order
 _OTHERWISE = 1 / 6  # of the rows: of two hypotheses of about the same score either may be better
 _ROUNDED = 1 / 2  # of the rows, in eight bits, to which the run may answer otherwise
+_ROUNDED_TOLERANCE = 0.05  # of a probability in eight bits
 _SAVED_MODEL = "assets.extra/manifest.json"
 
 
@@ -133,9 +134,10 @@ def _compare(
         if beside is None:
             return []
         other, expected = f"SavedModel {beside}", kind.by_saved_model(beside, sources)
-    pairs = enumerate(zip(found, expected, strict=True))
-    wrong = [n for n, (one, wanted) in pairs if not _same([one], [wanted])]
-    most = _ROUNDED if manifest["settings"].get("weights") == "int8" else _OTHERWISE
+    rounded = manifest["settings"].get("weights") == "int8"
+    most, tolerance = (_ROUNDED, _ROUNDED_TOLERANCE) if rounded else (_OTHERWISE, _TOLERANCE)
+    pairs = zip(found, expected, strict=True)
+    wrong = [one for one, wanted in pairs if not _same([one], [wanted], tolerance)]
     if len(wrong) <= most * len(sources):
         return []
     return [f"{len(wrong)} of {len(sources)} answers are not those of the {other}"]
@@ -166,10 +168,10 @@ def _flat(found: Any) -> list[Any]:
     return _flat(astuple(found)) if hasattr(found, "__dataclass_fields__") else [found]
 
 
-def _same(row: list[Any], other: list[Any]) -> bool:
+def _same(row: list[Any], other: list[Any], tolerance: float = _TOLERANCE) -> bool:
     """Whether two answers are the same, but for the last digits of numbers."""
     return len(row) == len(other) and all(
-        abs(a - b) <= _TOLERANCE if isinstance(a, float) and isinstance(b, float) else a == b
+        abs(a - b) <= tolerance if isinstance(a, float) and isinstance(b, float) else a == b
         for a, b in zip(row, other, strict=True)
     )
 

@@ -51,11 +51,20 @@ def main(arguments: list[str] | None = None) -> None:
     manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
     if found := json.loads(manifest.read_text(encoding="utf-8")).get("agreement"):
         products = options.weights if options.format == "onnx" else options.precision
-        print(
-            f"With {options.weights} weights and {products} products, {found['same']} of "
-            f"{found['texts']} answers are the same as in float32; scores differ by at most "
-            f"{found['score_difference']:.2g}"
+        print(f"With {options.weights} weights and {products} products, {_agreement(found)}")
+
+
+def _agreement(found: dict[str, float]) -> str:
+    """Return what an export says of its answers beside those in float32."""
+    if "histories" in found:
+        return (
+            f"the probabilities of {found['histories']} histories differ from those in float32 by "
+            f"at most {found['probability_difference']:.2g}"
         )
+    return (
+        f"{found['same']} of {found['texts']} answers are the same as in float32; scores differ by "
+        f"at most {found['score_difference']:.2g}"
+    )
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -29,7 +29,10 @@ def dev_sources(run: Run, limit: int) -> list[Any]:
     try:
         if KINDS[config.source].tokens:
             return list(load_split(config, "dev", limit=limit)[0].sources)
-        return list(run.source.load_split(config, config.data, "dev", limit=limit).sources)
+        split = run.source.load_split(config, config.data, "dev", limit=limit)
+        if config.source == "events":
+            return [split.inputs(n, config.max_events) for n in range(len(split.labels))]
+        return list(split.sources)
     except UserError:
         return []
 

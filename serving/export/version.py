@@ -117,9 +117,19 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
 def _local_agreement(
     run: Run, sources: Sequence[Any], plain: Path, rounded: Path
 ) -> dict[str, float]:
-    """Return how an ONNX export answers otherwise than one in float32: see `agreement`."""
-    from serving.client.local import LocalReader, LocalTranslator
+    """Return how an ONNX export answers otherwise than one in float32: see `agreement`.
 
+    Of `histories`, it is by how much probabilities differ, `probability_difference`.
+    """
+    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+
+    if run.config.target == "label":
+        said = [
+            [each.probability for each in LocalPredictor(folder).outcome(sources)]
+            for folder in (plain, rounded)
+        ]
+        most = float(np.abs(np.subtract(*said)).max(initial=0))
+        return {"histories": len(sources), "probability_difference": most}
     found: list[list[Any]] = [
         LocalTranslator(folder).translate(sources)
         if KINDS[run.config.source].tokens

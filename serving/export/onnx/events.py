@@ -21,7 +21,7 @@ from training.sources.events.source import SMALLEST
 class EventEncoder(Encoder):
     """Reads events, float32 `(B, T, 1 + inputs)`: times, NaN past the end, and numbers."""
 
-    def __init__(self, config: Config, model: keras.Model, bits: int = 32) -> None:
+    def __init__(self, config: Config, model: keras.Model, bits: int) -> None:
         super().__init__(config, model, bits)
         self._width = self._model.input.shape[2]
         features, event = map(self._model.get_layer, ("features", "event"))
@@ -90,21 +90,24 @@ def _last_known(g: Graph, values: Value, known: Value) -> tuple[Value, Value]:
     return found[0], found[1]
 
 
-def write_predictor(parts: list[tuple[Config, keras.Model]], folder: Path) -> dict[str, Any]:
+def write_predictor(
+    parts: list[tuple[Config, keras.Model]], folder: Path, bits: int
+) -> dict[str, Any]:
     """Write `predictor.onnx` and its weights.
 
     Args:
         parts: models of `training.model.classifier.build_classifier`, whose probabilities and
             weights are averaged, each with its configuration.
         folder: where to.
+        bits: of the encoder's products, 32 or 8.
 
     Returns:
         The dtypes and shapes of its inputs and outputs.
     """
     constants = Constants()
     g = Graph(constants)
-    times = Products(g, 32)
-    encoders = [EventEncoder(*part) for part in parts]
+    times = Products(g, bits)
+    encoders = [EventEncoder(*part, bits) for part in parts]
     source = encoders[0].input(g)
     found = [
         _head(g, encoder, encoder(g, times, source), model)

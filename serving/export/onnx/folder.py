@@ -33,12 +33,8 @@ def check_exports(runs: Sequence[Run], settings: Mapping[str, Any]) -> None:
                 f"--format onnx expected source = {' or '.join(TASKS)}. "
                 f"Received: {run.config.source}"
             )
-    source = runs[0].config.source
-    expected_settings: dict[str, tuple[Any, ...]] = {
-        "precision": ("float32",),
-        "weights": ("float32",) if source == "events" else tuple(BITS),
-    }
-    for name, choices in expected_settings.items():
+    expected: dict[str, tuple[str, ...]] = {"precision": ("float32",), "weights": tuple(BITS)}
+    for name, choices in expected.items():
         if (found := settings.get(name, choices[0])) not in choices:
             raise UserError(
                 f"--format onnx expected --{name} {' or '.join(choices)}. Received: {found}"
@@ -60,10 +56,11 @@ def write_folder(
         UserError: for a part of the model that has no form in ONNX here.
     """
     run, parts = runs[0], [(run.config, run.model) for run in runs]
+    bits = BITS[settings.get("weights", "float32")]
     if run.config.target == "label":
-        graphs, sides = write_predictor(parts, folder), {}
+        graphs, sides = write_predictor(parts, folder, bits), {}
     else:
-        bits, tables = BITS[settings.get("weights", "float32")], settings.get("tables", True)
+        tables = settings.get("tables", True)
         penalty = settings.get("coverage_penalty", 0.0)
         graphs = write_graphs(parts, folder, bits, tables, penalty)
         sides = {"target": run.target_tokenizer}

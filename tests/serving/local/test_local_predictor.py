@@ -11,7 +11,6 @@ from serving.check.onnx import check_folder
 from serving.client.local import LocalPredictor
 from serving.export.events import ExportedPredictor
 from serving.export.version import export
-from training.command.errors import UserError
 from training.config.load import override
 from training.model.build import build_model
 from training.runs.run import Run
@@ -87,6 +86,27 @@ def test_outcomes_are_those_of_the_saved_model(event_run, version, rng):
     assert LocalPredictor(version).outcome([]) == []
 
 
+@pytest.mark.parametrize("settings", [[], ["encoder=lstm", "bidirectional=true"]])
+def test_eight_bits_are_close_and_no_history_depends_on_others(settings, event_run, tmp_path, rng):
+    run = other(event_run, "encoder_units=13", *settings)
+    columns = histories(run, rng)
+    events = np.stack([columns[name] for name in run.source.inputs()], axis=2)
+    plain, rounded = (
+        LocalPredictor(export([run], tmp_path / weights, form="onnx", weights=weights))
+        for weights in ("float32", "int8")
+    )
+    wanted = plain._folder.run("predictor", {"events": events})
+    found = rounded._folder.run("predictor", {"events": events})
+    for name, values in found.items():
+        assert 1e-6 < np.abs(values - wanted[name]).max() < 0.05
+        alone = [rounded._folder.run("predictor", {"events": x[None]})[name][0] for x in events]
+        np.testing.assert_allclose(values, alone, atol=1e-6)
+    agreement = rounded.manifest["agreement"]
+    assert agreement["histories"] > 9
+    assert 0 < agreement["probability_difference"] < 0.05
+    assert check_folder(rounded._folder.path, run.path) != []  # of other weights
+
+
 def test_the_command_predicts_without_a_server(event_run, version, capsys):
     table = event_run.config.data.removeprefix("events:")
     words = [table, "--local", str(version), "--id", "patient", "--json", "--time", "day"]
@@ -98,16 +118,16 @@ def test_the_command_predicts_without_a_server(event_run, version, capsys):
     assert "has no column 'when'" in capsys.readouterr().err
 
 
-def test_the_check_compares_with_the_run(event_run, version, monkeypatch):
+def test_the_check_compares_with_the_run(event_run, version, tmp_path, monkeypatch):
     assert check_folder(version, event_run.path) == []
+    rounded = export([event_run], tmp_path / "model", form="onnx", weights="int8")
+    assert check_folder(rounded, event_run.path) == []
     monkeypatch.setattr(
         "serving.check.local_models.Predictors.by_run", lambda *arguments: [0.123] * 5
     )
     assert "5 of 5 answers" in check_folder(version, event_run.path)[0]
 
 
-def test_what_is_not_possible_is_refused(event_run, version, tmp_path):
+def test_what_is_not_possible_is_refused(version):
     with pytest.raises(ValueError, match="batch_size"):
         LocalPredictor(version, batch_size=0)
-    with pytest.raises(UserError, match=r"--weights float32\. Received: int8"):
-        export([event_run], tmp_path / "model", form="onnx", weights="int8")

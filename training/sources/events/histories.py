@@ -91,6 +91,12 @@ class Histories:
             scores={name: values[rows] for name, values in self.scores.items()},
         )
 
+    def inputs(self, example: int, most: int) -> dict[str, list[float]]:
+        """Return the last events of an example: `time`, and each input, NaN where missing."""
+        events = slice(max(self.starts[example], self.ends[example] - most), self.ends[example])
+        columns = zip(self.schema.inputs(), self.values[events].T.tolist(), strict=True)
+        return {"time": self.times[events].tolist(), **dict(columns)}
+
     def of_people(self, bucket: range, buckets: int) -> Histories:
         """Return the examples of those whose id falls into some of so many buckets."""
         chosen = [number_of(str(person)) % buckets in bucket for person in self.people]
