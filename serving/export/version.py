@@ -124,11 +124,11 @@ def _local_agreement(
     from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 
     if run.config.target == "label":
-        said = [
-            [each.probability for each in LocalPredictor(folder).outcome(sources)]
+        said, said_rounded = (
+            np.array([each.probability for each in LocalPredictor(folder).outcome(sources)])
             for folder in (plain, rounded)
-        ]
-        most = float(np.abs(np.subtract(*said)).max(initial=0))
+        )
+        most = float(np.abs(said - said_rounded).max(initial=0))
         return {"histories": len(sources), "probability_difference": most}
     found: list[list[Any]] = [
         LocalTranslator(folder).translate(sources)
