@@ -7,28 +7,30 @@ import { ARRAYS, around, common, count, place, spread, tensor, transpose } from 
 const EVEN = 6755399441055744; // to add it and take it away rounds to the nearest, halves to even
 const ZERO = 128; // of activations in eight bits
 
-const each = (f) => ([x]) => tensor(x.data.map(f), x.dims);
-const sigmoid = (v) => 1 / (1 + Math.exp(-v));
+// Loops are written out for each operator: engines compile a function that is shared once for all.
+const each = (loop) => ([x]) => {
+  const data = new x.data.constructor(x.data.length);
+  loop(x.data, data);
+  return tensor(data, x.dims);
+};
 
 // Of two tensors, in which one is repeated along axes that it lacks.
-const both = (f, Type) => ([a, b]) => {
+const both = (loop, Type) => ([a, b]) => {
   const dims = common(a.dims, b.dims);
   const size = count(dims);
   const [x, y] = [period(a, dims), period(b, dims)];
   const data = new (Type ?? x.constructor)(size);
-  if (x.length === size && y.length === size) {
-    for (let i = 0; i < size; i++) data[i] = f(x[i], y[i]);
-    return tensor(data, dims);
-  }
   const step = Math.min(x.length, y.length);
   for (let start = 0; start < size; start += step) {
-    const [first, second] = [x.length === size ? start : 0, y.length === size ? start : 0];
-    for (let i = 0; i < step; i++) data[start + i] = f(x[first + i], y[second + i]);
+    loop(x, x.length === size ? start : 0, y, y.length === size ? start : 0, data, start, start + step);
   }
   return tensor(data, dims);
 };
-const compare = (f) => both(f, Uint8Array);
-const all = (f) => (inputs) => inputs.reduce((a, b) => both(f)([a, b]));
+const compare = (loop) => both(loop, Uint8Array);
+const all = (operator) => (inputs) => inputs.reduce((a, b) => operator([a, b]));
+
+const add = both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] + y[j++]; });
+const greater = both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = Math.max(x[i++], y[j++]); });
 
 // The numbers that, one time after the other, are the tensor repeated to these dims.
 function period(x, dims) {
@@ -52,7 +54,7 @@ const reduce = (start, f, last = (sum) => sum) => ([x, axes], { keepdims = 1 }) 
 };
 
 function mean(inputs) {
-  const sum = all((a, b) => a + b)(inputs);
+  const sum = all(add)(inputs);
   return tensor(sum.data.map((v) => v / inputs.length), sum.dims);
 }
 
@@ -278,32 +280,32 @@ function maxPool([x], { kernel_shape: [h, w] }) {
 }
 
 export const OPERATORS = {
-  Abs: each(Math.abs),
-  Add: both((a, b) => a + b),
-  And: compare((a, b) => a & b),
-  Cast: ([x], { to }) => tensor(to === "bool" ? Uint8Array.from(x.data, Boolean) : ARRAYS[to].from(x.data), x.dims),
+  Abs: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = Math.abs(x[i]); }),
+  Add: add,
+  And: compare((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] & y[j++]; }),
+  Cast: ([x], { to }) => tensor(to === "bool" ? Uint8Array.from(x.data, Boolean) : new ARRAYS[to](x.data), x.dims),
   Concat: concat,
   Conv: conv,
   CumSum: rows(sums),
-  Div: both((a, b) => a / b),
-  Equal: compare((a, b) => a === b),
-  Exp: each(Math.exp),
+  Div: both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] / y[j++]; }),
+  Equal: compare((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] === y[j++]; }),
+  Exp: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = Math.exp(x[i]); }),
   Expand: ([x, sizes]) => spread(x, common(x.dims, Array.from(sizes.data))),
   GRU,
   Gather: gather,
-  Greater: compare((a, b) => a > b),
-  GreaterOrEqual: compare((a, b) => a >= b),
+  Greater: compare((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] > y[j++]; }),
+  GreaterOrEqual: compare((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] >= y[j++]; }),
   Identity: ([x]) => x,
   LSTM,
   LogSoftmax: rows(logSoftmax),
   MatMul: matMul,
   MatMulInteger: matMul,
-  Max: all(Math.max),
+  Max: all(greater),
   MaxPool: maxPool,
   Mean: mean,
-  Mul: both((a, b) => a * b),
-  Neg: each((v) => -v),
-  Not: each((v) => 1 - v),
+  Mul: both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] * y[j++]; }),
+  Neg: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = -x[i]; }),
+  Not: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = 1 - x[i]; }),
   Pad: pad,
   QuantizeLinear: quantize,
   RNN,
@@ -312,19 +314,21 @@ export const OPERATORS = {
   ReduceMax: reduce(-Infinity, Math.max),
   ReduceMean: reduce(0, (sum, v) => sum + v, (sum, size) => sum / size),
   ReduceSum: reduce(0, (sum, v) => sum + v),
-  Relu: each((v) => Math.max(0, v)),
+  Relu: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = Math.max(0, x[i]); }),
   Reshape: reshape,
   Shape: shape,
-  Sigmoid: each(sigmoid),
+  Sigmoid: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = 1 / (1 + Math.exp(-x[i])); }),
   Slice: slice,
   Softmax: rows(softmax),
-  Softplus: each((v) => Math.max(0, v) + Math.log1p(Math.exp(-Math.abs(v)))),
+  Softplus: each((x, to) => {
+    for (let i = 0; i < to.length; i++) to[i] = Math.max(0, x[i]) + Math.log1p(Math.exp(-Math.abs(x[i])));
+  }),
   Split: split,
-  Sqrt: each(Math.sqrt),
+  Sqrt: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = Math.sqrt(x[i]); }),
   Squeeze: squeeze,
-  Sub: both((a, b) => a - b),
-  Sum: all((a, b) => a + b),
-  Tanh: each(Math.tanh),
+  Sub: both((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] - y[j++]; }),
+  Sum: all(add),
+  Tanh: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = Math.tanh(x[i]); }),
   TopK: topK,
   Transpose: ([x], { perm }) => transpose(x, perm),
   Unsqueeze: unsqueeze,
