@@ -118,7 +118,8 @@ def run(
     count = progress.tokens.shape[1]
     state, memory = search.decoder.state, search.decoder.memory
     if count > 1:
-        state = tree.map_structure(lambda x: ops.repeat(x, count, axis=0), state)
+        places = ops.arange(ops.shape(progress.settled)[0] * count, dtype="int32") // count
+        state = tree.map_structure(lambda x: backend.gather(x, places), state)
     running, leaving = Running(progress, state), {}
     if switch.lets_leave(memory):
         rows = ops.arange(ops.shape(progress.settled)[0], dtype="int32")

@@ -1,8 +1,9 @@
 """Checks that a SavedModel answers alike in the C++ loader, in Python and in any batch."""
 
+import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,24 @@ def check_answers(
                 tell(", ".join(running.values()) or "signatures", sum(done.values()) / len(done))
         return None
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with _as_written(), ThreadPoolExecutor(os.cpu_count()) as pool:
         return [finding for finding in pool.map(check, names) if finding]
+
+
+@contextlib.contextmanager
+def _as_written() -> Iterator[None]:
+    """Within this, Python runs graphs as they were written.
+
+    The C++ session rewrites them for speed, which must not change an answer. To rewrite them for
+    Python, too, would take seconds for each signature.
+    """
+    optimizer, name = tf.config.optimizer, "disable_meta_optimizer"
+    before = optimizer.get_experimental_options().get(name, False)
+    optimizer.set_experimental_options({name: True})
+    try:
+        yield
+    finally:
+        optimizer.set_experimental_options({name: before})
 
 
 class _Signature:

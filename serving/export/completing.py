@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
 
 import tensorflow as tf
 
 from keras_attention import SearchResult
 from training.data.ids import END_ID, PAD_ID
-from training.data.spelling import INSIDE, Spelling, begun_word
+from training.data.spelling import INSIDE, Spelled, Spelling, begun_word
 from training.data.tokenizers import Tokenizer, composed, valid_text
 from training.decode.asked import Search
 from training.decode.prefix import Covered, NextWord, Prefix, WholeWords
+from training.decode.search import Encoded
 
 MORE = 2  # words searched for each one wanted: several cuts of one word are one
 SHOWN = 80  # characters of a prefix that is refused
@@ -27,6 +27,7 @@ class Completing:
         spelling: of its tokens.
         asked: how translations are searched; `num_results` words are found.
         read: from texts `(B,)` to ids `(B, S)`, whether each is empty, and whether it was cut.
+        encode: from ids to what a search may take in their place.
         search: from ids, the settings of a search and a prefix to what is found.
         copied: from texts, and how many results each has, to the tokens that unknown ones are
             replaced by, `(B · results, S)`; or None.
@@ -38,11 +39,12 @@ class Completing:
         spelling: Spelling,
         asked: Search,
         read: Callable[[tf.Tensor], tuple[tf.Tensor, tf.Tensor, tf.Tensor]],
+        encode: Callable[[tf.Tensor], Encoded],
         search: Callable[..., SearchResult],
         copied: Callable[..., tf.Tensor | None] = lambda text, results=1: None,
     ) -> None:
         self._tokenizer, self._spelling, self._asked = tokenizer, spelling, asked
-        self._read, self._search, self._copied = read, search, copied
+        self._read, self._encode, self._search, self._copied = read, encode, search, copied
 
     def complete(
         self, text: tf.Tensor, prefix: tf.Tensor
@@ -58,10 +60,10 @@ class Completing:
         """
         ids, empty, truncated = self._read(text)
         prefix, normal = self._typed(text, prefix)
-        forced = self._forced(Prefix, normal)
-        found = self._search(ids, prefix=forced)
+        spelled = self._spelled(normal)
+        found = self._search(ids, prefix=Prefix(self._spelling, spelled))
         said = self._said(found.ids[:, 0], self._copied(text))
-        rest = _after(said, forced.spelled.size)
+        rest = _after(said, spelled.size)
         outputs = {
             "translation": self._shown(prefix + tf.where(empty, "", rest)),
             "score": tf.where(empty, 0.0, found.scores[:, 0]),
@@ -82,15 +84,16 @@ class Completing:
         ids, empty, _ = self._read(text)
         typed, normal = self._typed(text, prefix)
         start = begun_word(normal)  # of the word that is asked for
-        raw, probabilities = self._next(ids, normal, start)
+        encoded = self._encode(ids)
+        raw, probabilities = self._next(encoded, normal, start)
         probabilities = tf.where(empty[:, None], 0.0, probabilities)
         known = probabilities > 0
         count, before = self._asked.num_results, tf.strings.substr(normal, 0 * start, start)
         # Each word is a row; one that is not there has the prefix alone.
         begun = tf.reshape(tf.where(known, before[:, None] + raw, before[:, None]), [-1])
         whole = tf.reshape(known, [-1])
-        forced = self._forced(WholeWords, begun, whole, whole=whole)
-        found = self._search(tf.repeat(ids, count, axis=0), prefix=forced)
+        forced = WholeWords(self._spelling, self._spelled(begun, whole), whole)
+        found = self._search(encoded.repeated(count), prefix=forced)
         said = self._said(found.ids[:, 0], self._copied(text, count))
         rest = _after(said, tf.repeat(start, count))
         left = tf.strings.length(typed) - tf.strings.length(normal) + start
@@ -104,7 +107,7 @@ class Completing:
         }
 
     def _next(
-        self, ids: tf.Tensor, normal: tf.Tensor, start: tf.Tensor
+        self, encoded: Encoded, normal: tf.Tensor, start: tf.Tensor
     ) -> tuple[tf.Tensor, tf.Tensor]:
         """Return the next words `(B, K)` with what is in front of them, and their probabilities."""
         count = MORE * self._asked.num_results
@@ -112,13 +115,14 @@ class Completing:
             self._asked, length_penalty=0.0, coverage_penalty=0.0, replaces_unknown=False
         )
         whole = dataclasses.replace(asked, num_results=asked.beam_width)
-        covered = self._search(ids, whole, prefix=self._forced(Covered, normal))
+        spelled = self._spelled(normal)
+        covered = self._search(encoded, whole, prefix=Covered(self._spelling, spelled))
         inside = tf.strings.regex_full_match(normal, rf"(?s).*{INSIDE}")
-        forced = self._forced(NextWord, normal, inside)
+        forced = NextWord(self._spelling, spelled, inside)
         wide = dataclasses.replace(
             asked, num_results=count, beam_width=max(count, asked.beam_width)
         )
-        found = self._search(ids, wide, prefix=forced)
+        found = self._search(encoded, wide, prefix=forced)
         said = self._said(tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]]))
         raw = tf.reshape(_after(said, tf.repeat(start, count)), [-1, count])
         # Not ended, a word was cut where the search ended.
@@ -149,14 +153,8 @@ class Completing:
         normal = self._spelling.normalize(prefix)
         return normal if self._spelling.kind == "letters" else prefix, normal
 
-    def _forced(
-        self,
-        make: Callable[..., Prefix],
-        normal: tf.Tensor,
-        *more: Any,
-        whole: tf.Tensor | None = None,
-    ) -> Prefix:
-        """Return what a search is forced to say.
+    def _spelled(self, normal: tf.Tensor, whole: tf.Tensor | None = None) -> Spelled:
+        """Return the ways to spell prefixes: see `Spelling.spell`.
 
         Raises:
             InvalidArgumentError: as the graph runs, for a prefix that no tokens spell.
@@ -169,8 +167,7 @@ class Completing:
         shown = tf.strings.substr(wrong, 0, SHOWN, unit="UTF8_CHAR")
         said = tf.strings.join(["prefix[", tf.strings.as_string(row), what, shown])
         with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(possible), [said])]):
-            spelled = tf.nest.map_structure(tf.identity, spelled)
-        return make(self._spelling, spelled, *more)
+            return tf.nest.map_structure(tf.identity, spelled)
 
 
 def outcome(

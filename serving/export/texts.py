@@ -15,8 +15,8 @@ from training.data.ids import END_ID, PAD_ID
 from training.data.spelling import Spelling
 from training.decode.asked import Search
 from training.decode.prefix import Prefix
-from training.decode.search import score_targets, search
-from training.decode.steps import fixed_steps
+from training.decode.search import Encoded, encode, score_targets, search
+from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
 from training.decode.unknown import replace_unknown
 from training.decode.words import words_of
@@ -80,6 +80,7 @@ class Exported(tf.Module):
                 self.spelling,
                 asked,
                 self._read,
+                self._encode,
                 self._search,
                 self._copied,
             )
@@ -224,9 +225,15 @@ class Exported(tf.Module):
         ids = dense_ids(ids[:, : self._asked.value.max_source_length])
         return ids, tf.equal(lengths, 0), tf.greater(lengths, self._asked.value.max_source_length)
 
+    def _encode(self, ids: tf.Tensor) -> Encoded:
+        """Return what several searches of the same ids may take."""
+        models, width = self._models.value, self._asked.value.beam_width
+        with self.weights.in_use():
+            return encode(self._steps.value or [PlainStep(x, width) for x in models], ids)
+
     def _search(
         self,
-        ids: tf.Tensor,
+        ids: tf.Tensor | Encoded,
         asked: Search | None = None,
         *,
         prefix: Prefix | None = None,

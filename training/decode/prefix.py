@@ -172,9 +172,10 @@ def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Ten
         The tokens that spell a part of the rest, and those that begin with all of it and go on.
     """
     rows, vocabulary = tf.shape(place)[0], spelling.sizes.shape[0]
-    row, sentences = tf.range(rows), tf.maximum(tf.shape(spelled.size)[0], 1)
-    sentence = row // tf.maximum(rows // sentences, 1)
-    at = tf.stack([sentence, tf.minimum(place, tf.shape(spelled.tokens)[1] - 1)], 1)
+    row = tf.range(rows)
+    at = tf.stack(
+        [_sentences(spelled.size, place), tf.minimum(place, tf.shape(spelled.tokens)[1] - 1)], 1
+    )
     tokens = tf.gather_nd(spelled.tokens, at)  # (rows, C)
     token = tf.where(tokens == NONE, vocabulary, tokens)
     row = tf.broadcast_to(row[:, None], tf.shape(token))
@@ -189,7 +190,13 @@ def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Ten
 
 def of_rows(x: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
     """Return what there is of `B` sentences for each hypothesis of them, `(rows,)`."""
-    return tf.repeat(x, tf.shape(place)[0] // tf.maximum(tf.shape(x)[0], 1))
+    return tf.gather(x, _sentences(x, place))
+
+
+def _sentences(x: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+    """Return which of the `B` sentences of x each hypothesis is of, `(rows,)`."""
+    rows, count = tf.size(place), tf.size(x)
+    return tf.range(rows) // tf.maximum(rows // tf.maximum(count, 1), 1)
 
 
 def _with_end(log_probs: tf.Tensor, end: tf.Tensor) -> tf.Tensor:

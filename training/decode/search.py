@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from keras_attention import SearchResult, Shortlist, backend, beam_search, greedy_search
 from training.data.ids import END_ID, PAD_ID, START_ID
@@ -21,9 +21,34 @@ Tensor = Any
 AFTER_PREFIX = 10  # tokens that a long prefix leaves room for
 
 
+class Encoded(NamedTuple):
+    """Sources that `encode` has read, for several searches of them.
+
+    Attributes:
+        source: int32 `(B, S)`.
+        memories: for each model its prepared memory, structures of tensors `(B, ...)`.
+        states: for each model the decoder's first state, likewise.
+    """
+
+    source: Tensor
+    memories: list[Any]
+    states: list[Any]
+
+    def repeated(self, count: int) -> Encoded:
+        """Return each source so many times, next to one another."""
+        rows = ops.arange(ops.shape(self.source)[0] * count, dtype="int32") // count
+        return tree.map_structure(lambda x: x if x is None else backend.gather(x, rows), self)
+
+
+def encode(steps: Sequence[PlainStep] | Sequence[FixedStep], source: Tensor) -> Encoded:
+    """Encode source ids, int32 `(B, S)`, for the steps of each model."""
+    memories, states = map(list, zip(*(one.prepare(source) for one in steps), strict=True))
+    return Encoded(source, memories, states)
+
+
 def search(
     models: Sequence[keras.Model],
-    source: Tensor,
+    source: Tensor | Encoded,
     asked: Search | None = None,
     *,
     max_length: int | None = None,
@@ -35,7 +60,7 @@ def search(
 
     Args:
         models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
-        source: int32 `(B, S)`, padded with 0, S at least 1.
+        source: int32 `(B, S)`, padded with 0, S at least 1; or what `encode` made of it.
         asked: beam width, penalties, and how many results; those of `Search()` by default.
         max_length: most target tokens; by default, of each sentence, twice its source tokens and
             10 more.
@@ -49,10 +74,10 @@ def search(
         A `SearchResult` with ids `(B, asked.num_results, T)`.
     """
     asked = asked or Search()
+    steps = steps or [PlainStep(model, asked.beam_width) for model in models]
+    source, memories, states = source if isinstance(source, Encoded) else encode(steps, source)
     if max_length is None:
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
-    steps = steps or [PlainStep(model, asked.beam_width) for model in models]
-    memories, states = map(list, zip(*(one.prepare(source) for one in steps), strict=True))
 
     def step(tokens, states, memories):
         taken = [

@@ -52,12 +52,10 @@ class Copying:
 
     Args:
         model: of `training.model.seq2seq.build_seq2seq`.
-        beams: how many rows share a source, next to one another.
     """
 
-    def __init__(self, model: keras.Model, beams: int) -> None:
+    def __init__(self, model: keras.Model) -> None:
         self._words, self._mix = model.get_layer("source_words"), model.get_layer("copy")
-        self._beams = beams
 
     def prepare(self, source: Tensor, memory: Any) -> dict[str, Any]:
         """Return the memory with the words that can be copied, `(B, S)`."""
@@ -77,8 +75,8 @@ class Copying:
         return ops.reshape(mixed, (-1, ops.shape(mixed)[-1]))
 
 
-def _copying(model: keras.Model, beams: int) -> Copying | None:
-    return Copying(model, beams) if "copy" in {layer.name for layer in model.layers} else None
+def _copying(model: keras.Model) -> Copying | None:
+    return Copying(model) if "copy" in {layer.name for layer in model.layers} else None
 
 
 class PlainStep:
@@ -93,7 +91,7 @@ class PlainStep:
         self._model = model
         self._embed, self._decoder = embed(model), model.get_layer("decoder")
         self._output = output_layer(model, beam_width)
-        self.copying = _copying(model, beam_width)
+        self.copying = _copying(model)
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
         """Return the memory for the steps and the state before the first: see `prepare`."""
@@ -137,7 +135,7 @@ class FixedStep:
 
     def __init__(self, model: keras.Model, beam_width: int, precision: str) -> None:
         self._model, self._prepare, self.taken = model, None, []
-        self.copying = _copying(model, beam_width)
+        self.copying = _copying(model)
         to_inputs, decoder = embed(model), model.get_layer("decoder")
         # With beams it is the vocabulary that takes the time, and what is rounded in a recurrence
         # comes back at every later step.

@@ -9,7 +9,7 @@ from keras_attention import mechanisms
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.config.schema import Config
 from training.decode.asked import Search
-from training.decode.search import search
+from training.decode.search import encode, search
 from training.decode.steps import FixedStep, PlainStep, fixed_steps
 from training.model.seq2seq import build_seq2seq
 
@@ -64,6 +64,20 @@ def test_log_probabilities_are_those_of_the_layers(rng, name, precision, width):
             best = array(expected).max(-1)
             assert (best - listed.max(-1) < 0.1).all()
         state = after
+
+
+@pytest.mark.parametrize("name", ["gru, tied", "no attention"])
+def test_what_is_encoded_once_is_searched_as_if_it_were_read_again(rng, name):
+    model = make_model(rng, **MODELS[name])
+    source = rng.integers(1, SOURCES, (BATCH, 5)).astype("int32")
+    source[1, 2:] = 0
+    steps, asked = fixed_steps([model], 2, "float32"), Search(beam_width=2, num_results=2)
+    found = search(
+        [model], encode(steps, ops.convert_to_tensor(source)).repeated(2), asked, steps=steps
+    )
+    expected = search([model], ops.convert_to_tensor(np.repeat(source, 2, 0)), asked, steps=steps)
+    np.testing.assert_array_equal(array(found.ids), array(expected.ids))
+    assert_close([found.scores], [array(expected.scores)])
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
