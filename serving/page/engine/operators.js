@@ -98,9 +98,26 @@ function sums(row, to) {
   row.reduce((sum, v, i) => (to[i] = sum + v), 0);
 }
 
-// A product of matrices: a kernel's by what keeps it, others row by row.
-function matMul([a, b], _, products) {
-  if (b.kernel) return tensor(products.times(a.data, count(a.dims.slice(0, -1)), b.kernel), [...a.dims.slice(0, -1), b.dims[1]]);
+// Change the numbers of a product (…, m) where they are, by a number for each row or for each column.
+const within = (loop) => (y, m, { data, dims }) => {
+  const last = dims.at(-1) ?? 1;
+  const [next, step] = [data.length > last ? 1 : 0, last > 1 ? 1 : 0];
+  for (let at = 0, from = 0; at < y.length; at += m, from += next) loop(y, at, at + m, data, from, step);
+};
+const WITHIN = {
+  Add: within((y, at, end, x, i, step) => { for (; at < end; at++, i += step) y[at] += x[i]; }),
+  Mul: within((y, at, end, x, i, step) => { for (; at < end; at++, i += step) y[at] *= x[i]; }),
+};
+
+// A product of matrices: a kernel's by what keeps it, `then` changed as `serving.page.files.graphs`
+// says, others row by row.
+function matMul([a, b, ...more], { then = [] }, products) {
+  if (b.kernel) {
+    const [lead, m, cast] = [a.dims.slice(0, -1), b.dims[1], then[0] === "Cast"];
+    const data = products.times(a.data, count(lead), b.kernel, cast ? Float32Array : undefined);
+    then.slice(cast ? 1 : 0).forEach((op, i) => WITHIN[op](data, m, more[i]));
+    return tensor(data, [...lead, m]);
+  }
   const [n, k, m] = [a.dims.at(-2), a.dims.at(-1), b.dims.at(-1)];
   const lead = common(a.dims.slice(0, -2), b.dims.slice(0, -2));
   const [x, y] = [spread(a, [...lead, n, k]).data, spread(b, [...lead, k, m]).data];

@@ -49,13 +49,13 @@ class Vectors {
     return { at, k, m, width, columns, whole: data instanceof Int8Array };
   }
 
-  // Return the products (n, m) of rows (n, k): Float32Array, or Int32Array of eight bits.
-  times(x, n, { at, k, m, width, columns, whole }) {
+  // Return the products (n, m) of rows (n, k): Float32Array, or of eight bits Int32Array unless given.
+  times(x, n, { at, k, m, width, columns, whole }, Type = whole ? Int32Array : Float32Array) {
     const { buffer } = this.kernel.memory;
-    const y = new (whole ? Int32Array : Float32Array)(n * m);
+    const y = new Type(n * m);
     const most = Math.floor(ROOM / (4 * Math.max(width, columns)));
     const into = whole ? new Int16Array(buffer, this.from, ROOM / 2) : new Float32Array(buffer, this.from, ROOM / 4);
-    const out = new y.constructor(buffer, this.to, ROOM / 4);
+    const out = new (whole ? Int32Array : Float32Array)(buffer, this.to, ROOM / 4);
     for (let first = 0; first < n; first += most) {
       const rows = Math.min(most, n - first);
       for (let r = 0; r < rows; r++) {
@@ -78,8 +78,8 @@ class Loops {
     return { kernel, k, m, whole: data instanceof Int8Array };
   }
 
-  times(x, n, { kernel, k, m, whole }) {
-    const y = new (whole ? Int32Array : Float32Array)(n * m);
+  times(x, n, { kernel, k, m, whole }, Type = whole ? Int32Array : Float32Array) {
+    const y = new Type(n * m);
     const zero = whole ? ZERO : 0;
     for (let r = 0; r < n; r++) {
       for (let column = 0; column < m; column++) {

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import onnx
@@ -18,7 +19,18 @@ _NAMES = """
 """
 OPERATORS = frozenset(_NAMES.split())
 _PRODUCTS = ("MatMul", "MatMulInteger")
+_AFTER = ("Cast", "Mul", "Add")  # what a product does with its own numbers
 _ALIGNMENT = 4
+Names = frozenset[str]
+
+
+class Node(NamedTuple):
+    """An operator with the names of its inputs and outputs; it is written as a list."""
+
+    op: str
+    inputs: list[str]
+    outputs: list[str]
+    attributes: dict[str, Any]
 
 
 class Numbers:
@@ -60,7 +72,7 @@ def read_graph(path: Path, numbers: Numbers) -> dict[str, Any]:
         raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
     if unknown := sorted({node.op_type for node in _nodes(graph)} - OPERATORS):
         raise ValueError(f"{path} has operators without a form in JavaScript: {', '.join(unknown)}")
-    return _written(graph, numbers)
+    return _written(graph, numbers, frozenset(), frozenset())
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
@@ -71,7 +83,10 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
                 yield from _nodes(attribute.g)
 
 
-def _written(graph: onnx.GraphProto, numbers: Numbers) -> dict[str, Any]:
+def _written(
+    graph: onnx.GraphProto, numbers: Numbers, kernels_outside: Names, rows_outside: Names
+) -> dict[str, Any]:
+    """Return a graph, or the body of a loop in one with these constants of up to two axes."""
     multiplied = {node.input[1] for node in _nodes(graph) if node.op_type in _PRODUCTS}
     constants, kernels = {}, {}
     for proto in graph.initializer:
@@ -84,16 +99,59 @@ def _written(graph: onnx.GraphProto, numbers: Numbers) -> dict[str, Any]:
             kernels[proto.name] = [*described, numbers.add(columns), len(columns)]
         else:
             constants[proto.name] = [*described, numbers.add(array)]
+    known = kernels_outside.union(kernels)
+    rows = rows_outside.union(proto.name for proto in graph.initializer if len(proto.dims) < 2)
+    nodes = [
+        Node(
+            node.op_type,
+            list(node.input),
+            list(node.output),
+            _attributes(node, numbers, known, rows),
+        )
+        for node in graph.node
+    ]
+    outputs = [each.name for each in graph.output]
+    taken = Counter([*outputs, *(name for node in _nodes(graph) for name in node.input)])
     return {
         "inputs": [each.name for each in graph.input],
-        "outputs": [each.name for each in graph.output],
+        "outputs": outputs,
         "constants": constants,
         "kernels": kernels,
-        "nodes": [
-            [node.op_type, list(node.input), list(node.output), _attributes(node, numbers)]
-            for node in graph.node
-        ],
+        "nodes": _joined(nodes, known, rows, taken),
     }
+
+
+def _joined(nodes: list[Node], kernels: Names, rows: Names, taken: Counter[str]) -> list[Node]:
+    """Return the nodes, of which products with kernels include what follows them alone.
+
+    The numbers of a product become float32, are scaled and get a bias in one array: `then` lists
+    the operators, whose inputs come after the first two.
+
+    Args:
+        nodes: of a graph.
+        kernels: names of constant matrices.
+        rows: names of constants of one axis, or none.
+        taken: how often each value is.
+    """
+    next_of = {name: node for node in nodes for name in node.inputs if taken[name] == 1}
+    left = dict.fromkeys(map(id, nodes))
+    for node in nodes:
+        if node.op not in _PRODUCTS or node.inputs[1] not in kernels:
+            continue
+        then: list[str] = []
+        while (after := next_of.get(node.outputs[0])) and after.op in _AFTER:
+            others = [name for name in after.inputs if name != node.outputs[0]]
+            # A scale for each row is known before the product.
+            if rows.issuperset(others) or (after.op, then) == ("Mul", ["Cast"]):
+                node.inputs[2 if not then else len(node.inputs) :] = others
+                node.outputs[:] = after.outputs
+                then.append(after.op)
+                del left[id(after)]
+            else:
+                break
+        if then:
+            node.attributes["then"] = then
+    return [node for node in nodes if id(node) in left]
 
 
 def _columns(kernel: np.ndarray) -> np.ndarray:
@@ -105,12 +163,14 @@ def _columns(kernel: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(kernel.T[: used[-1] + 1 if used.size else 0])
 
 
-def _attributes(node: onnx.NodeProto, numbers: Numbers) -> dict[str, Any]:
+def _attributes(
+    node: onnx.NodeProto, numbers: Numbers, kernels: Names, rows: Names
+) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for attribute in node.attribute:
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.GraphProto):
-            value = _written(value, numbers)
+            value = _written(value, numbers, kernels, rows)
         elif isinstance(value, bytes):
             value = value.decode()
         elif node.op_type == "Cast":

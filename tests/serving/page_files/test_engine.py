@@ -78,6 +78,20 @@ def test_a_search_finds_what_onnx_runtime_finds(name, bits, tmp_path):
                 np.testing.assert_allclose(one["weights"], weights, atol=near)
 
 
+def test_products_in_eight_bits_include_their_scales(tmp_path):
+    graphs = Graphs(*random_model(), tmp_path, 8)
+    for name in GRAPHS:
+        nodes = read_graph(graphs.folder / f"{name}.onnx", Numbers())["nodes"]
+        for node in [*nodes, *(x for one in nodes if one.op == "Scan" for x in body(one))]:
+            if node.op == "MatMulInteger":
+                assert node.attributes["then"][:2] == ["Cast", "Mul"]
+            assert node.op != "Cast" or "MatMulInteger" not in node.inputs[0]
+
+
+def body(node):
+    return node.attributes["body"]["nodes"]
+
+
 def test_a_graph_with_another_operator_is_refused(tmp_path):
     node = onnx.helper.make_node("Erf", ["x"], ["y"])
     info = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [3]) for n in "xy"]
