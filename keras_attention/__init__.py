@@ -26,7 +26,6 @@ from keras_attention.search import (
     greedy_search,
     sample_search,
 )
-from keras_attention.shapes import as_grid
 from keras_attention.step import State
 
 __all__ = [
@@ -52,7 +51,6 @@ __all__ = [
     "SinePositionEncoding",
     "State",
     "addons",
-    "as_grid",
     "beam_search",
     "distributions",
     "exporting",

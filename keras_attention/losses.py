@@ -21,8 +21,6 @@ from keras_attention.shapes import checked_mask, is_empty
 
 Tensor = Any
 
-FLOOR = 1e-6  # below it a logarithm goes on as a line, which has a gradient at 0 too
-
 
 def coverage(
     weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
@@ -34,116 +32,21 @@ def coverage(
     weights, target, _ = _masked(weights, target_mask, source_mask)
     before = ops.cumsum(weights, axis=1) - weights
     overlap = ops.sum(ops.minimum(weights, before), axis=-1)
-    return _mean(overlap, target)
+    return ops.sum(overlap * target, axis=1) / ops.maximum(ops.sum(target, axis=1), 1.0)
 
 
 def doubly_stochastic(
-    weights: Tensor,
-    target_mask: Tensor | None = None,
-    source_mask: Tensor | None = None,
-    total: float | str = 1.0,
-) -> Tensor:
-    """Uneven attention over the whole sequence: `Σ_i (τ - Σ_t a_ti)²`.
-
-    Xu et al. 2015 (arXiv 1502.03044, eq. 14) take `τ = 1`: the weights of each place sum to 1.
-
-    Args:
-        weights: `(B, T, S)` or `(B, heads, T, S)`.
-        target_mask: boolean `(B, T)`.
-        source_mask: boolean `(B, S)`.
-        total: `τ`; or `"even"` for the number of steps divided by the number of places. Weights
-            that sum to 1 a step can give no other total to all places: 7 steps cannot give 96
-            places a weight of 1 each.
-    """
-    weights, target, source = _masked(weights, target_mask, source_mask)
-    if total == "even":
-        steps = ops.sum(target, axis=1, keepdims=True)
-        share = steps / ops.maximum(ops.sum(source, axis=1, keepdims=True), 1.0)
-    elif isinstance(total, str):
-        raise ValueError(
-            f'doubly_stochastic expected total to be a number or "even". Received: total={total!r}'
-        )
-    else:
-        share = total
-    return ops.sum(ops.square(share - ops.sum(weights, axis=1)) * source, axis=-1)
-
-
-def entropy(
     weights: Tensor, target_mask: Tensor | None = None, source_mask: Tensor | None = None
 ) -> Tensor:
-    """Spread attention: `-Σ_i a_ti log a_ti` in nats, the mean over the steps `t`.
+    """Uneven attention over the whole sequence: `Σ_i (1 - Σ_t a_ti)²`.
 
-    It regularises towards peaked attention: Araabi, Niculae and Monz 2024 ("Entropy- and
-    Distance-Regularized Attention Improves Low-Resource Neural Machine Translation").
+    Xu et al. 2015 (arXiv 1502.03044, eq. 14): the weights of each place sum to 1.
     """
-    weights, target, _ = _masked(weights, target_mask, source_mask)
-    terms = weights * ops.log(ops.maximum(weights, FLOOR**2))  # 0 log 0 is 0
-    return _mean(-ops.sum(terms, axis=-1), target)
+    weights, _, source = _masked(weights, target_mask, source_mask)
+    return ops.sum(ops.square(1.0 - ops.sum(weights, axis=1)) * source, axis=-1)
 
 
-def guided_attention(
-    weights: Tensor,
-    target_mask: Tensor | None = None,
-    source_mask: Tensor | None = None,
-    deviation: float = 0.2,
-) -> Tensor:
-    """Attention off the diagonal: the mean of `a_ti (1 - exp(-(i/S - t/T)² / (2g²)))`.
-
-    Tachibana, Uenoyama and Aihara 2017 (arXiv 1710.08969, section 4.1), with `g = 0.2`; `S` and `T`
-    are the numbers of valid positions of a row, and `i` and `t` count them from 0.
-    """
-    weights, target, source = _masked(weights, target_mask, source_mask)
-
-    def places(valid: Tensor) -> Tensor:
-        size = ops.maximum(ops.sum(valid, axis=1, keepdims=True), 1.0)
-        return (ops.cumsum(valid, axis=1) - 1) / size
-
-    gap = ops.expand_dims(places(target), 2) - ops.expand_dims(places(source), 1)
-    off = 1 - ops.exp(ops.square(gap) / (-2 * deviation**2))
-    valid = ops.expand_dims(target, 2) * ops.expand_dims(source, 1)
-    return ops.sum(weights * off, axis=(1, 2)) / ops.maximum(ops.sum(valid, axis=(1, 2)), 1.0)
-
-
-def guided_alignment(
-    weights: Tensor, alignment: Tensor, target_mask: Tensor | None = None
-) -> Tensor:
-    """Cross-entropy of the weights against given alignments, the mean over the steps.
-
-    Chen et al. 2016 (arXiv 1607.01628, section 3): `-(1/T) Σ_t Σ_i A_ti log a_ti`.
-
-    Args:
-        weights: `(B, T, S)` or `(B, heads, T, S)`.
-        alignment: `A`, `(B, T, S)`: links, whose rows are made to sum to 1; steps without a link
-            add nothing.
-        target_mask: boolean `(B, T)`.
-    """
-    weights, target, _ = _masked(weights, target_mask, None)
-    alignment = ops.cast(alignment, "float32")
-    links = ops.sum(alignment, axis=-1, keepdims=True)
-    terms = alignment / ops.where(links > 0, links, 1.0) * _log(weights)
-    return _mean(-ops.sum(terms, axis=-1), target)
-
-
-def agreement(forward: Tensor, backward: Tensor) -> Tensor:
-    """Disagreement of two directions: `-log Σ_t Σ_i A_ti B_it`.
-
-    Cheng et al. 2016 (arXiv 1512.04650, section 3.2, "multiplication").
-
-    Args:
-        forward: weights of the model from source to target, `(B, T, S)`.
-        backward: weights of the model from target to source, `(B, S, T)`.
-    """
-    forward, backward = ops.cast(forward, "float32"), ops.cast(backward, "float32")
-    shared = ops.sum(forward * ops.swapaxes(backward, 1, 2), axis=(1, 2))
-    return -_log(shared)
-
-
-BY_NAME = {
-    "coverage": coverage,
-    "doubly_stochastic": doubly_stochastic,
-    "entropy": entropy,
-    "guided_attention": guided_attention,
-}
+BY_NAME = {"coverage": coverage, "doubly_stochastic": doubly_stochastic}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -155,10 +58,8 @@ class AttentionLoss(keras.layers.Layer):
     that has dropped a loss of its weights.
 
     Args:
-        loss: `"coverage"`, `"doubly_stochastic"`, `"entropy"` or `"guided_attention"`, the
-            functions of `keras_attention.losses`.
+        loss: `"coverage"` or `"doubly_stochastic"`, the functions of `keras_attention.losses`.
         weight: factor for the loss, which is the mean over the batch.
-        options: further arguments of the function by name, such as `{"total": "even"}`.
 
     Call arguments:
         attention_weights: `(B, T, S)` or `(B, heads, T, S)`.
@@ -179,13 +80,7 @@ class AttentionLoss(keras.layers.Layer):
         ```
     """
 
-    def __init__(
-        self,
-        loss: str,
-        weight: float = 1.0,
-        options: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, loss: str, weight: float = 1.0, **kwargs: Any) -> None:
         # Without autocast: a cast tensor would carry no masks, and all is computed in float32.
         super().__init__(**{"autocast": False, **kwargs})
         if loss not in BY_NAME:
@@ -195,7 +90,6 @@ class AttentionLoss(keras.layers.Layer):
             )
         self.loss_name = loss
         self.weight = weight
-        self.options = dict(options or {})
         self.awaited = False
         self.built = True
 
@@ -215,8 +109,7 @@ class AttentionLoss(keras.layers.Layer):
         batch, *_, time, length = attention_weights.shape
         target_mask = checked_mask(self, "target_mask", target_mask, (batch, time))
         source_mask = checked_mask(self, "source_mask", source_mask, (batch, length))
-        function = BY_NAME[self.loss_name]
-        values = function(attention_weights, target_mask, source_mask, **self.options)
+        values = BY_NAME[self.loss_name](attention_weights, target_mask, source_mask)
         mean = ops.sum(values) if is_empty(values) else ops.mean(values)
         self.add_loss(self.weight * mean)
         return attention_weights
@@ -227,12 +120,7 @@ class AttentionLoss(keras.layers.Layer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "loss": self.loss_name,
-            "weight": self.weight,
-            "options": self.options,
-        }
+        return {**super().get_config(), "loss": self.loss_name, "weight": self.weight}
 
 
 def await_losses(layer: keras.layers.Layer) -> None:
@@ -288,14 +176,3 @@ def _masked(
     source = ops.ones_like(ops.sum(weights, axis=1)) if source_mask is None else source_mask
     target, source = ops.cast(target, "float32"), ops.cast(source, "float32")
     return weights * ops.expand_dims(target, 2) * ops.expand_dims(source, 1), target, source
-
-
-def _mean(values: Tensor, valid: Tensor) -> Tensor:
-    """Return the mean of `(B, T)` over the valid steps."""
-    return ops.sum(values * valid, axis=1) / ops.maximum(ops.sum(valid, axis=1), 1.0)
-
-
-def _log(x: Tensor) -> Tensor:
-    """Return the logarithm; below `FLOOR` its tangent there."""
-    safe = ops.maximum(x, FLOOR)
-    return ops.log(safe) + (x - safe) / FLOOR

@@ -49,8 +49,8 @@ def plot_attention(
         source: the S source tokens; or the times of S events, an array of rising numbers `(S,)`;
             or the image that was read, an array `(H, W)` or `(H, W, channels)`.
         target: the T target tokens.
-        weights: float array `(T, S)`; for an image the weights of its grid, `(T, rows, columns)`,
-            see `keras_attention.as_grid`. Rows and columns past the tokens are padding: they hold
+        weights: float array `(T, S)`; for an image the weights of its grid, `(T, rows, columns)`.
+            Rows and columns past the tokens are padding: they hold
             0, and are left out.
         path: file to write (PNG, SVG, PDF by its ending), an open one (PNG), or None.
         title: text above the map.

@@ -152,25 +152,6 @@ def flat_length(shape: tuple[Any, ...]) -> int | None:
     return None if None in sizes else math.prod(sizes)
 
 
-def as_grid(weights: Tensor, grid: tuple[int, int]) -> Tensor:
-    """Return the weights of a grid's positions, `(..., rows · columns)`, as `(..., rows, columns)`.
-
-    Args:
-        weights: attention weights of a memory `(B, rows, columns, dim)`, such as `(B, T, S)`.
-        grid: `(rows, columns)`, one of which may be -1.
-
-    Example:
-        ```python
-        grid = keras.random.normal((2, 4, 5, 16))
-        _, weights = AdditiveAttention(8)(
-            keras.random.normal((2, 3, 12)), grid, return_attention_scores=True
-        )
-        weights = as_grid(weights, grid.shape[1:3])  # (2, 3, 4, 5)
-        ```
-    """
-    return ops.reshape(weights, (*ops.shape(weights)[:-1], *grid))
-
-
 def flat_memory(memory: Tensor) -> Tensor:
     """Return a memory or a grid as `(B, Tv, dim)`."""
     if len(memory.shape) == 3:

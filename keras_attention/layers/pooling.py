@@ -7,17 +7,10 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import distributions, losses, masks
+from keras_attention import distributions
 from keras_attention.backend import matmul
 from keras_attention.layer import AveragingLayer
-from keras_attention.shapes import (
-    both,
-    causal_mask,
-    checked_mask,
-    flat_length,
-    flat_mask,
-    flat_memory,
-)
+from keras_attention.shapes import checked_mask, flat_length, flat_mask, flat_memory
 
 Tensor = Any
 
@@ -30,12 +23,11 @@ class AttentionPooling(AveragingLayer):
     the attention has no query but the learned vector `u`.
 
     With several heads each has its part of the hidden units and of `u`, and averages its part of
-    the dimensions. With `causal` there is a result for every prefix of the sequence.
+    the dimensions.
 
     Args:
         units: width of the hidden layer, of all heads together.
         num_heads: number of heads, a divisor of `units` and of the value's width.
-        causal: whether to pool every prefix: position `i` pools the positions up to `i`.
         distribution: from scores to weights, see `Attention`.
         dropout: fraction of the attention weights dropped in training.
         seed: integer seed of the dropout.
@@ -52,9 +44,7 @@ class AttentionPooling(AveragingLayer):
 
     Output:
         `(B, dim)`; with `return_attention_scores` a pair of it and the weights before dropout,
-        `(B, T)`, with several heads `(B, heads, T)`. Fully masked rows are 0. With `causal` the
-        pooled vectors are `(B, T, dim)`, 0 where masked, the weights `(B, T, T)` or
-        `(B, heads, T, T)`.
+        `(B, T)`, with several heads `(B, heads, T)`. Fully masked rows are 0.
 
     Raises:
         ValueError: if value or mask is of another shape.
@@ -74,7 +64,6 @@ class AttentionPooling(AveragingLayer):
         dropout: float = 0.0,
         seed: int | None = None,
         num_heads: int = 1,
-        causal: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(distribution, num_heads, dropout, seed, **kwargs)
@@ -85,7 +74,6 @@ class AttentionPooling(AveragingLayer):
             f"units={units}, num_heads={num_heads}",
         )
         self.units = units
-        self.causal = causal
 
     def build(self, value_shape: tuple[Any, ...]) -> None:
         """Make the weights for values of this shape."""
@@ -115,27 +103,15 @@ class AttentionPooling(AveragingLayer):
         terms = hidden * ops.cast(self.scale, value.dtype)
         terms = self.split_heads(terms)  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)
-        seen = self._mask_of_results(mask, ops.shape(value)[1])
+        seen = None if mask is None else ops.expand_dims(mask, 1)
+        if seen is not None and self.num_heads > 1:
+            seen = ops.expand_dims(seen, 1)  # (B, 1, 1, T)
         weights = distributions.BY_NAME[self.distribution](scores, seen)
         dropped = weights
         if training and self.dropout:
             dropped = weights * self.dropped(ops.shape(weights))
-        pooled = self.average(dropped, self.split_heads(value))
-        if not self.causal:
-            pooled, weights = ops.squeeze(pooled, 1), ops.squeeze(weights, -2)
-        elif return_attention_scores:
-            masks.carry(weights, mask, mask)
-            if training:
-                losses.await_losses(self)
-        return (pooled, weights) if return_attention_scores else pooled
-
-    def _mask_of_results(self, mask: Tensor | None, length: Any) -> Tensor | None:
-        """Return what each result sees, `(B | 1, [1,] T | 1, T)`."""
-        seen = None if mask is None else ops.expand_dims(mask, 1)
-        if self.causal:
-            rows = None if mask is None else ops.expand_dims(mask, 2)
-            seen = both(both(seen, rows), causal_mask(length, length))
-        return seen if seen is None or self.num_heads == 1 else ops.expand_dims(seen, 1)
+        pooled = ops.squeeze(self.average(dropped, self.split_heads(value)), 1)
+        return (pooled, ops.squeeze(weights, -2)) if return_attention_scores else pooled
 
     def _check_shape(self, value: tuple[Any, ...]) -> None:
         self._expect(
@@ -146,14 +122,12 @@ class AttentionPooling(AveragingLayer):
 
     # Keras.
 
-    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
-        """Return the mask where each position has a result."""
-        return previous_mask if self.causal and len(inputs.shape) == 3 else None
+    def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
+        """Return None: a vector has no positions."""
 
     def compute_output_shape(self, value_shape: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the shape of the pooled vector, or vectors."""
-        steps = [flat_length(value_shape)] if self.causal else []
-        return (value_shape[0], *steps, value_shape[-1])
+        """Return the shape of the pooled vector."""
+        return (value_shape[0], value_shape[-1])
 
     def compute_output_spec(self, value: Any, **kwargs: Any) -> Any:
         """Return the symbolic vector, and weights where they are asked for."""
@@ -162,14 +136,9 @@ class AttentionPooling(AveragingLayer):
         if not kwargs.get("return_attention_scores"):
             return pooled
         heads = [self.num_heads] if self.num_heads > 1 else []
-        length = flat_length(value.shape)
-        shape = (value.shape[0], *heads, *([length] if self.causal else []), length)
+        shape = (value.shape[0], *heads, flat_length(value.shape))
         return pooled, keras.KerasTensor(shape, self.compute_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "causal": self.causal,
-        }
+        return {**super().get_config(), "units": self.units}

@@ -37,7 +37,6 @@ EVERY_LENGTH = {
     ),
     "heads": (lambda: AdditiveAttention(22, num_heads=11), [QUERY, MEMORY]),
     "pooling": (lambda: AttentionPooling(5), [QUERY]),
-    "causal pooling": (lambda: AttentionPooling(5, causal=True), [QUERY]),
     "positions": (SinePositionEncoding, [("memory", (None, 6))]),
 }
 IN_TURN = {

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionPooling, AttentionRNN, losses
+from keras_attention import AdditiveAttention, AttentionRNN, losses
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import array, assert_close, gradient, normal
 
@@ -25,24 +25,7 @@ def doubly_stochastic(a):
     return sum((1 - a[:, i].sum()) ** 2 for i in range(a.shape[1]))
 
 
-def entropy(a):
-    return -sum(x * np.log(x) for x in a.flatten() if x > 0) / len(a)
-
-
-def guided_attention(a):
-    total = 0.0
-    for t, i in np.ndindex(*a.shape):
-        gap = i / a.shape[1] - t / a.shape[0]
-        total += a[t, i] * (1 - np.exp(-(gap**2) / (2 * 0.2**2)))
-    return total / a.size
-
-
-FORMULAS = {
-    "coverage": coverage,
-    "doubly_stochastic": doubly_stochastic,
-    "entropy": entropy,
-    "guided_attention": guided_attention,
-}
+FORMULAS = {"coverage": coverage, "doubly_stochastic": doubly_stochastic}
 
 
 def alignment(rng):
@@ -94,74 +77,6 @@ def test_the_best_alignments_cost_nothing():
     diagonal = ops.eye(T)[None]
     for name in FORMULAS:
         assert_close(losses.BY_NAME[name](diagonal), [0.0])
-    assert_close(losses.guided_alignment(diagonal, diagonal), [0.0])
-
-
-def test_guided_alignment_is_the_cross_entropy_of_the_links(rng):
-    weights, target, _ = alignment(rng)
-    links = (rng.random((B, T, S)) < 0.3).astype("float32")
-    links[0, 0] = 0  # a step without a link
-    expected = []
-    for b, (steps, _) in enumerate(LENGTHS):
-        total = 0.0
-        for t in range(steps):
-            for i in np.flatnonzero(links[b, t]):
-                total -= np.log(weights[b, t, i]) / links[b, t].sum()
-        expected.append(total / steps)
-    result = losses.guided_alignment(ops.convert_to_tensor(weights), links, target)
-    assert_close(result, expected)
-
-
-def test_soft_alignments_are_made_to_sum_to_1_whatever_they_sum_to(rng):
-    weights, _, _ = alignment(rng)
-    links = rng.random((B, T, S)) * rng.choice([0.01, 3.0], size=(B, T, 1))
-    shares = links / links.sum(-1, keepdims=True)
-    expected = -(shares * np.log(weights)).sum((1, 2)) / T
-    result = losses.guided_alignment(ops.convert_to_tensor(weights), links)
-    assert_close(result, expected)
-
-
-def test_a_weight_of_0_is_drawn_to_its_link():
-    weights = np.array([[[0.0, 1.0]]], "float32")
-    links = np.array([[[1.0, 0.0]]], "float32")
-    slope = gradient(lambda a: losses.guided_alignment(a, links)[0], weights)
-    assert slope[0, 0, 0] < -1
-    assert np.isfinite(slope).all()
-    slope = gradient(lambda a: losses.agreement(a, links.swapaxes(1, 2))[0], weights)
-    assert slope[0, 0, 0] < -1
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_doubly_stochastic_has_the_total_asked_for(rng, masked):
-    weights, target, source = alignment(rng)
-    lengths = LENGTHS if masked else [(T, S)] * B
-    for total in (0.25, "even"):
-        expected = []
-        for b, (t, s) in enumerate(lengths):
-            share = t / s if total == "even" else total
-            expected.append(sum((share - weights[b, :t, i].sum()) ** 2 for i in range(s)))
-        masks = {"target_mask": target, "source_mask": source} if masked else {}
-        found = losses.doubly_stochastic(ops.convert_to_tensor(weights), **masks, total=total)
-        assert_close(found, expected)
-        layer = losses.AttentionLoss("doubly_stochastic", options={"total": total})
-        layer = losses.AttentionLoss.from_config(layer.get_config())
-        layer(weights, **masks)
-        assert_close(layer.losses[0], np.mean(expected))
-    even = np.full((1, T, S), 1 / S, "float32")
-    assert_close(losses.doubly_stochastic(even, total="even"), [0.0])
-    with pytest.raises(ValueError, match="number or"):
-        losses.doubly_stochastic(even, total="all")
-
-
-def test_agreement_multiplies_both_directions(rng):
-    forward = rng.dirichlet(np.ones(S), size=(B, T)).astype("float32")
-    backward = rng.dirichlet(np.ones(T), size=(B, S)).astype("float32")
-    expected = [
-        -np.log(sum(forward[b, t, i] * backward[b, i, t] for t, i in np.ndindex(T, S)))
-        for b in range(B)
-    ]
-    result = losses.agreement(ops.convert_to_tensor(forward), ops.convert_to_tensor(backward))
-    assert_close(result, expected)
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -177,7 +92,7 @@ def test_the_layer_adds_the_loss_and_passes_the_weights_on(rng, name):
 
 def test_a_model_trains_on_the_loss_alone(rng):
     inputs = keras.Input((T, S))
-    weights = losses.AttentionLoss("entropy")(keras.layers.Dense(S, activation="softmax")(inputs))
+    weights = losses.AttentionLoss("coverage")(keras.layers.Dense(S, activation="softmax")(inputs))
     model = keras.Model(inputs, weights)
     model.compile(keras.optimizers.Adam(0.05))
     x = normal(rng, B, T, S)
@@ -204,14 +119,13 @@ def test_weights_of_several_heads_count_as_their_mean_and_keep_their_masks(rng, 
 MAKERS = {
     "attention": lambda: AdditiveAttention(6, num_heads=2),
     "recurrent": lambda: AttentionRNN(keras.layers.GRUCell(6), AdditiveAttention(6)),
-    "pooling": lambda: AttentionPooling(6, causal=True),
 }
 
 
 @pytest.mark.parametrize("maker", MAKERS)
 def test_a_loss_that_a_model_has_left_out_is_told(rng, maker):
-    symbols = [keras.Input((T, 6)), keras.Input((S, 6))][: 1 if maker == "pooling" else 2]
-    arrays = [normal(rng, B, T, 6), normal(rng, B, S, 6)][: len(symbols)]
+    symbols = [keras.Input((T, 6)), keras.Input((S, 6))]
+    arrays = [normal(rng, B, T, 6), normal(rng, B, S, 6)]
     found, weights = MAKERS[maker]()(*symbols, return_attention_scores=True)
     found = keras.layers.Dense(1)(found)
     targets = normal(rng, B, T, 1)
@@ -234,9 +148,9 @@ def test_a_loss_that_a_model_has_left_out_is_told(rng, maker):
     ("call", "expected", "received"),
     [
         (lambda: losses.AttentionLoss("focus"), "coverage, doubly_stochastic", "'focus'"),
-        (lambda: losses.AttentionLoss("entropy")(np.ones((2, 3))), "(B, T, S)", "(2, 3)"),
+        (lambda: losses.AttentionLoss("coverage")(np.ones((2, 3))), "(B, T, S)", "(2, 3)"),
         (
-            lambda: losses.AttentionLoss("entropy")(np.ones((2, 3, 5)), np.ones((2, 5))),
+            lambda: losses.AttentionLoss("coverage")(np.ones((2, 3, 5)), np.ones((2, 5))),
             "target_mask (2, 3)",
             "(2, 5)",
         ),

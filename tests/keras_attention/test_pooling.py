@@ -36,11 +36,10 @@ def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
 
 
 @pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("distribution", ["softmax", "sparsemax", "sigmoid"])
-def test_heads_and_prefixes_follow_the_formula(rng, heads, causal, masked, distribution):
-    layer = AttentionPooling(12, distribution, num_heads=heads, causal=causal)
+def test_heads_follow_the_formula(rng, heads, masked, distribution):
+    layer = AttentionPooling(12, distribution, num_heads=heads)
     layer = AttentionPooling.from_config(layer.get_config())
     value, allowed = normal(rng, B, TV, 9), mask(rng, B, TV) if masked else np.ones((B, TV), bool)
     layer.build(value.shape)
@@ -49,19 +48,18 @@ def test_heads_and_prefixes_follow_the_formula(rng, heads, causal, masked, distr
     given = allowed if masked else None
     pooled, weights = array(layer(value, mask=given, return_attention_scores=True))
     formula = {"sigmoid": "sigmoid_weights"}.get(distribution, distribution)
-    weights, pooled = weights.reshape(B, heads, -1, TV), pooled.reshape(B, -1, 9)
-    for b, t in np.ndindex(B, TV if causal else 1):
-        seen = allowed[b] & (np.arange(TV) <= t) & allowed[b, t] if causal else allowed[b]
+    weights = weights.reshape(B, heads, TV)
+    for b in range(B):
         hidden = np.tanh(value[b] @ w["kernel"] + w["bias"])
         for h, u in enumerate(np.split(w["scale"], heads)):
             scores = np.split(hidden, heads, -1)[h] @ u
-            expected = getattr(reference, formula)(scores, seen)
-            assert_close(weights[b, h, t], expected)
+            expected = getattr(reference, formula)(scores, allowed[b])
+            assert_close(weights[b, h], expected)
             part = np.split(value[b], heads, -1)[h]
-            assert_close(np.split(pooled[b, t], heads)[h], expected @ part)
+            assert_close(np.split(pooled[b], heads)[h], expected @ part)
 
 
-@pytest.mark.parametrize("options", [{"num_heads": 3}, {"causal": True}])
+@pytest.mark.parametrize("options", [{"num_heads": 3}, {}])
 def test_symbolic_shapes_are_those_of_the_arrays(rng, options):
     layer = AttentionPooling(12, **options)
     symbolic = layer(keras.Input((TV, 9), batch_size=B), return_attention_scores=True)
@@ -70,9 +68,8 @@ def test_symbolic_shapes_are_those_of_the_arrays(rng, options):
     assert layer.compute_output_shape((B, TV, 9)) == tuple(eager[0].shape)
 
 
-def test_results_of_prefixes_keep_the_mask(rng):
+def test_a_vector_has_no_mask(rng):
     value, valid = normal(rng, B, TV, 9), mask(rng, B, TV)
-    assert AttentionPooling(5, causal=True).compute_mask(value, valid) is valid
     assert AttentionPooling(5).compute_mask(value, valid) is None
 
 

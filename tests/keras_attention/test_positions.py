@@ -3,9 +3,8 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
-from keras_attention import SinePositionEncoding, as_grid
+from keras_attention import SinePositionEncoding
 from tests.keras_attention.helpers import array, assert_close, normal, saved_and_loaded
 
 B, T, H, W, DIM = 2, 5, 3, 7, 12
@@ -49,14 +48,6 @@ def test_layers_save_load_and_pass_the_mask_on(rng, tmp_path):
     saved_and_loaded(model, np.array([[3, 1, 0], [2, 5, 4]]), rng, tmp_path)
     found = array(model(np.array([[3, 1, 0]])))
     assert_close(found, array(model(np.array([[3, 1, 0, 0, 0]]))))
-
-
-def test_weights_of_a_grid_take_its_form(rng):
-    weights = normal(rng, B, T, H * W)
-    expected = weights.reshape(B, T, H, W)
-    assert_close(as_grid(ops.convert_to_tensor(weights), (H, W)), expected)
-    assert_close(as_grid(weights, (H, -1)), expected)
-    assert as_grid(keras.Input((None, H * W)), (H, W)).shape == (None, None, H, W)
 
 
 BAD = {
