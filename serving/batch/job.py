@@ -42,14 +42,7 @@ class Answers(Protocol):
 
 @dataclass(frozen=True)
 class Job:
-    """The settings of a job, the same in all workers; they decide the output.
-
-    Attributes:
-        model: version directory of a SavedModel.
-        output: the directory that is written.
-        kind: of the inputs.
-        batch_size: items answered together.
-    """
+    """The settings of a job, the same in all workers; they decide the output."""
 
     model: Path
     output: Path

@@ -32,11 +32,6 @@ def latest_version(path: Path) -> Path:
 class Model:
     """The signature of an export that answers items of a kind; loaded once a process.
 
-    Args:
-        version: its version directory.
-        kind: of the items.
-        threads: of the processor for each batch.
-
     Raises:
         ModelError: if it cannot be loaded, or has no such signature.
     """

@@ -62,13 +62,7 @@ class Compared(NamedTuple):
 def compare(
     version_dir: Path, server: Server, tell: Tell = lambda stage, share=None: None
 ) -> Compared:
-    """Ask a server all questions of the check; compare its answers with the C++ session's.
-
-    Args:
-        version_dir: of the version, whose name is its number; the server has it, too.
-        server: which serves it.
-        tell: is called with what is done next.
-    """
+    """Ask a server all questions of the check; compare its answers with the C++ session's."""
     with (
         ModelSession(version_dir) as session,
         grpc.insecure_channel(server.target, options=_MOST_BYTES) as channel,

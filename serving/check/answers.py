@@ -52,11 +52,6 @@ def check_answers(
 
     Signatures of Classify and Regress take examples that only their author knows how to make:
     the warm-up records exercise them.
-
-    Args:
-        version_dir: of the model version.
-        session: that has it loaded.
-        tell: called with the next step and the share that is done, from 0 to 1.
     """
     try:
         loaded = tf.saved_model.load(str(version_dir))

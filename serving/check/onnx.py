@@ -29,13 +29,7 @@ _SAVED_MODEL = "assets.extra/manifest.json"
 def check_folder(
     version_dir: Path, run: Path | None = None, tell: Tell = lambda stage, share=None: None
 ) -> list[str]:
-    """All findings about an ONNX export, none where it can be used.
-
-    Args:
-        version_dir: the directory that holds `manifest.json`.
-        run: that it was exported from, to compare it with.
-        tell: is called with what is done next, see `training.command.progress.stages`.
-    """
+    """All findings about an ONNX export, none where it can be used."""
     tell("reading the graphs", 0.05)
     try:
         manifest = json.loads((version_dir / MANIFEST).read_text(encoding="utf-8"))

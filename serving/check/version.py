@@ -40,13 +40,7 @@ def check_version(
     tell: Tell = lambda stage, share=None: None,
     release: str = OLDEST,
 ) -> list[str]:
-    """All findings about a model version, none where it can be served.
-
-    Args:
-        version_dir: the directory that holds `saved_model.pb`.
-        tell: is called with what is done next, see `training.command.progress.stages`.
-        release: of TensorFlow Serving, one of `releases.RELEASES`.
-    """
+    """All findings about a model version, none where it can be served."""
     tell("reading the graph", _GRAPH)
     version_dir = Path(os.path.abspath(version_dir))
     meta_graph = read_meta_graph(version_dir)

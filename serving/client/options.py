@@ -79,12 +79,7 @@ def file_to_write(text: str) -> Path:
 
 
 def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
-    """Add the options by which `opened` finds a model.
-
-    Args:
-        parser: of the command.
-        rows: the name of a request's rows.
-    """
+    """Add the options by which `opened` finds a model."""
     add = parser.add_argument
     add(
         "--target",

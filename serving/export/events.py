@@ -14,12 +14,7 @@ from training.runs.run import Run
 
 
 class ExportedPredictor(tf.Module):
-    """Weights and signatures of a model of histories, without the Keras models.
-
-    Args:
-        runs: a run, or several whose probabilities are averaged.
-        weights: their stored dtype, "float32", "float16" or "bfloat16".
-    """
+    """Weights and signatures of a model of histories, without the Keras models."""
 
     def __init__(self, runs: Sequence[Run], *, weights: str = "float32") -> None:
         super().__init__()

@@ -208,12 +208,6 @@ def agreement(
 ) -> dict[str, float]:
     """Compare the translations with those in float32.
 
-    Args:
-        runs: the exported ones.
-        module: the export of them.
-        settings: of the export.
-        tell: see `export`.
-
     Returns:
         The number of `texts` (of the dev split, where it can be found), how many have the `same`
         translation, and the largest `score_difference` among those.

@@ -42,12 +42,7 @@ class Card:
 
 
 def read_card(manifest: Path) -> Card:
-    """Read the manifest of an export, `manifest.json`.
-
-    Raises:
-        OSError: if the file cannot be read.
-        ValueError: if it is not a manifest.
-    """
+    """Read the manifest of an export, `manifest.json`."""
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
         run = found["runs"][0]

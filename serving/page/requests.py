@@ -59,10 +59,6 @@ def answering(
 
     A browser that goes away, as one does that types on, cancels what it asked for, down to the
     call to the model server.
-
-    Args:
-        function: of the request and what `read` made of its body.
-        read: see `nothing`, `json_object` and `file`.
     """
 
     async def endpoint(request: Request) -> Response:

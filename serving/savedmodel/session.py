@@ -152,14 +152,6 @@ def _numpy_dtype(number: int) -> type[np.generic]:
 class ModelSession:
     """A loaded SavedModel.
 
-    Args:
-        export_dir: the version directory, which holds `saved_model.pb`.
-        tags: of the meta graph to load.
-        config: of the session, e.g. its thread pools.
-
-    Attributes:
-        meta_graph: the MetaGraphDef; `signatures` is its map of signatures.
-
     Raises StatusError where the loader refuses. Use as a context manager, or `close()`.
     """
 

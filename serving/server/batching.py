@@ -46,12 +46,7 @@ class _Queue:
 
 
 class BatchScheduler:
-    """Threads that run batches.
-
-    Args:
-        parameters: sizes, waiting time, bound of each queue, number of threads.
-        metrics: records the waiting time.
-    """
+    """Threads that run batches."""
 
     def __init__(self, parameters: Batching, metrics: Metrics):
         self._parameters = parameters

@@ -15,11 +15,7 @@ T = TypeVar("T")
 
 
 class EventLoop:
-    """An event loop in a thread of its own. Other threads do the work, so it never blocks.
-
-    Args:
-        name: of the thread.
-    """
+    """An event loop in a thread of its own. Other threads do the work, so it never blocks."""
 
     def __init__(self, name: str) -> None:
         self.loop = EventLoopPolicy().new_event_loop()

@@ -37,13 +37,7 @@ Handler = Callable[[object, Context], Awaitable[bytes | None]]
 
 
 class Services:
-    """The methods of both services.
-
-    Args:
-        api: answers the requests.
-        pools: the threads that run it.
-        may_reload: whether HandleReloadConfigRequest is served.
-    """
+    """The methods of both services."""
 
     def __init__(self, api: Api, pools: Pools, may_reload: bool = True):
         self._api = api

@@ -10,11 +10,7 @@ from serving.server.servable import LoadedModel
 
 
 class Loader:
-    """Loads models. The first model of a runtime imports it, since TensorFlow takes seconds.
-
-    Args:
-        arguments: the server's, for tags and threads.
-    """
+    """Loads models. The first model of a runtime imports it, since TensorFlow takes seconds."""
 
     def __init__(self, arguments: argparse.Namespace):
         self._arguments = arguments

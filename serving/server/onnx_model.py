@@ -54,14 +54,6 @@ Arrays = dict[str, np.ndarray]
 class OnnxModel:
     """A loaded ONNX export.
 
-    Args:
-        path: of the version.
-        threads: that batches share; those of one batch share its operations.
-
-    Attributes:
-        signatures: by name.
-        ranks: that inputs must have, by signature and alias.
-
     Raises:
         StatusError: if it cannot be loaded.
     """

@@ -127,13 +127,7 @@ class _Protocol(H11Protocol):
 
 
 class RestServer:
-    """`app` on a socket, in the running event loop.
-
-    Args:
-        app: an ASGI application.
-        listening: a bound socket, which it closes.
-        grace_seconds: for requests under way when it stops.
-    """
+    """`app` on a socket, in the running event loop."""
 
     def __init__(self, app: Any, listening: socket.socket, grace_seconds: int):
         config = uvicorn.Config(

@@ -15,9 +15,6 @@ def identify(headers: Mapping[str, str]) -> tuple[str, dict[str, str]]:
     A valid `traceparent` gives the trace id (https://www.w3.org/TR/trace-context/). It comes back
     with a span of this server, and `tracestate` with it. Otherwise `x-request-id` is the id, or a
     random one is drawn.
-
-    Args:
-        headers: of the request; names in lower case.
     """
     if found := _TRACEPARENT.fullmatch(headers.get("traceparent", "")):
         trace_id, flags = found.groups()

@@ -27,9 +27,6 @@ class Workers:
         name: of the threads.
         threads: their number.
         most: running and waiting requests together; further ones are refused at once.
-
-    Attributes:
-        busy: running and waiting requests.
     """
 
     def __init__(self, name: str, threads: int, most: int):

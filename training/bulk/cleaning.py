@@ -48,11 +48,7 @@ class Filters:
     target_script: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a script that no letter has.
-
-        Raises:
-            UserError: naming it.
-        """
+        """Refuse a script that no letter has."""
         for name in (self.source_script, self.target_script):
             for script in filter(None, name.split("+")):
                 if script.upper() not in _scripts():
@@ -136,13 +132,6 @@ def clean_block(
     A line of a part is a source with its targets, between tabs. With `no_duplicates` there is a
     part `hashes`, too: of each training pair 8 bytes, sorted, and `order`, which pair of the block
     each is.
-
-    Args:
-        block: the lines.
-        filters: what to leave out.
-        shares: of the sources, to hold out for dev and for test.
-        folder: where the parts are written.
-        beside: how extra data are read; None for a run's own.
     """
     left_out: Counter[str] = Counter()
     lines, unusable, rows, pairs, held, sizes = 0, 0, 0, 0, 0, [0, 0]
@@ -189,11 +178,7 @@ def clean_block(
 
 
 def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a SPEC, without holding them where it names files of pairs.
-
-    Raises:
-        CorpusError: as `corpus.load`.
-    """
+    """Yield the pairs of a SPEC, without holding them where it names files of pairs."""
     pairs, left_out = 0, Counter[str]()
     for block in blocks(spec):
         for raw in _rows(block):
@@ -206,11 +191,7 @@ def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_wrong(spec: str, pairs: int, left_out: Counter[str]) -> None:
-    """Raise the error of files that are no pairs, were so many pairs found and lines left out.
-
-    Raises:
-        CorpusError: naming the file, and the line.
-    """
+    """Raise the error of files that are no pairs, were so many pairs found and lines left out."""
     unusable = left_out.total() - left_out["blank"] - left_out["measured"]
     most = max(1, MOST_UNUSABLE * (pairs + unusable))
     if not pairs or left_out["not UTF-8"] or unusable > most:

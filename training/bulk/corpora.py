@@ -87,7 +87,8 @@ def prepare_corpus(
     with written_aside(output) as folder, workers(plan.processes) as run:
         work = folder / "work"
         work.mkdir()
-        tasks = cleaning_tasks(config, plan.filters, work, blocks(config.data, seed=config.seed))
+        found = blocks(config.data, seed=config.seed)
+        tasks = cleaning_tasks(plan.filters, held_out(config), work, found)
         cleaned = clean(tasks, run)
         check_pairs(config, cleaned)
         counts = [block.pairs for block in cleaned]
@@ -131,15 +132,14 @@ def prepare_corpus(
 
 
 def cleaning_tasks(
-    config: Config,
     filters: Filters,
+    shares: tuple[float, float],
     work: Path,
     found: Iterable[Block],
     beside: Beside | None = None,
     first: int = 0,
 ) -> Iterator[tuple]:
     """Yield the arguments of `clean_block` for blocks that are numbered from `first` on."""
-    shares = (0.0, 0.0) if beside else held_out(config)
     for number, block in enumerate(found, start=first):
         yield replace(block, number=number), filters, shares, work, beside
 

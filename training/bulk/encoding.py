@@ -26,13 +26,7 @@ PairEncoder = Callable[[list[str], list[str], int], tuple[Ids, Ids]]
 
 @dataclass(frozen=True)
 class Copying:
-    """How words are copied: the configuration's keys.
-
-    Attributes:
-        hidden: share of the pairs whose names are hidden.
-        longest: most tokens of a source.
-        seed: of what is drawn.
-    """
+    """How words are copied: the configuration's keys."""
 
     hidden: float
     longest: int
@@ -78,9 +72,6 @@ def train_side(
     folder: Path, counts: list[int], side: int, share: float, seed: int, kind: str, size: int
 ) -> dict[str, Any]:
     """Train the tokenizer of a side, 0 or 1, on a random share of the pairs.
-
-    Returns:
-        What its file holds.
 
     Raises:
         ValueError: if none can be trained from this text.

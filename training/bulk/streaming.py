@@ -23,14 +23,14 @@ from training.bulk.corpora import (
     make_tokenizers,
 )
 from training.bulk.encoding import Copying, marked, pairs_of
-from training.bulk.lines import blocks
+from training.bulk.lines import Block, blocks
 from training.bulk.workers import Run, workers
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError, Split, chosen, fingerprint
 from training.data.prepared import Streamed, is_prepared, read_texts
-from training.data.splits import load_split
+from training.data.splits import held_out, load_split
 from training.data.token_files import SIDES
 from training.runs.files import RunFiles
 from training.runs.run import load_sides
@@ -69,43 +69,13 @@ def stream(
         if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
             raise ConfigError(f"copy expected {source.tokenizer.copies}, as {tokenizers} has it")
     shutil.rmtree(folder, ignore_errors=True)
-    work = folder / "work"
-    work.mkdir(parents=True)
     plan = Plan(Filters(), _processes(config), tokenizers=tokenizers)
-    try:
-        with workers(plan.processes) as run:
-            return _stream(config, plan, folder, run, known)
-    finally:
-        shutil.rmtree(work)
-
-
-def _stream(
-    config: Config, plan: Plan, folder: Path, run: Run, known: Callable[[str], bool]
-) -> Streamed:
-    work = folder / "work"
-    cleaned = _clean(config, plan, work, run)
-    hold_out(config, work, folder, len(cleaned))
-    dev, test = (_measured(config, folder, name) for name in ("dev", "test"))
-    rows = sum(block.rows for block in cleaned)
-    files = corpus.is_file(config.data)  # of a named corpus the rows are drawn as it is read
-    drawn = chosen(rows, config.train_limit if files else 0, config.seed)
-    cleaned += _clean_beside(config, plan, work, run, dev, test, len(cleaned))
-    counts = [block.pairs for block in cleaned]
-    if len(drawn) < rows:
-        _skip(work, cleaned, rows, drawn)
-    skips = [marked(work, counts, number) for number in range(len(counts))]
-    kept = sum(counts) - sum(np.count_nonzero(skip) for skip in skips if skip is not None)
-    pairs = itertools.chain.from_iterable(
-        pairs_of(work, number, skip) for number, skip in enumerate(skips)
-    )
-    found = fingerprint(pairs, dev.pairs())
-    said = None
-    if not known(found):
-        make_tokenizers(config, plan, work, folder, cleaned, kept / sum(counts))
-        copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
-        encoded = encode(work, folder, counts, run, copying if config.copy else None)
-        said = {side: encoded[side] for side in SIDES}
-    return Streamed(folder, said, dev, found, sum(block.unusable for block in cleaned))
+    with workers(plan.processes) as run:
+        streaming = _Streaming(config, plan, folder, run)
+        try:
+            return streaming.run(known)
+        finally:
+            shutil.rmtree(streaming.work)
 
 
 def _processes(config: Config) -> int:
@@ -118,53 +88,77 @@ def _processes(config: Config) -> int:
     return 0 if size < SMALL else os.cpu_count() or 1
 
 
-def _clean(config: Config, plan: Plan, work: Path, run: Run) -> list[Cleaned]:
-    """Read the run's own data; a wrong file is told with its line."""
-    spec = config.data
-    if spec.endswith(f":{corpus.STDIN}"):
-        raise CorpusError(f"a run expected data that can be read again. Received: {spec}")
-    found = blocks(spec, limit=config.train_limit, seed=config.seed)
-    cleaned = clean(cleaning_tasks(config, plan.filters, work, found), run)
-    left_out = sum((block.left_out for block in cleaned), Counter[str]())
-    refuse_wrong(spec, sum(block.pairs + block.held_out for block in cleaned), left_out)
-    check_pairs(config, cleaned)
-    return cleaned
+class _Streaming:
+    """The texts of a run on their way; `cleaned` counts the blocks that are cleaned so far."""
 
+    def __init__(self, config: Config, plan: Plan, folder: Path, workers: Run) -> None:
+        self.config, self.plan, self.folder, self.workers = config, plan, folder, workers
+        self.work, self.cleaned = folder / "work", list[Cleaned]()
+        self.work.mkdir(parents=True)
 
-def _measured(config: Config, folder: Path, name: str) -> Split:
-    """Return dev, or the test set: nothing where there is none."""
-    held = folder / f"{name}.tsv"
-    if held.is_file():
-        return read_texts(held)
-    if name == "dev" or config.test:
-        return load_split(config, name)[0]
-    if config.extra_data:
-        with contextlib.suppress(CorpusError):
-            return load_split(config, name)[0]
-    return Split([], [])
-
-
-def _clean_beside(
-    config: Config, plan: Plan, work: Path, run: Run, dev: Split, test: Split, first: int
-) -> list[Cleaned]:
-    """Read the extra data, without the sources of dev and of the test set."""
-    beside = Beside(config.data, frozenset([*dev.sources, *test.sources]))
-    cleaned: list[Cleaned] = []
-    for spec in config.extra_data.split():
-        if is_prepared(spec):
-            raise CorpusError(f"extra_data expected texts. Received: {spec}")
-        tasks = cleaning_tasks(
-            config, plan.filters, work, blocks(spec), beside, first + len(cleaned)
+    def run(self, known: Callable[[str], bool]) -> Streamed:
+        """Write what `stream` writes."""
+        config, work, folder = self.config, self.work, self.folder
+        if config.data.endswith(f":{corpus.STDIN}"):
+            raise CorpusError(
+                f"a run expected data that can be read again. Received: {config.data}"
+            )
+        self._clean(config.data, blocks(config.data, limit=config.train_limit, seed=config.seed))
+        check_pairs(config, self.cleaned)
+        hold_out(config, work, folder, len(self.cleaned))
+        rows = sum(block.rows for block in self.cleaned)
+        dev, test = self._measured("dev"), self._measured("test")
+        beside = Beside(config.data, frozenset([*dev.sources, *test.sources]))
+        for spec in config.extra_data.split():
+            if is_prepared(spec):
+                raise CorpusError(f"extra_data expected texts. Received: {spec}")
+            self._clean(spec, blocks(spec), beside)
+        counts = [block.pairs for block in self.cleaned]
+        if corpus.is_file(config.data):  # of a named corpus the rows are drawn as it is read
+            _skip(work, self.cleaned, rows, chosen(rows, config.train_limit, config.seed))
+        skips = [marked(work, counts, number) for number in range(len(counts))]
+        kept = sum(counts) - sum(np.count_nonzero(skip) for skip in skips if skip is not None)
+        pairs = itertools.chain.from_iterable(
+            pairs_of(work, number, skip) for number, skip in enumerate(skips)
         )
-        found = clean(tasks, run)
-        left_out = sum((block.left_out for block in found), Counter[str]())
-        refuse_wrong(spec, sum(block.pairs for block in found), left_out)
-        cleaned += found
-    return cleaned
+        found = fingerprint(pairs, dev.pairs())
+        said = None
+        if not known(found):
+            make_tokenizers(config, self.plan, work, folder, self.cleaned, kept / sum(counts))
+            copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
+            encoded = encode(work, folder, counts, self.workers, copying if config.copy else None)
+            said = {side: encoded[side] for side in SIDES}
+        unusable = sum(block.unusable for block in self.cleaned)
+        return Streamed(folder, said, dev, found, unusable)
+
+    def _clean(self, spec: str, found: Iterator[Block], beside: Beside | None = None) -> None:
+        """Clean the blocks of a SPEC; a wrong file is told with its line."""
+        shares = (0.0, 0.0) if beside else held_out(self.config)
+        tasks = cleaning_tasks(
+            self.plan.filters, shares, self.work, found, beside, len(self.cleaned)
+        )
+        cleaned = clean(tasks, self.workers)
+        left_out = sum((block.left_out for block in cleaned), Counter[str]())
+        refuse_wrong(spec, sum(block.pairs + block.held_out for block in cleaned), left_out)
+        self.cleaned += cleaned
+
+    def _measured(self, name: str) -> Split:
+        """Return dev, or the test set: nothing where there is none."""
+        held = self.folder / f"{name}.tsv"
+        if held.is_file():
+            return read_texts(held)
+        if name == "dev" or self.config.test:
+            return load_split(self.config, name)[0]
+        if self.config.extra_data:
+            with contextlib.suppress(CorpusError):
+                return load_split(self.config, name)[0]
+        return Split([], [])
 
 
 def _skip(work: Path, cleaned: Sequence[Cleaned], rows: int, drawn: Sequence[int]) -> None:
-    """Mark the pairs of the run's own rows but for those that were drawn."""
+    """Mark the pairs of the run's own rows but for those that were drawn, if not all were."""
+    if len(drawn) == rows:
+        return
     taken = np.zeros(rows, bool)
     taken[np.asarray(drawn)] = True
 

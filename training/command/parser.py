@@ -25,11 +25,7 @@ class Help(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help names the defaults and ends in examples, and whose errors are one line.
-
-    Attributes:
-        end_of_help: returns what stands before the examples, when help is asked for.
-    """
+    """A parser: its help names the defaults and ends in examples, its errors are one line."""
 
     end_of_help: Callable[[], str] | None = None
 

@@ -36,10 +36,6 @@ def progress(total: int | None, unit: str) -> Iterator[Callable[[int], None]]:
     Nothing is written to standard output, so that results can be sent to a file; and nothing at
     all where standard error is no terminal.
 
-    Args:
-        total: how much there is to do; None if unknown.
-        unit: what is counted, in the plural.
-
     Yields:
         A function to be called with how much more is done.
     """

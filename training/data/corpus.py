@@ -144,16 +144,7 @@ def _load_named(name: str, split: str) -> Split:
 
 
 def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
-    """Return the folder of a named set, downloaded where it is not there.
-
-    Args:
-        name: of the set.
-        folder: where it stands among the data.
-        files: what has to be in it, for the message where it cannot be had.
-
-    Raises:
-        CorpusError: if it is not there and cannot be downloaded.
-    """
+    """Return the folder of a named set, downloaded where it is not there."""
     places = [place / folder for place in data_folders()]
     for place in places:
         if place.is_dir():

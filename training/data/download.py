@@ -45,14 +45,6 @@ def fetch(folder: str, directory: Path) -> None:
     A line on standard error says what is downloaded. Files that differ from those whose checksums
     are recorded, as Tatoeba's do from week to week, are refused unless
     `KERAS_ATTENTION_ACCEPT_CHANGED=1` asks for them.
-
-    Args:
-        folder: name of the corpus's folder, as in the data layout.
-        directory: the directory to make.
-
-    Raises:
-        ValueError: there is no address, or what came is not the corpus.
-        OSError: the download failed or the directory cannot be written.
     """
     if folder not in _RECIPES:
         raise ValueError(f"it cannot be downloaded{_ADVICE.get(folder, '')}")

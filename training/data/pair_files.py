@@ -64,21 +64,13 @@ class Split:
         ]
 
     def words(self) -> tuple[list[list[str]], list[list[str]]]:
-        """The gold words of sources and of first references.
-
-        Raises:
-            CorpusError: the corpus has none.
-        """
+        """The gold words of sources and of first references."""
         if self.source_words is None or self.target_words is None:
             raise CorpusError("The corpus has no gold words")
         return self.source_words, self.target_words
 
     def gold(self) -> tuple[list[Links], list[Links]]:
-        """The sure and the possible gold links.
-
-        Raises:
-            CorpusError: the corpus has none.
-        """
+        """The sure and the possible gold links."""
         if self.sure is None or self.possible is None:
             raise CorpusError("The corpus has no gold links")
         return self.sure, self.possible

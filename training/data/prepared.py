@@ -57,13 +57,6 @@ class Prepared:
     Args:
         spec: `prepared:PATH`.
 
-    Attributes:
-        spec: as given.
-        manifest: what it holds.
-        count: pairs of the training set.
-        unusable: lines of the files that held no pair.
-        tokenizers: files of the tokenizers of both sides.
-
     Raises:
         CorpusError: if there is none, or a file is missing or has another size than it had.
     """

@@ -43,9 +43,6 @@ class Spelling(tf.Module):
     front (of `characters` and `letters`, every space counts). A space at the end says that the word
     is complete.
 
-    Args:
-        tokenizer: whose tokens are cut.
-
     Attributes:
         kind: the tokenizer's.
         surfaces: string `(V,)`, what each token adds to a text; "" of special ones.

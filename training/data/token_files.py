@@ -28,13 +28,7 @@ def ids_dtype(vocab_size: int) -> np.dtype:
 
 
 class Writer:
-    """The two files of a side, written a block at a time.
-
-    Args:
-        folder: where they go.
-        split: `train` or `dev`.
-        side: `source` or `target`.
-    """
+    """The two files of a side, written a block at a time."""
 
     def __init__(self, folder: Path, split: str, side: str) -> None:
         self.names = _names(split, side)

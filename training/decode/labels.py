@@ -33,12 +33,7 @@ def attends(model: keras.Model) -> bool:
 
 
 def predict(models: Sequence[keras.Model], source: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean of the models' probabilities `(B,)` and of their attention weights `(B, T)`.
-
-    Args:
-        models: of `training.model.classifier.build_classifier`.
-        source: a batch of the source.
-    """
+    """Return the mean of the models' probabilities `(B,)` and attention weights `(B, T)`."""
     probabilities, weights = [], []
     for model in models:
         memory, mask, pooled = model.get_layer("encoder")(source, training=False)

@@ -80,12 +80,7 @@ def _copying(model: keras.Model) -> Copying | None:
 
 
 class PlainStep:
-    """A step as the layers compute it, to be used where it is made.
-
-    Args:
-        model: of `training.model.seq2seq.build_seq2seq`.
-        beam_width: of the search.
-    """
+    """A step as the layers compute it, to be used where it is made."""
 
     def __init__(self, model: keras.Model, beam_width: int) -> None:
         self._model = model

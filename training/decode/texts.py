@@ -52,9 +52,6 @@ def make_nbest(
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
-
-    Raises:
-        UserError: if these runs cannot be searched so.
     """
     asked = asked or Search()
     asked.check(runs)
@@ -138,14 +135,7 @@ class Attended:
 def forced_attention(
     runs: Sequence[Run], sources: Sequence[str], targets: Sequence[str], batch_size: int = 64
 ) -> list[Attended]:
-    """Attention weights while the decoder is made to say each target.
-
-    Args:
-        runs: a run, or several whose weights are averaged.
-        sources: source texts.
-        targets: target texts, as many.
-        batch_size: pairs decoded together.
-    """
+    """Attention weights while the decoder is made to say each target."""
     return make_attender(runs, batch_size)(sources, targets)
 
 

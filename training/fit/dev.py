@@ -19,11 +19,7 @@ from training.sources.events.histories import Histories
 
 
 class LabelledDevSet:
-    """The dev set of a label, scored with the current weights.
-
-    Attributes:
-        split: the examples.
-    """
+    """The dev set of a label, scored with the current weights."""
 
     def __init__(self, run: Run, dev: Histories) -> None:
         self.split, self.predict = dev, make_predictor([run])

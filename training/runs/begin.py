@@ -83,22 +83,10 @@ def open_run(
     """Read the data of a new run, and make its readers; token ids are written aside.
 
     Texts were `streamed`, by their own tokenizers or those of `init`, a run to start from.
-
-    Raises:
-        UserError: the data cannot be read, or do not fit the configuration.
     """
-    sides: Sides
-    if streamed is not None:
-        paths = [streamed.folder / file.name for file in files.tokenizers]
-        source, target = sides = _load_tokenizers(paths)
-        if init is None:
-            for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
-                tell_size(side, made, getattr(config, f"{side}_vocab_size"))
-        data, dev, corpus = streamed, streamed.dev, streamed.fingerprint
-    else:
-        data, dev, corpus = _load(config)
-        sides = make_sides(config, data, init)
-    opened = _opened(files, config, (data, dev), sides, corpus, init=init)
+    read = _read(config, streamed)
+    sides = make_sides(config, read.data, init)
+    opened = _opened(files, config, read, sides, init=init)
     return opened if opened.target is None else replace(opened, config=_decided(config, opened.dev))
 
 
@@ -119,14 +107,9 @@ def reopen(
 
     Texts were `streamed`, by the run's own tokenizers where it does not know them.
     """
-    data: Any
-    if streamed is not None:
-        data, dev, corpus = streamed, streamed.dev, streamed.fingerprint
-    else:
-        data, dev, corpus = _load(config)
-        check_corpus(files, config.data, corpus, force)
-    sides = load_sides(config, files)
-    opened = _opened(files, config, (data, dev), sides, corpus, resumed=True)
+    read = _read(config, streamed)
+    check_corpus(files, config.data, read.corpus, force)
+    opened = _opened(files, config, read, load_sides(config, files), resumed=True)
     shutil.rmtree(files.streamed, ignore_errors=True)
     if not files.origin.is_file():  # a run of an older version
         write_origin(files, replace(opened.origin, begun="", command=[]))
@@ -170,14 +153,11 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
 
 
 def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
-    """Return the source and the tokenizer of a text as target: those of `init`, or new ones.
-
-    Raises:
-        RunError: those of `init` cannot be read.
-        ConfigError: none can be made with these settings.
-    """
+    """Return the source and the tokenizer of a text as target: those of `init`, or new ones."""
     if isinstance(data, Prepared):
         return _prepared_sides(config, data, init)
+    if isinstance(data, Streamed):
+        return _streamed_sides(config, data, init)
     if init is not None:
         return load_sides(config, RunFiles(init))
     source = source_class(config).make(config, data)
@@ -188,70 +168,71 @@ def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     return source, make_tokenizer("target", kind, size, lines)
 
 
-def _keep_ids(
-    files: RunFiles,
-    config: Config,
-    data: Prepared | Streamed,
-    dev: Split,
-    sides: tuple[Source, Tokenizer],
-    corpus: str,
-) -> Path:
-    """Write the token ids of dev aside, beside those of the data; return their folder.
+@dataclass(frozen=True)
+class _Read:
+    """The training set, the dev set, and the hash of both."""
 
-    `corpus` is the hash of all.
-    """
-    rows = cast(tuple[Sentences, Sentences], pair_rows(config, dev, *sides))  # both are texts
-    words = shared_words(*vocabularies(*sides)) if config.copy else None
-    train = None
-    if isinstance(data, Streamed):
-        assert data.said is not None
-        train = (data.folder, data.said)
-    return write_tokens(files, corpus, rows, words, train)
+    data: Any
+    dev: Any
+    corpus: str
 
 
-def _load(config: Config) -> tuple[Any, Any, str]:
-    """Read the training and the dev set, and hash both."""
+def _read(config: Config, streamed: Streamed | None) -> _Read:
+    if streamed is not None:
+        return _Read(streamed, streamed.dev, streamed.fingerprint)
     kind = source_class(config)
     data, dev = kind.load_training(config)
-    return data, dev, kind.fingerprint(data, dev)
+    return _Read(data, dev, kind.fingerprint(data, dev))
+
+
+def _keep_ids(
+    files: RunFiles, config: Config, read: _Read, sides: tuple[Source, Tokenizer]
+) -> Path:
+    """Write the token ids of dev aside, beside those of the data; return their folder."""
+    rows = cast(tuple[Sentences, Sentences], pair_rows(config, read.dev, *sides))  # both are texts
+    words = shared_words(*vocabularies(*sides)) if config.copy else None
+    train = None
+    if isinstance(read.data, Streamed):
+        assert read.data.said is not None
+        train = (read.data.folder, read.data.said)
+    return write_tokens(files, read.corpus, rows, words, train)
 
 
 def _opened(
     files: RunFiles,
     config: Config,
-    splits: tuple[Any, Any],
+    read: _Read,
     sides: Sides,
-    corpus: str,
     *,
     init: Path | None = None,
     resumed: bool = False,
 ) -> Opened:
-    (data, dev), (source, target) = splits, sides
+    source, target = sides
     if isinstance(source, TextSource) and target is not None:
         tokenizers = source.tokenizer.state(), target.state()
-        if resumed and has_tokens(files, corpus):
+        if resumed and has_tokens(files, read.corpus):
             folder = files.tokens
         else:
-            folder = _keep_ids(files, config, data, dev, (source, target), corpus)
+            folder = _keep_ids(files, config, read, (source, target))
             if resumed:  # a run of an older version, or on another corpus from now on
                 folder = keep_tokens(files)
         batches: tuple[Batches, Batches] = read_batches(config, folder, tokenizers)
     else:
-        train = make_batches(config, data, source, target, training=True)
-        batches = train, make_batches(config, dev, source, target, training=False)
+        train = make_batches(config, read.data, source, target, training=True)
+        batches = train, make_batches(config, read.dev, source, target, training=False)
     pairs, dev_pairs = (made.statistics for made in batches)
     origin = Origin(
         data=config.data,
-        corpus=corpus,
+        corpus=read.corpus,
         train=pairs.pairs,
         dropped=pairs.dropped,
-        unusable=getattr(data, "unusable", 0) + getattr(dev, "unusable", 0),
-        dev=dev_pairs.pairs if target is None else len(dev.sources),
+        unusable=getattr(read.data, "unusable", 0) + getattr(read.dev, "unusable", 0),
+        dev=dev_pairs.pairs if target is None else len(read.dev.sources),
         target_tokens=pairs.target_tokens,
         vocabulary=(source.size, target.vocab_size if target else 0),
         init=None if init is None else str(init.absolute()),
     )
-    return Opened(config, source, target, *batches, dev, origin)
+    return Opened(config, source, target, *batches, read.dev, origin)
 
 
 def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
@@ -271,6 +252,15 @@ def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
                 f"--tokenizers {init}"
             )
     return _load_tokenizers(data.tokenizers)
+
+
+def _streamed_sides(config: Config, data: Streamed, init: Path | None) -> Sides:
+    """Return the source and the target's tokenizer of streamed texts; new ones tell their sizes."""
+    source, target = _load_tokenizers([data.folder / f"{side}.tokenizer" for side in SIDES])
+    if init is None:
+        for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
+            tell_size(side, made, getattr(config, f"{side}_vocab_size"))
+    return source, target
 
 
 def _load_tokenizers(paths: Sequence[Path]) -> tuple[TextSource, Tokenizer]:

@@ -91,11 +91,7 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
 
 
 def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
-    """Load runs that are to be used together.
-
-    Raises:
-        RunError: as `load_run`, and if their tokenizers differ.
-    """
+    """Load runs that are to be used together."""
     runs = [load_run(path) for path in paths]
     first = runs[0]
     for run in runs[1:]:

@@ -110,10 +110,6 @@ class Source(ABC):
     def build_encoder(config: Config, size: int) -> keras.Model:
         """Build the encoder.
 
-        Args:
-            config: sizes and mechanisms.
-            size: the source's.
-
         Returns:
             A Functional model called `"encoder"` from a batch of `Rows` to what `encoded` returns.
         """

@@ -14,13 +14,7 @@ from training.data.sigmorphon import LANGUAGES
 
 @dataclass(frozen=True)
 class Study:
-    """A study, whose module in this folder has its name.
-
-    Attributes:
-        about: what it finds.
-        add_options: adds its options to a parser.
-        examples: the words of two commands after its name.
-    """
+    """A study, whose module in this folder has its name."""
 
     about: str
     add_options: Callable[[argparse.ArgumentParser], None]

@@ -61,11 +61,6 @@ class Completing:
     ) -> list[tuple[str, Hypothesis]]:
         """Return the best translation of each source that begins with its prefix, as typed.
 
-        Args:
-            sources: ids of each.
-            prefixes: of each.
-            copied: tokens of each, which stand for unknown ones; or None.
-
         Raises:
             ValueError: for a prefix that no tokens spell.
         """
@@ -82,11 +77,7 @@ class Completing:
     def alternatives(
         self, sources: Sequence[list[int]], prefixes: Sequence[str], copied: Copied
     ) -> list[list[Alternative]]:
-        """Return the most probable words after each prefix, the best first: see `complete`.
-
-        Raises:
-            ValueError: for a prefix that no tokens spell.
-        """
+        """Return the most probable words after each prefix, the best first: see `complete`."""
         normal = [self._spelling.normalize(prefix) for prefix in prefixes]
         starts = [self._spelling.begun_word(prefix) for prefix in normal]
         words = self._next(self._asked(sources, normal), normal, starts)

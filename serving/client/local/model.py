@@ -29,10 +29,6 @@ class Folder:
         path: of it, or of the model, of whose versions the last is taken.
         threads: that share an operation.
 
-    Attributes:
-        path: of the version.
-        manifest: what the export says of itself.
-
     Raises:
         ValueError: if there is no such export.
     """
@@ -64,9 +60,6 @@ class Folder:
 
         A batch may be empty: onnxruntime fails on some operators of no rows, so that a row of zeros
         stands in.
-
-        Raises:
-            ValueError: if it cannot be loaded.
         """
         if not all(len(x) for x in inputs.values() if x.ndim):
             one = {k: x if not x.ndim or len(x) else _one_row(x) for k, x in inputs.items()}

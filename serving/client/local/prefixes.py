@@ -16,10 +16,6 @@ class Prefix:
 
     A hypothesis carries its place: the characters of the prefix that it has said, and one more than
     all where the text has gone on.
-
-    Args:
-        spelling: of the target's tokens.
-        spelled: of each sentence.
     """
 
     def __init__(self, spelling: Spelling, spelled: Sequence[Spelled]) -> None:

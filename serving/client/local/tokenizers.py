@@ -30,12 +30,7 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(folder: Path, about: dict[str, Any]) -> Tokenizer:
-    """Read a tokenizer's file.
-
-    Args:
-        folder: of the export.
-        about: what the manifest says of it.
-    """
+    """Read a tokenizer's file."""
     path = folder / about["file"]
     if about["kind"] == "sentencepiece":
         return SentencePiece(path)
@@ -81,11 +76,7 @@ class SentencePiece:
 
 
 class Vocabulary:
-    """Words, characters, letters or symbols, looked up in a list.
-
-    Args:
-        state: what the tokenizer's file holds.
-    """
+    """Words, characters, letters or symbols, looked up in a list."""
 
     def __init__(self, state: dict[str, Any]) -> None:
         self.kind, tokens = state["kind"], state["tokens"]

@@ -289,14 +289,7 @@ class LocalTranslator(LocalModel):
         answer: Callable[[_Found], T],
         with_weights: bool = False,
     ) -> list[T | None]:
-        """Return what is answered to each text, None for one without a token.
-
-        Args:
-            read: the texts.
-            results: of each.
-            answer: from what is found.
-            with_weights: whether they are wanted.
-        """
+        """Return what is answered to each text, None for one without a token."""
         found: list[T | None] = [None] * len(read.ids)
         asked = self._asked.inputs(results, with_weights or self._replaces)
 

@@ -59,10 +59,6 @@ class Numbers:
 def read_graph(path: Path, numbers: Numbers) -> dict[str, Any]:
     """Return a graph's nodes by operator and names, and where its constants are.
 
-    Args:
-        path: of the graph.
-        numbers: where its constants are added.
-
     Raises:
         ValueError: for a graph that cannot be read, or one with an operator that has no form here.
     """

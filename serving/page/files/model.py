@@ -19,11 +19,6 @@ _SETTINGS = ("beam_width", "num_results", "length_penalty", "max_source_length")
 def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
     """Return the file of an ONNX export.
 
-    Args:
-        folder: a version of it.
-        manifest: what its manifest says.
-        page: what the page is to know of the model.
-
     Raises:
         ValueError: for a part of it that the browser's runtime does not have.
         OSError: if a file cannot be read.

@@ -23,12 +23,7 @@ _POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'; img-src 'sel
 
 
 def write_folder(site: Path, model: bytes) -> None:
-    """Write a folder.
-
-    Args:
-        site: where to; it is made if it is not there.
-        model: of `serving.page.files.model.pack`.
-    """
+    """Write a folder."""
     own = "script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; connect-src 'self'"
     html = _replaced(
         {

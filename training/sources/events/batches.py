@@ -19,11 +19,6 @@ class LabelBatches:
     A batch is `({"source": (B, …)}, labels float32 (B,))`. For training each epoch has another
     order, which depends on `seed` and the number of the epoch alone, and all batches are of
     `batch_size`; otherwise every example comes once, in the order given.
-
-    Attributes:
-        source: rows of the sources.
-        training: whether batches are shuffled.
-        statistics: what an epoch holds.
     """
 
     def __init__(
