@@ -1,10 +1,12 @@
 """Load on the local model server: python benchmarks/serving_load.py --model models/NAME
 
-Sends one text a request to the signature `translate` of an exported translator, closed loop (each
-client sends its next request when it has its answer) and open loop (requests arrive at random
-times, whether or not the earlier ones are answered), and beside a client that sends texts of 10,000
-words, without and with batching; one client takes turns with calls of the same SavedModel's session
-in this process. With `--hostile`: the concurrent clients alone, then beside strangers who attack
+A model is a SavedModel or an ONNX export; with --beside of another export both take turns, each
+with a server of its own. Sends one text a request to the signature `translate` of an exported
+translator, closed loop (each client sends its next request when it has its answer) and open loop
+(requests arrive at random times, whether or not the earlier ones are answered), and beside a client
+that sends texts of 10,000 words, without and with batching; one client takes turns with calls of
+the same model in this process. When the server was ready, and its resident memory then and at the
+end, go with it. With `--hostile`: the concurrent clients alone, then beside strangers who attack
 the server (hostile.py). Prints a table; the last line is JSON.
 """
 
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -20,19 +23,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-import tensorflow as tf
 from parts.load import TIMEOUT, Load, crowd
 from parts.local_server import free_port, server
 from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, Translation
-from serving.savedmodel.session import ModelSession
-from serving.server.storage import list_versions
+from serving.server.storage import is_onnx, list_versions
 from training import phrasebook
 
 BATCHING = """
@@ -44,15 +45,32 @@ num_batch_threads { value: %d }
 LONG = " ".join(["The green apple is on the table."] * 1429)  # 10,003 words
 
 
-def bare(session: ModelSession, text: str) -> tuple[Translation, float]:
-    """Answer and seconds of a call of the session in this process."""
-    started = time.perf_counter()
-    found = session.run(
-        session.signatures["translate"], {"text": tf.make_tensor_proto([text.encode()])}
-    )
-    took = time.perf_counter() - started
-    text = found["translation"][0].decode("utf-8", "replace")
-    return Translation(text, found["score"][0], bool(found["truncated"][0])), took
+Ask = Callable[[str], Translation]
+
+
+@contextlib.contextmanager
+def opened(base: Path) -> Iterator[Ask]:
+    """A model's last version in this process: a function from a text to its translation."""
+    version = max(list_versions(base).items())[1]
+    if is_onnx(version):
+        from serving.client.local import LocalTranslator
+
+        translator = LocalTranslator(version)
+        yield lambda text: translator.translate([text])[0]
+        return
+    import tensorflow as tf
+
+    from serving.savedmodel.session import ModelSession
+
+    with ModelSession(version) as session:
+
+        def ask(text: str) -> Translation:
+            inputs = {"text": tf.make_tensor_proto([text.encode()])}
+            found = session.run(session.signatures["translate"], inputs)
+            text = found["translation"][0].decode("utf-8", "replace")
+            return Translation(text, found["score"][0], bool(found["truncated"][0]))
+
+        yield ask
 
 
 def run(load: Load, target: str, work: Callable[[AsyncTranslator], Coroutine]) -> Load:
@@ -69,13 +87,15 @@ def run(load: Load, target: str, work: Callable[[AsyncTranslator], Coroutine]) -
     return load
 
 
-def in_turns(load: Load, target: str, session: ModelSession, requests: int) -> Load:
+def in_turns(load: Load, target: str, ask: Ask, requests: int) -> Load:
     """One client that sends `requests`; before each, the bare call, whose times are returned."""
     alone = Load(load.texts, load.expected)
 
     async def work(translator: AsyncTranslator) -> None:
         for number in range(requests):
-            alone.seconds.append(bare(session, load.texts[number % len(load.texts)])[1])
+            started = time.perf_counter()
+            ask(load.texts[number % len(load.texts)])
+            alone.seconds.append(time.perf_counter() - started)
             await load.send(translator, number, time.perf_counter())
 
     run(load, target, work)
@@ -167,9 +187,8 @@ def for_seconds(load: Load, target: str, clients: int, seconds: float) -> Load:
 
 def measure_hostile(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
     """Concurrent clients alone, and beside strangers: errors, times, memory."""
-    version = max(list_versions(options.model).items())[1]
-    with ModelSession(version) as session:
-        expected = [bare(session, text)[0] for text in texts]
+    with opened(options.model) as ask:
+        expected = [ask(text) for text in texts]
     rest, seconds, rows = free_port(), options.seconds, []
     with server(options.model.resolve(), f"--rest_api_port={rest}") as (target, process):
         for_seconds(Load(texts, expected), target, options.clients, 5)
@@ -196,43 +215,58 @@ def measure_hostile(options: argparse.Namespace, texts: Sequence[str]) -> list[d
 
 def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
     """All measurements, one dict a line."""
-    version = max(list_versions(options.model).items())[1]
     rows = []
-
-    def report(name: str, load: Load, **more: float) -> None:
-        rows.append({**load.report(name), **more})
-
     with (
-        ModelSession(version) as session,
+        contextlib.ExitStack() as stack,
         tempfile.NamedTemporaryFile("w", suffix=".config") as parameters,
     ):
-        expected = [bare(session, text)[0] for text in texts]
+        bases = [options.model, *filter(None, [options.beside])]
+        models = [(base, stack.enter_context(opened(base))) for base in bases]
         values = options.max_batch_size, options.batch_timeout_micros, options.batch_threads
         parameters.write(BATCHING % values)
         parameters.flush()
         batching = ["--enable_batching=true", f"--batching_parameters_file={parameters.name}"]
         for name, flags in (("no batching", []), ("batching", batching)):
-            with server(options.model.resolve(), *flags) as (target, process):
-                single = Load(texts, expected)
-                alone = in_turns(single, target, session, options.requests)
-                report(f"{name}, 1 client", single)
-                report("  in turns with a bare call", alone)
-                beside = beside_long(Load(texts, expected), target, options.requests)
-                report(f"{name}, 1 client, long texts beside", beside)
-                many = closed(Load(texts, expected), target, options.clients, options.requests)
-                report(f"{name}, {options.clients} clients", many)
-                rate = 0.7 * len(many.seconds) / many.took
-                arriving = open_loop(
-                    Load(texts, expected), target, rate, options.requests, options.seed
-                )
-                report(f"{name}, open loop at {rate:.0f}/s", arriving)
-                if options.memory_requests and flags:
-                    before = resident_megabytes(process)
-                    long = closed(
-                        Load(texts, expected), target, options.clients, options.memory_requests
-                    )
-                    after = resident_megabytes(process)
-                    report(f"{name}, memory", long, rss_start_mb=before, rss_end_mb=after)
+            for base, ask in models:
+                where = f"{base.name}, {name}" if options.beside else name
+                rows += measure_server(options, base, ask, texts, where, flags)
+    return rows
+
+
+def measure_server(
+    options: argparse.Namespace,
+    base: Path,
+    ask: Ask,
+    texts: Sequence[str],
+    name: str,
+    flags: list[str],
+) -> list[dict]:
+    """The measurements of one model with one setting."""
+    expected, rows, began = [ask(text) for text in texts], [], time.perf_counter()
+
+    def report(name: str, load: Load, **more: float) -> None:
+        rows.append({**load.report(name), **more})
+
+    with server(base.resolve(), *flags) as (target, process):
+        ready = {"ready_s": round(time.perf_counter() - began, 1)}
+        ready["rss_ready_mb"] = resident_megabytes(process)
+        single = Load(texts, expected)
+        alone = in_turns(single, target, ask, options.requests)
+        report(f"{name}, 1 client", single)
+        report("  in turns with a bare call", alone)
+        beside = beside_long(Load(texts, expected), target, options.requests)
+        report(f"{name}, 1 client, long texts beside", beside)
+        many = closed(Load(texts, expected), target, options.clients, options.requests)
+        report(f"{name}, {options.clients} clients", many)
+        rate = 0.7 * len(many.seconds) / many.took
+        arriving = open_loop(Load(texts, expected), target, rate, options.requests, options.seed)
+        report(f"{name}, open loop at {rate:.0f}/s", arriving)
+        if options.memory_requests and flags:
+            before = resident_megabytes(process)
+            long = closed(Load(texts, expected), target, options.clients, options.memory_requests)
+            after = resident_megabytes(process)
+            report(f"{name}, memory", long, rss_start_mb=before, rss_end_mb=after)
+        rows[0] |= {**ready, "rss_last_mb": resident_megabytes(process)}
     return rows
 
 
@@ -242,6 +276,9 @@ def print_table(rows: Sequence[dict]) -> None:
     print(f"{'':44}" + "".join(f"{column:>11}" for column in columns))
     for row in rows:
         print(f"{row['load']:44}" + "".join(f"{row[column]:>11}" for column in columns))
+        if "ready_s" in row:
+            resident = f"resident {row['rss_ready_mb']} MB, {row['rss_last_mb']} after all"
+            print(f"{'':44}  ready after {row['ready_s']} s, {resident}")
         if "rss_start_mb" in row:
             most = f", {row['rss_most_mb']} at most" if "rss_most_mb" in row else ""
             start, end = row["rss_start_mb"], row["rss_end_mb"]
@@ -258,6 +295,7 @@ def main() -> None:
     )
     add = parser.add_argument
     add("--model", type=Path, required=True, help="base path of an exported translator")
+    add("--beside", type=Path, help="base path of another export of it")
     add("--texts", type=Path, help="file of texts, one a line; default: English of the phrasebook")
     add("--requests", type=int, default=1000, help="requests of each measurement")
     add("--clients", type=int, default=32, help="concurrent clients")
@@ -269,8 +307,9 @@ def main() -> None:
     add("--seconds", type=float, default=300, help="with --hostile: beside strangers")
     add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")
     options = parser.parse_args()
-    if not list_versions(options.model):
-        parser.error(f"{options.model} holds no version: expected a directory with 1/, 2/, ...")
+    for base in filter(None, [options.model, options.beside]):
+        if not list_versions(base):
+            parser.error(f"{base} holds no version: expected a directory with 1/, 2/, ...")
     if options.texts:
         texts = options.texts.read_text(encoding="utf-8").splitlines()
         random.Random(options.seed).shuffle(texts)
