@@ -21,11 +21,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--data",
         metavar="SPEC",
-        help="a corpus, or files, which are read whole; default: the run's own",
+        help="corpus or files to score; files are read whole; default: the run's own",
     )
     parser.add_argument("--split", default="test", metavar="NAME", help="split of the corpus")
     add_options(parser, *SEARCH, "--batch-size", "--precision", "--limit")
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of --limit")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed of --limit")
     add_options(parser, "--lowercase")
     parser.add_argument(
         "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"
@@ -34,15 +34,15 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--baseline",
         action="store_true",
-        help="score the translation of the most similar training sentence as well; of an outcome, "
-        "models of the last known values",
+        help="score a baseline, too: the target of the most similar training sentence; for an "
+        "outcome, models of the last known values",
     )
     parser.add_argument("--by-length", action="store_true", help="add BLEU by source length")
     parser.add_argument(
         "--output",
         type=file_to_write,
         metavar="FILE",
-        help="write the JSON here too; of an outcome, the calibration beside it, a PNG",
+        help="write the JSON to FILE; for an outcome, add the calibration as a PNG",
     )
     options = parser.parse_args(arguments)
     import training.command.startup  # noqa: F401

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--count", type=positive_int, default=100, metavar="N", help="number of images"
     )
-    parser.add_argument("--seed", type=count, default=7, metavar="N", help="of the images")
+    parser.add_argument("--seed", type=count, default=7, metavar="N", help="seed of the images")
     options = parser.parse_args(arguments)
     if options.output.is_dir() and any(options.output.iterdir()):
         raise UserError(f"--output expected a new or empty directory. Received: {options.output}")

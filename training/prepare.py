@@ -30,8 +30,8 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         "--corpus",
         type=Path,
         metavar="DIR",
-        help="write the corpus into this new folder, to be trained on with --data prepared:DIR, "
-        "and make no run; --data may be tsv:-, standard input, and files may end in .gz or .zst",
+        help="new folder for the corpus, which --data prepared:DIR trains on; no run is made; "
+        "--data may be tsv:- for standard input, and files may end in .gz or .zst",
     )
     group.add_argument(
         "--workers", type=positive_int, metavar="N", help="processes; default: one for each core"
@@ -40,18 +40,22 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         "--tokenizers",
         type=Path,
         metavar="DIR",
-        help="take those of this run or prepared corpus; default: new ones are trained",
+        help="run or prepared corpus whose tokenizers are taken; default: new ones are trained",
     )
     group.add_argument(
         "--sample",
         type=positive_int,
         default=10,
         metavar="N",
-        help="million characters of a side, drawn at random, that its tokenizer is trained on; "
-        "20 MB of memory for each",
+        help="millions of characters, drawn at random, that each tokenizer is trained on; a "
+        "million takes 20 MB of memory",
     )
     group.add_argument(
-        "--max-characters", type=count, default=0, metavar="N", help="leave out longer sides"
+        "--max-characters",
+        type=count,
+        default=0,
+        metavar="N",
+        help="leave out pairs with a longer side",
     )
     group.add_argument(
         "--max-ratio",
@@ -63,9 +67,7 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-identical", action="store_true", help="leave out pairs whose sides are the same"
     )
-    group.add_argument(
-        "--no-duplicates", action="store_true", help="leave out pairs that came before"
-    )
+    group.add_argument("--no-duplicates", action="store_true", help="leave out repeated pairs")
     for side in ("source", "target"):
         group.add_argument(
             f"--{side}-script",
@@ -80,10 +82,10 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(
         prog="python -m training.prepare",
-        description="Tokenize once, to train later. With --corpus: text of any size, for "
-        "training.train --data prepared:DIR. Without it: a run directory that "
-        "training.train_arrays trains from, on JAX or PyTorch and without TensorFlow. JAX compiles "
-        "the step anew for each length: with it, add --set length_multiple=8 or so.",
+        description="Tokenize once, to train later. With --corpus it writes text of any size as "
+        "token ids, for training.train --data prepared:DIR. Otherwise it makes a run directory for "
+        "training.train_arrays, which trains on JAX or PyTorch without TensorFlow. For JAX add "
+        "--set length_multiple=8 or so: JAX compiles the step anew for each length.",
         examples=[
             "--data tsv:pairs.tsv.gz --corpus corpora/pairs",
             "--preset cmudict --output runs/cmudict",

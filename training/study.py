@@ -21,7 +21,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = Parser(
         prog="python -m training.study",
         description="Repeat an experiment. It ends in a table (CSV) and a figure (PNG) in the "
-        "output directory. Models and translations of an earlier try there are used again. "
+        "output directory. Models and translations of an earlier try there serve again. "
         "The last line is a JSON object.",
         examples=["mechanisms --output studies/mechanisms", "compare --help"],
     )

@@ -78,7 +78,7 @@ def telling_how_to_go_on(files: RunFiles) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         if not files.config.is_file():
-            raise KeyboardInterrupt("the run had not begun, the same command begins it") from None
+            raise KeyboardInterrupt("the run had not begun: the same command begins it") from None
         again = f"python -m training.train --resume --output {shlex.quote(str(files.path))}"
         raise KeyboardInterrupt(f"go on with {again}") from None
 

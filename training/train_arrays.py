@@ -25,10 +25,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser = Parser(
         prog="python -m training.train_arrays",
         description="Train a run that training.prepare made, without TensorFlow, on the backend "
-        "that KERAS_BACKEND names. Stopped in whatever way, it goes on with the same command. On "
-        "JAX all devices are used; several processes, named by KERAS_DISTRIBUTION_JOB_ADDRESSES, "
-        "KERAS_DISTRIBUTION_NUM_PROCESSES and KERAS_DISTRIBUTION_PROCESS_ID or by what Kubeflow "
-        "sets, train one run, on a disk that all of them see.",
+        "that KERAS_BACKEND names. The same command goes on with a run that was stopped. JAX uses "
+        "all devices. Several processes can train one run on a disk that all of them see: "
+        "KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and "
+        "KERAS_DISTRIBUTION_PROCESS_ID name them, or the variables of Kubeflow.",
         examples=["runs/cmudict", "/shared/runs/cmudict    # KERAS_BACKEND=jax before it"],
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")

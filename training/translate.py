@@ -22,8 +22,8 @@ def main(arguments: list[str] | None = None) -> None:
     """Run the command."""
     parser = Parser(
         prog="python -m training.translate",
-        description="Translate files, or standard input, to standard output: a line for each "
-        "line, and an empty one for an empty one. Typed by hand, each line is translated at once.",
+        description="Translate files, or standard input, line by line to standard output. An empty "
+        "line stays empty. On a terminal each line is translated at once.",
         examples=[
             "--run runs/NAME < source.txt > target.txt",
             "--run runs/NAME --nbest 5 --scores",
@@ -37,7 +37,7 @@ def main(arguments: list[str] | None = None) -> None:
         "--nbest",
         type=positive_int,
         metavar="N",
-        help="N lines for each, the best first: the number of the line, from 1, TAB, a translation",
+        help="N translations of each line, the best first, each after the line's number and a TAB",
     )
     parser.add_argument(
         "--scores", action="store_true", help="put the score and a TAB before each translation"

@@ -118,7 +118,7 @@ def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
     ("begun", "said"),
     [
         (True, "go on with python -m training.train --resume --output 'a run'"),
-        (False, "the run had not begun, the same command begins it"),
+        (False, "the run had not begun: the same command begins it"),
     ],
 )
 def test_an_interrupted_training_says_how_to_go_on(begun, said, tmp_path, monkeypatch, capsys):

@@ -91,7 +91,7 @@ def test_new_names_take_the_places_of_the_old_ones_and_nothing_else_changes():
 
 def test_too_few_names_are_one_clear_line():
     known = names.NamedSplit(Split(["Tom saw Mary"], [["Tom, Mary"]]), [["Tom", "Mary"]])
-    with pytest.raises(UserError, match=f"only 1 of {len(names.NAMES)} names stand nowhere"):
+    with pytest.raises(UserError, match=f"lacks 1 of {len(names.NAMES)}"):
         names.renamed(known, set(names.NAMES[1:]), 0)
 
 
@@ -145,7 +145,7 @@ def test_bad_input_is_one_clear_line(runs, tmp_path, tiny_run):
     run = ["--run", f"copy={runs['copy']}"]
     for arguments, said in [
         ([], "names expected --run NAME=DIR"),
-        ([*run, "--data", data], "no sentence of dev has a name"),
+        ([*run, "--data", data], "dev expected names that all references repeat"),
         ([*run, "--run", f"other={tiny_run.path}"], "the runs expected the same data"),
         (["--run", f"gone={tmp_path}"], "is not a run"),
     ]:

@@ -83,7 +83,7 @@ def prepare_corpus(
             f"{config.extra_data}"
         )
     if config.copy:
-        raise ConfigError("a prepared corpus expected copy = false: its targets are token ids")
+        raise ConfigError("a prepared corpus expected copy = false. Received: copy = true")
     with written_aside(output) as folder, workers(plan.processes) as run:
         work = folder / "work"
         work.mkdir()
@@ -203,7 +203,9 @@ def make_tokenizers(
         for side in SIDES:
             theirs = plan.tokenizers / f"{side}.tokenizer"
             if not theirs.is_file():
-                raise UserError(f"--tokenizers expected a run or a prepared corpus: no {theirs}")
+                raise UserError(
+                    f"--tokenizers expected a run or a prepared corpus. Received: no {theirs}"
+                )
             shutil.copyfile(theirs, folder / theirs.name)
         return None
     share = min(1.0, plan.sample / (kept * sum(block.size for block in cleaned)))

@@ -182,7 +182,9 @@ def _graph_encoder(path: Path) -> Encoder:
         from training.data.tokenizers import load_tokenizer
     tokenizer = load_tokenizer(path)
     if tokenizer.copies:
-        raise UserError(f"{path} copies words, which a prepared corpus cannot")
+        raise UserError(
+            f"a prepared corpus expected tokenizers that copy no words. Received: {path}"
+        )
     dtype = ids_dtype(tokenizer.vocab_size)
 
     def encode(texts: list[str]) -> Ids:

@@ -67,7 +67,10 @@ def stream(
     if tokenizers is not None:
         source, _ = load_sides(config, RunFiles(tokenizers))  # refuses what is damaged
         if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
-            raise ConfigError(f"copy expected {source.tokenizer.copies}, as {tokenizers} has it")
+            raise ConfigError(
+                f"copy expected {source.tokenizer.copies}, as {tokenizers} has it. "
+                f"Received: {config.copy}"
+            )
     shutil.rmtree(folder, ignore_errors=True)
     plan = Plan(Filters(), _processes(config), tokenizers=tokenizers)
     with workers(plan.processes) as run:

@@ -39,13 +39,13 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": number_from_0,
         "default": 0.0,
         "metavar": "X",
-        "help": "X times the coverage penalty of Wu et al. 2016, for source tokens that were not "
-        "looked at; of text sources and beams; default: 0",
+        "help": "weight of Wu et al.'s coverage penalty (2016) for source tokens that get no "
+        "attention; needs text sources and a beam; default: 0",
     },
     "--replace-unknown": {
         "action": "store_true",
-        "help": "replace a word that the vocabulary lacks by the source word that was looked at; "
-        "for tokenizers of whole words, characters or symbols",
+        "help": "replace each unknown word by the source word with the most attention; needs "
+        "tokenizers of whole words, characters or symbols",
     },
     "--precision": {
         "choices": ("float32", "bfloat16"),

@@ -24,12 +24,12 @@ class Text(Recurrent):
         "0.05; default: the corpus's dev split, or 1 in 50 lines, at most 1,000",
     )
     test: str = key(
-        "", "test data of training.evaluate: likewise; default: the corpus's test split, or none"
+        "", "test data of training.evaluate, as dev; default: the corpus's test split, or none"
     )
     extra_data: str = key(
         "",
-        "further training data: SPECs between spaces; their sources that dev or test have are "
-        "left out",
+        "further training data: SPECs with spaces between them; sources that dev or test have "
+        "are left out",
     )
     source_tokenizer: str = key("sentencepiece", "tokenizer of sources", choices=TOKENIZERS)
     source_vocab_size: int = key(8000, "largest source vocabulary")
@@ -48,12 +48,12 @@ class Text(Recurrent):
     )
     batch_tokens: int = key(
         0,
-        "tokens in a batch, padding included, of the longer side, in place of batch_size; 0 "
+        "tokens of the longer side in a batch, padding included, in place of batch_size; 0 "
         "for none",
         least=0,
     )
     copy: bool = key(
-        False, "copy words from the source that the vocabulary lacks: a pointer-generator"
+        False, "copy words that the vocabulary lacks from the source, by a pointer-generator"
     )
     copy_hidden: float = key(
         0.0,

@@ -243,9 +243,7 @@ def _check_files(folder: str, directory: Path) -> None:
         return
     differ = f"{', '.join(other)} differ from the files that the recorded results come from"
     if os.environ.get(ACCEPT_VARIABLE) != "1":
-        raise ValueError(
-            f"what was downloaded is not it: {differ} ({ACCEPT_VARIABLE}=1 takes them)"
-        )
+        raise ValueError(f"the download is refused: {differ} ({ACCEPT_VARIABLE}=1 takes them)")
     print(f"Warning: {folder}: {differ}", file=sys.stderr)
 
 

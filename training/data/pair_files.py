@@ -173,7 +173,7 @@ def read_tsv(paths: Sequence[Path], *, all_columns: bool = False, separator: str
     if not split.sources or len(unusable) > max(1, MOST_UNUSABLE * lines):
         raise CorpusError(
             f"{path}, line {unusable[0]}: expected source TAB target, both with text; "
-            f"{len(unusable)} of {lines} lines are not so"
+            f"{len(unusable)} of {lines} lines are otherwise"
         )
     return replace(split, unusable=len(unusable))
 

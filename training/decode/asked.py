@@ -52,11 +52,11 @@ class Search:
 
     def _check_covers(self, runs: Sequence[Run]) -> None:
         if self.beam_width < 2:
-            raise UserError("--coverage-penalty expected a --beam-width of at least 2")
+            raise UserError("--coverage-penalty expected a --beam-width of at least 2. Received: 1")
         for run in runs:
             if not KINDS[run.config.source].tokens or run.config.attention == "none":
                 raise UserError(
-                    f"--coverage-penalty expected attention to a text, not so {run.path}"
+                    f"--coverage-penalty expected runs that attend to a text. Received: {run.path}"
                 )
 
 

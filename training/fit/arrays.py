@@ -74,7 +74,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
 
     history = restore_checkpoint(files, model, processes.writes)
     if any(was_translated(record) for record in history):  # perplexities are another measure
-        raise RunError(f"{files.path} goes on with training.train --resume, as it began")
+        raise RunError(f"{files.path} began with training.train: go on with its --resume")
     processes.wait()
     if processes.writes and not files.all_checkpoints():
         with undistributed():

@@ -59,7 +59,7 @@ def asked_for(environment: Mapping[str, str]) -> Asked | None:
             return None
         for name in names:
             if not environment.get(name):
-                raise UserError(f"{names[1]} is {count}, and so expected {name} as well")
+                raise UserError(f"{names[1]}={count} expected {name} beside it. Received: none")
         number = _whole(environment, names[2], 0, count - 1)
         addresses = environment[names[0]].split(",")
         if len(addresses) not in (1, count):
@@ -210,8 +210,8 @@ def joined() -> Iterator[Processes]:
     if keras.backend.backend() != "jax":
         if asked:
             raise UserError(
-                f"{asked.count} processes were asked for, and they train on JAX alone: expected "
-                f"KERAS_BACKEND=jax. Received: {keras.backend.backend()}"
+                f"{asked.count} processes expected KERAS_BACKEND=jax: they train on JAX alone. "
+                f"Received: {keras.backend.backend()}"
             )
         yield ALONE
         return

@@ -15,12 +15,12 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__,
         examples=["--count 10", "--pair en-zh --split train --seed 3 > pairs.tsv"],
     )
-    parser.add_argument("--pair", default="en-fr", choices=PAIRS, help="of languages")
-    parser.add_argument("--split", default="test", choices=SPLITS, help="of the corpus")
+    parser.add_argument("--pair", default="en-fr", choices=PAIRS, help="pair of languages")
+    parser.add_argument("--split", default="test", choices=SPLITS, help="split of the corpus")
     parser.add_argument(
         "--count", type=count, metavar="N", help="number of pairs; default: the whole split"
     )
-    parser.add_argument("--seed", type=count, default=0, metavar="N", help="of the draw")
+    parser.add_argument("--seed", type=count, default=0, metavar="N", help="seed of the draw")
     parser.add_argument(
         "--words", action="store_true", help="add the words of both sides as columns"
     )

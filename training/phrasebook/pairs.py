@@ -182,12 +182,12 @@ def generate(pair: str, split: str, count: int | None = None, seed: int = 0) -> 
         ValueError: an unknown pair or split, or a count below 0 or above the split's size.
     """
     if pair not in PAIRS:
-        raise ValueError(f"pair must be one of {', '.join(PAIRS)}; got {pair!r}")
+        raise ValueError(f"pair expected one of {', '.join(PAIRS)}. Received: {pair}")
     if split not in SPLITS:
-        raise ValueError(f"split must be one of {', '.join(SPLITS)}; got {split!r}")
+        raise ValueError(f"split expected one of {', '.join(SPLITS)}. Received: {split}")
     size = split_size(split)
     if count is not None and not 0 <= count <= size:
-        raise ValueError(f"count must be from 0 to {size}, the size of {split}; got {count}")
+        raise ValueError(f"count expected 0 to {size}, the size of {split}. Received: {count}")
     rng = random.Random(f"{split} {seed}")
     if count is not None and count <= size // 4:
         sentences = _sample(split, count, rng)

@@ -42,7 +42,7 @@ def add_configuration(parser: Parser) -> None:
     parser.add_argument(
         "--data",
         metavar="SPEC",
-        help="training data in place of the preset's; without --preset their size chooses the "
+        help="training data, in place of the preset's; without --preset its size chooses the "
         "settings",
     )
     parser.add_argument(
@@ -52,7 +52,7 @@ def add_configuration(parser: Parser) -> None:
         "default: the corpus's, or 1 in 50 lines, at most 1,000",
     )
     parser.add_argument(
-        "--test", metavar="SPEC", help="test data of training.evaluate: likewise; default: none"
+        "--test", metavar="SPEC", help="test data of training.evaluate, as --dev; default: none"
     )
     add_options(parser, "--set")
     parser.add_argument(

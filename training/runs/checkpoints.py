@@ -108,7 +108,7 @@ def _restore(folder: Path, model: keras.Model) -> list[Record]:
     progress = read_json(folder / _PROGRESS)
     for name, digest in progress.get("sha256", {}).items():
         if sha256(folder / name) != digest:
-            raise ValueError(f"{name} is not what was written")
+            raise ValueError(f"{name} has another SHA-256 than when it was written")
     model.load_weights(folder / _WEIGHTS)
     if (folder / _SEEDS).is_file():  # checkpoints of older versions have none
         with np.load(folder / _SEEDS) as kept:

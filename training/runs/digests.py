@@ -41,8 +41,8 @@ def check(files: RunFiles, file: Path) -> None:
     known = _read(files).get(_name(files, file))
     if known and found not in known:
         raise RunError(
-            f"{file} is damaged: it is not what was written. Expected SHA-256 {known[0]}, as "
-            f"{files.digests.name} has it. Received: {found}"
+            f"{file} is damaged: expected the SHA-256 of {files.digests.name}, {known[0]}. "
+            f"Received: {found}"
         )
 
 

@@ -93,6 +93,6 @@ def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
     if not force:
         raise RunError(
             f"{spec} no longer has the sentences that {files.path} began with: --force goes on "
-            "with what it has now"
+            "with the new ones"
         )
     write_origin(files, replace(origin, corpus=corpus))

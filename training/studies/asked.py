@@ -66,9 +66,14 @@ def _names(parser: argparse.ArgumentParser) -> None:
 def _sigmorphon(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--subtask", choices=LANGUAGES, default="medium", help="the amount of data")
     parser.add_argument(
-        "--languages", nargs="+", metavar="NAME", help="as the files name them, else all"
+        "--languages",
+        nargs="+",
+        metavar="NAME",
+        help="languages, as the files name them; default: all",
     )
-    parser.add_argument("--seeds", type=positive_int, default=3, metavar="N", help="of each")
+    parser.add_argument(
+        "--seeds", type=positive_int, default=3, metavar="N", help="trainings of each"
+    )
     parser.add_argument(
         "--processes",
         type=positive_int,
@@ -76,18 +81,18 @@ def _sigmorphon(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="languages at once, on a core each",
     )
-    parser.add_argument("--preset", metavar="NAME", help="else g2p- and the subtask")
+    parser.add_argument("--preset", metavar="NAME", help="preset; default: g2p- and the subtask")
     add_options(parser, "--set", "--beam-width")
 
 
 def _compare(parser: argparse.ArgumentParser) -> None:
-    for side, about in (("--run", "the runs of one side"), ("--against", "those of the other")):
+    for side, about in (("--run", "the runs of one side"), ("--against", "the runs of the other")):
         parser.add_argument(side, nargs="+", required=True, type=Path, metavar="DIR", help=about)
     _add_data(parser)
     _add_split(parser)
     add_options(parser, "--limit", "--beam-width", "--lowercase")
     parser.add_argument(
-        "--samples", type=positive_int, default=2000, metavar="N", help="of the bootstrap"
+        "--samples", type=positive_int, default=2000, metavar="N", help="samples of the bootstrap"
     )
 
 

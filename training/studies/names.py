@@ -59,7 +59,9 @@ def run(options: argparse.Namespace) -> dict:
         raise UserError(f"names expected translation models. Received: {config.data}")
     known = named(load(config, options))
     if not known.names:
-        raise UserError(f"no sentence of {options.split} has a name that its references say, too")
+        raise UserError(
+            f"{options.split} expected names that all references repeat. Received: none"
+        )
     seen = words_of(load_split(config, "train")[0])
     sets = {"known": known, "new": renamed(known, seen)}
     rows = []
@@ -106,7 +108,9 @@ def renamed(sentences: NamedSplit, seen: set[str], seed: int = 0) -> NamedSplit:
     rng = np.random.default_rng(seed)
     new = [name for name in NAMES if name not in seen]
     if max(map(len, sentences.names)) > len(new):
-        raise UserError(f"only {len(new)} of {len(NAMES)} names stand nowhere in the training data")
+        raise UserError(
+            f"new names are too few: the training data lacks {len(new)} of {len(NAMES)}"
+        )
     sources, references, names = [], [], []
     for i, old in enumerate(sentences.names):
         drawn = rng.choice(new, size=len(old), replace=False).tolist()

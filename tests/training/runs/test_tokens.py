@@ -144,5 +144,5 @@ def test_what_did_not_become_a_run_leaves_no_ids(pairs, tmp_path, built):
 
 def test_a_run_with_translations_does_not_go_on_without_them(tiny_run, tmp_path):
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
-    with pytest.raises(RunError, match=r"goes on with training\.train --resume"):
+    with pytest.raises(RunError, match=r"began with training\.train: go on with its --resume"):
         train_arrays(run)

@@ -100,11 +100,11 @@ def test_input_names_can_be_served():
         (WIDE, ABOUT + 'name = "sex"\nvalue = "sex"\n', "names the column 'sex' twice"),
         ("patient,day,died\na,1,\n", ABOUT, "has no row with the outcome 'died'"),
         ("", ABOUT, "is empty"),
-        (WIDE, 'id = "patient"\n', "does not say which column is the time"),
+        (WIDE, 'id = "patient"\n', "expected the key time, which names a column"),
         (WIDE, ABOUT + 'colums = ["bili"]\n', "unknown key 'colums'; there are id, time"),
         (WIDE, ABOUT + 'columns = ["iron"]\n', "has no column 'iron'; it has patient, day"),
         (WIDE, "id = = 1", "cannot read .*visits.toml"),
-        ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns that would be called a_b"),
+        ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns of the name a_b"),
     ],
 )
 def test_a_table_that_cannot_be_read_is_one_clear_line(table, about, said, tmp_path):
@@ -135,7 +135,7 @@ def test_people_are_in_one_split_alone(tmp_path):
     assert not set(train.people) & set(dev.people)
     assert len(events.load_training(spec, limit=7)[0].labels) == 7
     few = write(tmp_path, "\n".join(lines[:5]) + "\n")
-    with pytest.raises(CorpusError, match="too few ids to hold out a dev set"):
+    with pytest.raises(CorpusError, match="too few ids for a dev set"):
         events.load_training(f"events:{few}")
     with pytest.raises(CorpusError, match=r"Unknown events 'pbc'\. Did you mean pbcseq"):
         events.load("pbc", "train")

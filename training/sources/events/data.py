@@ -59,7 +59,7 @@ def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, 
     for part in (train, dev):
         if len(np.unique(part.labels)) < 2:
             raise CorpusError(
-                f"{spec} has too few ids to hold out a dev set in which the outcome is both 0 and "
-                f"1: {len(np.unique(everything.people))}"
+                f"{spec} has too few ids for a dev set with both outcomes, 0 and 1: "
+                f"{len(np.unique(everything.people))}"
             )
     return train.select(chosen(len(train.labels), limit, seed)), dev

@@ -135,7 +135,7 @@ def _assemble(
     known = schema or _schema_of(about, people)
     names = known.inputs()
     if twice := [name for name in names if names.count(name) > 1]:
-        raise CorpusError(f"{path} has two columns that would be called {twice[0]}")
+        raise CorpusError(f"{path} has two columns of the name {twice[0]}")
     times: list[float] = []
     values, examples = [], []
     for person, history in people.items():
@@ -232,7 +232,7 @@ def _read_about(path: Path) -> dict[str, Any]:
         raise CorpusError(f"{file}: unknown key {unknown[0]!r}; there are {', '.join(known)}")
     needed = ("id", "time", "outcome", *(("name", "value") if {"name", "value"} & {*about} else ()))
     if missing := [key for key in needed if key not in about]:
-        raise CorpusError(f"{file} does not say which column is the {missing[0]}")
+        raise CorpusError(f"{file} expected the key {missing[0]}, which names a column")
     for key in known:
         value, wanted = about.get(key), "names" if key in ("columns", "log") else "a name"
         texts = value if isinstance(value, list) else [value]

@@ -276,8 +276,8 @@ def parse_convolutions(config: Config) -> list[Convolution]:
     height, width = grid_size(config, layers)
     if not height or not width:
         raise ConfigError(
-            f"convolutions pool an image of {config.image_height} x {config.image_width} pixels "
-            "to nothing"
+            f"convolutions expected images larger than all their pooling. Received: "
+            f"{config.image_height} x {config.image_width} pixels"
         )
     return layers
 
