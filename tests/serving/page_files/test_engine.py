@@ -88,6 +88,24 @@ def test_products_in_eight_bits_include_their_scales(tmp_path):
             assert node.op != "Cast" or "MatMulInteger" not in node.inputs[0]
 
 
+@pytest.mark.parametrize(("outputs", "kept"), [("z", ["MatMul"]), ("yz", ["MatMul", "Add"])])
+def test_a_product_that_others_take_does_not_include_its_bias(outputs, kept, tmp_path, rng):
+    make = onnx.helper.make_node
+    nodes = [make("MatMul", ["x", "kernel"], ["y"]), make("Add", ["bias", "y"], ["z"])]
+    info = {n: onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3]) for n in "xyz"}
+    arrays = {"kernel": rng.normal(size=(3, 3)), "bias": rng.normal(size=3)}
+    constants = [
+        onnx.numpy_helper.from_array(x.astype("float32"), name) for name, x in arrays.items()
+    ]
+    wanted = [info[name] for name in outputs]
+    graph = onnx.helper.make_graph(nodes, "g", [info["x"]], wanted, constants)
+    onnx.save(onnx.helper.make_model(graph), tmp_path / "step.onnx")
+    found = read_graph(tmp_path / "step.onnx", Numbers())["nodes"]
+    assert [node.op for node in found] == kept
+    assert found[0].attributes.get("then") == (["Add"] if outputs == "z" else None)
+    assert found[-1].outputs == ["z"]
+
+
 def body(node):
     return node.attributes["body"]["nodes"]
 
