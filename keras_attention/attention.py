@@ -16,6 +16,7 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -228,12 +229,9 @@ class Attention(AveragingLayer):
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
-        given = self._given(query, memory, query_mask, attention_mask, training)
+        attend, *given = self._given(query, memory, query_mask, attention_mask, training)
         with switch.training(training):
-            if self.sequential:
-                context, weights = attend_in_turn(self.attend, *given, query_mask)
-            else:
-                context, weights, _ = self.attend(*given)
+            context, weights = attend(*given)[:2]
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
         if not return_attention_scores:
@@ -262,10 +260,9 @@ class Attention(AveragingLayer):
         Returns:
             Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
         """
-        given = self._given(query, memory, query_mask, None, training)
-        if self.sequential:
-            return attend_in_turn(self.attend, *given, query_mask)
-        return self.attend(*given)[:2]
+        attend, *given = self._given(query, memory, query_mask, None, training)
+        context, weights = attend(*given)[:2]
+        return context, weights
 
     def _given(
         self,
@@ -274,19 +271,22 @@ class Attention(AveragingLayer):
         query_mask: Tensor | None,
         mask: Tensor | None,
         training: bool | None,
-    ) -> tuple[Any, Memory, Any, Tensor | None, Noise]:
-        """Return the arguments of `attend`, or `attend_in_turn`, for a sequence of queries."""
+    ) -> tuple[Any, Any, Memory, Any, Tensor | None, Noise]:
+        """Return `attend`, or `attend_in_turn`, with its arguments for a sequence of queries."""
         query = ops.cast(query, self.compute_dtype)
         length = ops.shape(query)[1]
         if query_mask is not None:
             mask = both(mask, ops.expand_dims(query_mask, -1))
+        attend: Any = self.attend
         if self.sequential:
+            attend = functools.partial(attend_in_turn, self.attend, query_mask=query_mask)
             shape = (length, *self.weights_shape(memory, 1))
             state = self.initial_state(memory)
         else:
             shape = self.weights_shape(memory, length)
             state = self.states_at_once(memory, query_mask, length)
-        return self.queries(query), memory, state, mask, self.noise(shape) if training else None
+        noise = self.noise(shape) if training else None
+        return attend, self.queries(query), memory, state, mask, noise
 
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise

@@ -63,11 +63,7 @@ class Done:
 
 
 def begin(job: Job) -> None:
-    """Make the output folder, with a manifest of the model.
-
-    Raises:
-        JobError: if it holds the translations of another model or field.
-    """
+    """Make the output folder, with a manifest of the model."""
     job.output.mkdir(parents=True, exist_ok=True)
     (job.output / files.BAD).mkdir(exist_ok=True)
     manifest = job.output / MANIFEST

@@ -15,11 +15,7 @@ class ModelError(UserError):
 
 
 def latest_version(path: Path) -> Path:
-    """Return a model's newest version directory, or the path itself if it is one.
-
-    Raises:
-        ModelError: if there is none.
-    """
+    """Return a model's newest version directory, or the path itself if it is one."""
     if (path / "saved_model.pb").is_file():
         return path.resolve()
     versions = [entry for entry in path.glob("*") if entry.name.isdecimal()]

@@ -13,12 +13,7 @@ from serving.batch.kind import Function, Item, outputs
 
 @dataclass(frozen=True)
 class Texts:
-    """Lines of a file, or a field of JSON lines.
-
-    Attributes:
-        field: the key of the text in JSON lines.
-        longest: most bytes of a text.
-    """
+    """Lines of a file, or a field of JSON lines."""
 
     field: str = "text"
     longest: int = 4000

@@ -88,15 +88,7 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 def _check_rows(
     name: str, ask: Asked, models: tuple[LocalModel, LocalModel], what: str, sources: list[Any]
 ) -> list[str]:
-    """A signature that fails, answers NaN, or whose rows depend on their batch.
-
-    Args:
-        name: of the signature.
-        ask: it.
-        models: one that answers row by row, and one that answers all together.
-        what: their name in findings.
-        sources: of the questions.
-    """
+    """A signature that fails, answers NaN, or whose rows depend on their batch."""
     try:
         each, batch = ([_flat(found) for found in ask(model, sources)] for model in models)
         ask(models[1], [])

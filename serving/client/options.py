@@ -162,12 +162,7 @@ def _connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
 
 @contextmanager
 def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
-    """Open the model that is asked, on a server or in this process, once it is ready.
-
-    Args:
-        arguments: with the options of `add_connection`.
-        name: of its class in `serving.client`, which imports what it needs.
-    """
+    """Open the model that is asked, on a server or in this process, once it is ready."""
     client = importlib.import_module("serving.client")
     if arguments.local:
         options = {"batch_size": arguments.batch_size, "threads": arguments.threads}

@@ -20,11 +20,6 @@ LIST = "made-by-the-demo.txt"  # names what a later demo may replace
 def make_room(output: Path, made: Sequence[str], known: Collection[str]) -> None:
     """Remove what earlier demos made in the output, and list what this one makes.
 
-    Args:
-        output: of the demo.
-        made: the paths, relative to the output, that it makes; a version of a model among them.
-        known: the paths that any demo makes.
-
     Raises:
         UserError: if what this one makes is there already, and no demo made it.
     """

@@ -17,15 +17,7 @@ from training.runs.run import Run
 
 
 class ExportedReader(tf.Module):
-    """Weights, tokenizer and signatures of a reader, without the Keras models.
-
-    Args:
-        runs: a run, or several that are used as an ensemble.
-        beam_width: hypotheses kept for each example.
-        num_results: texts that `nbest` returns, at most `beam_width`.
-        length_penalty: see `keras_attention.beam_search`.
-        weights: their stored dtype, "float32", "float16" or "bfloat16".
-    """
+    """Weights, tokenizer and signatures of a reader, without the Keras models."""
 
     def __init__(
         self,

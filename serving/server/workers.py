@@ -148,9 +148,6 @@ class HeavyError(Exception):
 class Pools:
     """The server's threads. Each kind has one queue, so no request waits for slower ones.
 
-    Args:
-        usual, heavy: the number of threads, and of waiting requests.
-
     Attributes:
         usual: for requests.
         heavy: for requests of many bytes, long texts or many rows.

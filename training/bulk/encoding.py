@@ -129,12 +129,11 @@ def _pair_encoder(tokenizers: tuple[Path, Path]) -> PairEncoder:
 
 
 def _copying_encoder(paths: tuple[Path, Path], copying: Copying) -> PairEncoder:
-    """Load tokenizers between which words are copied."""
+    """Return the encoder of two tokenizers between which words are copied."""
     with without_native_log():
-        from training.data.tokenizers import load_tokenizer
         from training.data.tokenizing import tokenize
         from training.sources.text.copying import hide_names, tokenize_to_copy
-    source, target = map(load_tokenizer, paths)
+    source, target = (_loaded(path, path.read_text(encoding="utf-8")) for path in paths)
 
     def encode(sources: list[str], targets: list[str], first: int) -> tuple[Ids, Ids]:
         sources, targets = hide_names(sources, targets, copying.hidden, copying.seed, first)
@@ -145,6 +144,14 @@ def _copying_encoder(paths: tuple[Path, Path], copying: Copying) -> PairEncoder:
         return found[0], found[1]
 
     return encode
+
+
+@functools.lru_cache(maxsize=len(SIDES))
+def _loaded(path: Path, text: str) -> Any:
+    """Load the tokenizer of a file that holds this text, once for all blocks: see `_encoder_of`."""
+    from training.data.tokenizers import load_tokenizer
+
+    return load_tokenizer(path)
 
 
 def _encoder(path: Path) -> Encoder:

@@ -112,12 +112,7 @@ def _absolute(path: str) -> str:
 
 
 def written_like(spec: str, split: Split) -> Split:
-    """The sentences with their references in the script of a corpus's targets.
-
-    Args:
-        spec: the corpus that a model was trained on.
-        split: sentences from anywhere, to compare its translations with.
-    """
+    """The sentences with their references in the script of a corpus's targets."""
     return _simplify(split) if spec == _MIXED_CHINESE else split
 
 
@@ -182,10 +177,6 @@ def _simplify(split: Split) -> Split:
     return replace(split, references=references)
 
 
-def _read_tiny(paths: Sequence[Path]) -> Split:
-    return read_tsv(paths, all_columns="multiref" in paths[0].name)
-
-
 def _read_pronunciations(paths: Sequence[Path]) -> Split:
     return read_tsv(paths, separator=" ; ")
 
@@ -235,9 +226,6 @@ _PHRASEBOOK_SIZES = {"train": 40_000, "dev": 500, "test": 1_000}
 _PHRASEBOOKS = ("phrasebook-en-fr", "phrasebook-en-zh")
 _CORPORA = {
     **{f"tatoeba-en-{language}": _tatoeba(language) for language in ("fr", "de", "es", "zh")},
-    "tiny-en-fr": _Corpus(
-        "tiny-en-fr", {"train": ("train.tsv",), "dev": ("dev_multiref.tsv",)}, _read_tiny
-    ),
     **{f"multi30k-en-{language}": _multi30k(language) for language in ("de", "fr")},
     "cmudict": _cmudict("g2p-cmudict", "cmudict_nostress"),
     "cmudict-stress": _cmudict("g2p-cmudict-stress", "cmudict_stress"),

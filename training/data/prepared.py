@@ -54,9 +54,6 @@ def read_texts(file: Path) -> Split:
 class Prepared:
     """A prepared corpus.
 
-    Args:
-        spec: `prepared:PATH`.
-
     Raises:
         CorpusError: if there is none, or a file is missing or has another size than it had.
     """

@@ -23,11 +23,7 @@ MOST_DEV = 1000  # sentences, where the share is not chosen
 
 
 def load_prepared(config: Config) -> tuple[Prepared, Split]:
-    """Read a prepared corpus, and what to measure progress on.
-
-    Raises:
-        CorpusError: as `load_split`.
-    """
+    """Read a prepared corpus, and what to measure progress on."""
     if config.test:
         load_split(config, "test")  # finds out now whether it can be read
     if config.extra_data:

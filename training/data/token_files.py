@@ -88,13 +88,6 @@ def read_sides(
     """Return the token ids of both sides, or of `limit` pairs drawn at random, in order.
 
     They are the pairs that `training.data.pair_files.sample` draws of the texts.
-
-    Args:
-        folder: where the files are.
-        split: `train` or `dev`.
-        said: what `Writer.close` said of each side.
-        limit: most pairs; 0 for all.
-        seed: of the draw.
     """
     source, target = (
         _map(folder, split, side, np.dtype(said[side]["dtype"]), limit, seed) for side in SIDES

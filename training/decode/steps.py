@@ -48,11 +48,7 @@ def embed(model: keras.Model) -> Any:
 
 
 class Copying:
-    """The part of a step that copies words from the source, see `PointerGenerator`.
-
-    Args:
-        model: of `training.model.seq2seq.build_seq2seq`.
-    """
+    """The part of a step that copies words from the source, see `PointerGenerator`."""
 
     def __init__(self, model: keras.Model) -> None:
         self._words, self._mix = model.get_layer("source_words"), model.get_layer("copy")

@@ -34,11 +34,7 @@ class LabelledDevSet:
 
 
 class DevSet:
-    """The dev set, scored with the current weights; the perplexity is that of its batches.
-
-    Attributes:
-        split: the `validation_limit` sentences that are translated.
-    """
+    """The dev set, scored with the current weights; the perplexity is that of its batches."""
 
     def __init__(self, run: Run, dev: Split, batches: Any) -> None:
         self.run, self.batches = run, batches

@@ -16,12 +16,7 @@ _TOGETHER = 8192  # texts
 
 
 class Strings(NamedTuple):
-    """How pairs of short strings are learned.
-
-    Attributes:
-        preset: the settings for their number.
-        settings: `KEY=VALUE`, in place of the preset's.
-    """
+    """How pairs of short strings are learned."""
 
     preset: str
     settings: list[str]
@@ -32,9 +27,6 @@ def survey(pairs: Iterable[tuple[str, str]]) -> tuple[int, Strings | None]:
 
     Sources have few words and letters, of a small alphabet. Targets are symbols of a small
     alphabet between spaces, as phones are, or as short as sources.
-
-    Args:
-        pairs: sources and targets; no more than a few thousand are held at a time.
     """
     sources, targets = _Side(), _Side()
     pairs = iter(pairs)

@@ -32,16 +32,7 @@ class _Asked(NamedTuple):
 
 
 class Completing:
-    """Completions and alternatives of an export's translations.
-
-    Args:
-        folder: the export.
-        target: its tokenizer.
-        spelling: of the target's tokens.
-        search: the settings; `results` words are found.
-        batches: of sources.
-        replaces: whether unknown tokens become those of the source.
-    """
+    """Completions and alternatives of an export's translations."""
 
     def __init__(
         self,

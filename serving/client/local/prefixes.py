@@ -76,11 +76,6 @@ class NextWord(Prefix):
 
     All that may come after a word is one end. A prefix that ends in a word is followed by what
     completes it. A hypothesis also carries whether its word has begun.
-
-    Args:
-        spelling: see `Prefix`.
-        spelled: see `Prefix`.
-        inside: whether each prefix ends in a word.
     """
 
     def __init__(

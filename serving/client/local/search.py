@@ -62,13 +62,7 @@ class Search:
 
 
 def said_text(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
-    """Return the text of ids `(T,)` up to the end.
-
-    Args:
-        tokenizer: of the text.
-        ids: its tokens; with `copied` an id beyond the vocabulary is one of those.
-        copied: the tokens of the source.
-    """
+    """Return the text of ids `(T,)` up to the end."""
     numbers = said(ids.tolist())
     if copied is None:
         return tokenizer.decode(numbers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 
 _WORDS = {"words": "string(?, ?)", "word_probabilities": "float(?, ?)"}
-_INPUTS = {
+INPUTS = {
     "translate": ["text"],
     "nbest": ["text"],
     "align": ["text"],
@@ -70,6 +70,6 @@ def declared(
                 if knows_words or alias not in _WORDS
             },
         }
-        for name, inputs in _INPUTS.items()
+        for name, inputs in INPUTS.items()
         if name not in missing
     }

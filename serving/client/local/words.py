@@ -20,12 +20,6 @@ def words_of(
 
     A word is what letters and digits follow one another in; all other characters are words. Each
     has the space that is in front of it: joined, they are the text.
-
-    Args:
-        spelling: of the tokens.
-        ids: of the text's tokens; special ones do not count.
-        log_probs: of each.
-        copied: tokens of the source, which ids beyond the vocabulary stand for.
     """
     size = len(spelling.texts)
     words: list[str] = []

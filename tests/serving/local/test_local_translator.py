@@ -18,7 +18,8 @@ from serving.client import SignatureNotFoundError
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
 from serving.client.local.model import RUN_OPTIONS, Folder
-from serving.export.texts import Exported
+from serving.client.local.signatures import INPUTS as LOCAL_INPUTS
+from serving.export.texts import INPUTS, Exported
 from serving.export.version import export
 from training.command.errors import UserError
 from training.runs.run import load_run
@@ -236,6 +237,10 @@ def test_a_batch_may_be_empty(translator):
     taken = folder.run("step", {"tokens": np.zeros(0, "int64"), **given})
     assert taken["log_probs"].shape == (0, folder.manifest["tokenizers"]["target"]["size"])
     assert translator.score([], []) == []
+
+
+def test_the_inputs_of_signatures_are_those_of_a_saved_model():
+    assert {**LOCAL_INPUTS, "serving_default": ["text"]} == INPUTS
 
 
 def test_the_command_prints_what_the_client_prints(version, capsys):

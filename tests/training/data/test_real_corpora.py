@@ -42,7 +42,6 @@ def test_the_split_rule_gives_the_real_tatoeba_splits(language):
         ("tatoeba-en-fr", "train", 160_575, 160_575),
         ("tatoeba-en-fr", "dev", 2_123, 2_951),
         ("tatoeba-en-zh", "dev", 449, 460),
-        ("tiny-en-fr", "train", 45_164, 45_164),
         ("multi30k-en-de", "dev", 1_014, 1_014),
         ("multi30k-en-fr", "test2017", 1_000, 1_000),
         ("cmudict", "dev", 2_529, None),
