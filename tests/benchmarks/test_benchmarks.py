@@ -124,15 +124,31 @@ def test_the_exponent_is_that_of_the_upper_half(monkeypatch):
     assert exponent(sizes, [None] * 5 + [17.0]) is None
 
 
-@pytest.mark.tensorflow
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
-def test_page_speed(tmp_path):
+@pytest.fixture
+def onnx_version(tmp_path):
     from serving.export.version import export
     from training.runs.run import load_run
 
     settings = {"beam_width": 2, "num_results": 1, "max_source_length": 9, "length_penalty": 1.0}
     old = load_run(ROOT / "tests" / "fixtures" / "old_run" / "run")
-    model = export([old], tmp_path / "old", form="onnx", **settings)
-    rows, _ = run(tmp_path, "page_speed.py", "--models", str(model), "--sentences", "5", sizes=())
+    return export([old], tmp_path / "old", form="onnx", **settings)
+
+
+@pytest.mark.tensorflow
+def test_serving_load(tmp_path, onnx_version):
+    (tmp_path / "texts").write_text("He sleeps.\nShe eats an apple.\n")
+    words = ["--model", str(onnx_version.parent), "--beside", str(onnx_version.parent)]
+    words += ["--texts", str(tmp_path / "texts"), "--requests", "5", "--clients", "2"]
+    rows, _ = run(tmp_path, "serving_load.py", *words, sizes=())
+    assert [row["requests"] for row in rows] == [5] * 20
+    assert not any(row["errors"] or row["different"] for row in rows)
+    assert sum("ready_s" in row for row in rows) == 4
+
+
+@pytest.mark.tensorflow
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
+def test_page_speed(tmp_path, onnx_version):
+    words = ["--models", str(onnx_version), "--sentences", "5"]
+    rows, _ = run(tmp_path, "page_speed.py", *words, sizes=())
     assert len(rows) == 4
     assert all(row["same"] == 1 and row["processor_ms"] > 0 for row in rows.values())
