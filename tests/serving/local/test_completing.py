@@ -21,6 +21,7 @@ from training.data.spelling import Spelling as InGraph
 from training.data.spelling import inside_characters
 from training.data.tokenizers import character_classes
 from training.decode.asked import Search as Asked
+from training.decode.search import Encoded
 from training.decode.words import words_of as words_in_graph
 
 WIDTH, RESULTS, PENALTY = 5, 3, 0.7
@@ -96,7 +97,11 @@ def served(table, tokenizer):
         ids = tf.cast(tf.sequence_mask(lengths), "int32")
         return ids, lengths == 0, tf.zeros_like(lengths, tf.bool)
 
+    def encode(ids):
+        return Encoded(ids, [], [])
+
     def search(ids, settings=None, *, prefix):
+        ids = ids.source if isinstance(ids, Encoded) else ids
         settings = settings or dataclasses.replace(asked, num_results=1)
         step = lambda tokens, state, memory: (tf.gather(table, tokens), None, state)  # noqa: E731
         step, state, memory = prefix.forced(step, (), ())
@@ -114,7 +119,7 @@ def served(table, tokenizer):
             return_attention_weights=False,
         )
 
-    return Completing(tokenizer, InGraph(tokenizer), asked, read, search)
+    return Completing(tokenizer, InGraph(tokenizer), asked, read, encode, search)
 
 
 def tensors(pairs):
