@@ -69,6 +69,10 @@ class Exported(tf.Module):
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
         self.weights = Weights(models, weights, without=taken)
+        # All signatures begin alike: a function that they share is traced, saved and loaded once.
+        text, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
+        self._read = _Untracked(tf.function(self._ids, [text], autograph=False))
+        self._encode = _Untracked(tf.function(self._encoded, [ids], autograph=False))
         # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
         # token of a text that is given.
         copies = any("copy" in {layer.name for layer in model.layers} for model in models)
@@ -79,8 +83,8 @@ class Exported(tf.Module):
                 self.target_tokenizer,
                 self.spelling,
                 asked,
-                self._read,
-                self._encode,
+                self._read.value,
+                self._encode.value,
                 self._search,
                 self._copied,
             )
@@ -120,7 +124,7 @@ class Exported(tf.Module):
         `words` `(B, W)` are those of the translation, and `word_probabilities` `(B, W)` says how
         sure each is: see `words_of`.
         """
-        ids, empty, truncated = self._read(text)
+        ids, empty, truncated = self._read.value(text)
         found, copied = self._search(ids), self._copied(text)
         return {
             "translation": self._text(found.ids[:, 0], empty, copied),
@@ -131,7 +135,7 @@ class Exported(tf.Module):
 
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
-        ids, empty, _ = self._read(text)
+        ids, empty, _ = self._read.value(text)
         found = self._search(ids, self._asked.value)
         each = tf.repeat(empty, self._asked.value.num_results)
         flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
@@ -146,7 +150,7 @@ class Exported(tf.Module):
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights."""
-        ids, empty, _ = self._read(text)
+        ids, empty, _ = self._read.value(text)
         found = self._search(ids, return_attention_weights=True)
         assert found.attention_weights is not None  # they are asked for
         target = found.ids[:, 0]
@@ -182,7 +186,7 @@ class Exported(tf.Module):
         translation and the end, `log_probs` `(B, T)` is that of each after those before it, and
         `truncated` `(B,)` says that one of both was longer than the model reads.
         """
-        ids, empty, truncated = self._read(text)
+        ids, empty, truncated = self._read.value(text)
         translation = tf.ensure_shape(translation, [None])
         with tf.control_dependencies(
             [
@@ -203,7 +207,7 @@ class Exported(tf.Module):
         target = dense_ids(tf.concat([target, end], axis=1))
         steps = self._steps.value
         with self.weights.in_use():
-            log_probs = score_targets(self._models.value, ids, target, steps)
+            log_probs = score_targets(self._models.value, self._encode.value(ids), target, steps)
         lengths = tf.reduce_sum(tf.cast(target != PAD_ID, tf.float32), 1)
         # Nothing is translated as nothing, without the model.
         certain = empty & (lengths == 1)
@@ -217,7 +221,7 @@ class Exported(tf.Module):
             "truncated": truncated,
         }
 
-    def _read(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    def _ids(self, text: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """Return ids `(B, S)`, whether a text is empty, and whether it was cut."""
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
         ids = self.source_tokenizer.tokenize(text)
@@ -225,8 +229,7 @@ class Exported(tf.Module):
         ids = dense_ids(ids[:, : self._asked.value.max_source_length])
         return ids, tf.equal(lengths, 0), tf.greater(lengths, self._asked.value.max_source_length)
 
-    def _encode(self, ids: tf.Tensor) -> Encoded:
-        """Return what several searches of the same ids may take."""
+    def _encoded(self, ids: tf.Tensor) -> Encoded:
         models, width = self._models.value, self._asked.value.beam_width
         with self.weights.in_use():
             return encode(self._steps.value or [PlainStep(x, width) for x in models], ids)
@@ -247,7 +250,7 @@ class Exported(tf.Module):
         with self.weights.in_use():
             found = search(
                 self._models.value,
-                ids,
+                ids if isinstance(ids, Encoded) else self._encode.value(ids),
                 asked,
                 steps=steps,
                 prefix=prefix,

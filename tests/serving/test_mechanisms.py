@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from keras_attention import mechanisms
-from serving.check.__main__ import check
+from serving.check.version import check_version
 from serving.client.texts import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
@@ -43,7 +43,7 @@ def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
     assert 1 < record["val_perplexity"] < 100
     base = tmp_path / "tiny"
     version = export([load_run(tmp_path / "run")], base, beam_width=2, num_results=2)
-    assert check(version) == []
+    assert check_version(version) == []
     flags = ["--model_name=tiny", f"--model_base_path={base}"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "tiny") as client:
         (found,) = client.align(["three two one"])

@@ -18,7 +18,7 @@ Step = Callable[..., tuple[Any, Any, Any]]
 class Prefix:
     """The beginning of a search's results.
 
-    A hypothesis carries its place in the prefix. Until it has said all, it may say what spells a
+    A hypothesis carries how much of the prefix is left. Until nothing is, it may say what spells a
     part of the rest, or a last token that begins with the rest and goes on.
 
     Args:
@@ -39,36 +39,57 @@ class Prefix:
         """
 
         def forced_step(tokens: tf.Tensor, state: Any, memory: Any) -> tuple[Any, Any, Any]:
-            (state, before, size), (memory, spelled) = state, memory
+            (state, left), (memory, spelled) = state, memory
             log_probs, weights, state = step(tokens, state, memory)
-            place = advance(self.spelling, size, tokens, before)
-            log_probs = self.allow(log_probs, place, size, spelled)
-            return log_probs, weights, (state, place, size)
+            log_probs, left = self.bind(log_probs, tokens, left, spelled)
+            return log_probs, weights, (state, left)
 
-        size = self.spelled.size
-        return forced_step, (state, tf.zeros_like(size), size), (memory, self.spelled)
+        return forced_step, (state, self.spelled.size), (memory, self.spelled)
 
-    def allow(
-        self, log_probs: tf.Tensor, place: tf.Tensor, size: tf.Tensor, spelled: Spelled
-    ) -> tf.Tensor:
-        """Return log-probabilities `(rows, V)`, -inf of what a hypothesis may not say.
+    def bind(
+        self, log_probs: tf.Tensor, tokens: tf.Tensor, left: tf.Tensor, spelled: Spelled
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Return log-probabilities `(rows, V)`, -inf of what may not be said, and what is left.
 
         Args:
             log_probs: of the vocabulary.
-            place: of each hypothesis in its prefix, `(rows,)`.
-            size: of its prefix, `(rows,)`.
+            tokens: that each hypothesis has said last, `(rows,)`.
+            left: bytes of its prefix before them, `(rows,)`; below 0 where the text has gone on.
             spelled: the prefixes.
         """
-        bound = place < size
 
-        def allowed() -> tf.Tensor:
-            exact, partial = ways(self.spelling, spelled, place)
-            return tf.where(~bound[:, None] | exact | partial, log_probs, NEVER)
+        def bound() -> tuple[tf.Tensor, tf.Tensor]:
+            now = advance(self.spelling, spelled, tokens, left)
+            return self.allow(log_probs, now, spelled), now
 
-        return tf.cond(tf.reduce_any(bound), allowed, lambda: log_probs)
+        # A step costs a few operations more until all have said their prefixes, and then one.
+        return tf.cond(tf.reduce_any(left > 0), bound, lambda: (log_probs, left))
+
+    def allow(self, log_probs: tf.Tensor, left: tf.Tensor, spelled: Spelled) -> tf.Tensor:
+        """Return log-probabilities `(rows, V)`, -inf of what may not be said: see `bind`."""
+        exact, partial = ways(self.spelling, spelled, left)
+        return tf.where((left <= 0)[:, None] | exact | partial, log_probs, NEVER)
 
 
-class WholeWords(Prefix):
+class _Counting(Prefix):
+    """A prefix after which it counts whether the text has gone on."""
+
+    def bind(
+        self, log_probs: tf.Tensor, tokens: tf.Tensor, left: tf.Tensor, spelled: Spelled
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """See `Prefix`."""
+        left = advance(self.spelling, spelled, tokens, left)
+        return self.allow(log_probs, left, spelled), left
+
+    def allow(self, log_probs: tf.Tensor, left: tf.Tensor, spelled: Spelled) -> tf.Tensor:
+        """See `Prefix`."""
+        allowed = super().allow
+        return tf.cond(
+            tf.reduce_any(left > 0), lambda: allowed(log_probs, left, spelled), lambda: log_probs
+        )
+
+
+class WholeWords(_Counting):
     """A beginning that ends with a word which does not go on.
 
     Args:
@@ -88,32 +109,29 @@ class WholeWords(Prefix):
         def whole_step(tokens: tf.Tensor, state: Any, memory: Any) -> tuple[Any, Any, Any]:
             memory, whole = memory
             log_probs, weights, state = forced(tokens, state, memory)
-            _, place, size = state
-            over = (place == size) & of_rows(whole, place)
+            over = (state[1] == 0) & of_rows(whole, tokens)
             grows = over[:, None] & self.spelling.continues
             return tf.where(grows, NEVER, log_probs), weights, state
 
         return whole_step, state, (memory, self._whole)
 
 
-class Covered(Prefix):
+class Covered(_Counting):
     """How probable the prefixes are: a result ends with the token in which the prefix does.
 
     The tokens that go on after the prefix are one end: the score is the sum over them.
     """
 
-    def allow(
-        self, log_probs: tf.Tensor, place: tf.Tensor, size: tf.Tensor, spelled: Spelled
-    ) -> tf.Tensor:
+    def allow(self, log_probs: tf.Tensor, left: tf.Tensor, spelled: Spelled) -> tf.Tensor:
         """See `Prefix`."""
-        exact, partial = ways(self.spelling, spelled, place)
+        exact, partial = ways(self.spelling, spelled, left)
         beyond = tf.reduce_logsumexp(tf.where(partial, log_probs, NEVER), 1, keepdims=True)
-        said = (place >= size)[:, None]
+        said = (left <= 0)[:, None]
         inside = tf.where(exact & ~said, log_probs, NEVER)
         return _with_end(inside, tf.where(said, 0.0, beyond))
 
 
-class NextWord(Prefix):
+class NextWord(_Counting):
     """The words that follow the prefixes: a result ends where the next word does.
 
     All that may come after a word is one end. A prefix that ends in a word is followed by what
@@ -137,9 +155,9 @@ class NextWord(Prefix):
         def word_step(tokens: tf.Tensor, state: Any, memory: Any) -> tuple[Any, Any, Any]:
             (state, begun), (memory, inside) = state, memory
             log_probs, weights, state = forced(tokens, state, memory)
-            _, place, size = state
-            after = (place > size) & ~tf.gather(blank, tokens)
-            begun |= after | (of_rows(inside, place) & (place >= size))
+            left = state[1]
+            after = (left < 0) & ~tf.gather(blank, tokens)
+            begun |= after | (of_rows(inside, tokens) & (left <= 0))
             return self._word(log_probs, begun), weights, (state, begun)
 
         begun = tf.zeros_like(self._inside)
@@ -154,28 +172,24 @@ class NextWord(Prefix):
         return _with_end(inside, tf.where(begun, over, NEVER))
 
 
-def advance(spelling: Spelling, size: tf.Tensor, tokens: tf.Tensor, before: tf.Tensor) -> tf.Tensor:
-    """Return the places of hypotheses `(rows,)` after tokens, in prefixes of `size` `(rows,)`.
-
-    The place is the number of bytes of the prefix that have been said, and one more than all where
-    the text has gone on.
-    """
+def advance(spelling: Spelling, spelled: Spelled, tokens: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
+    """Return the bytes of prefixes that are left after tokens, `(rows,)`: see `Prefix.bind`."""
     sizes = tf.gather(spelling.sizes, tokens)
-    sizes = tf.where(before == 0, tf.gather(spelling.first_sizes, tokens), sizes)
-    return tf.minimum(before + sizes, size + 1)
+    first = left == of_rows(spelled.size, tokens)
+    sizes = tf.where(first, tf.gather(spelling.first_sizes, tokens), sizes)
+    return tf.maximum(left - sizes, -1)
 
 
-def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return what may follow at places `(rows,)`, boolean `(rows, V)` each.
+def ways(spelling: Spelling, spelled: Spelled, left: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Return what may follow where bytes are left, `(rows,)`, boolean `(rows, V)` each.
 
     Returns:
         The tokens that spell a part of the rest, and those that begin with all of it and go on.
     """
-    rows, vocabulary = tf.shape(place)[0], spelling.sizes.shape[0]
-    row = tf.range(rows)
-    at = tf.stack(
-        [_sentences(spelled.size, place), tf.minimum(place, tf.shape(spelled.tokens)[1] - 1)], 1
-    )
+    rows, vocabulary = tf.size(left), spelling.sizes.shape[0]
+    row, sentence = tf.range(rows), _sentences(spelled.size, left)
+    place = tf.gather(spelled.size, sentence) - tf.maximum(left, 0)
+    at = tf.stack([sentence, place], 1)
     tokens = tf.gather_nd(spelled.tokens, at)  # (rows, C)
     token = tf.where(tokens == NONE, vocabulary, tokens)
     row = tf.broadcast_to(row[:, None], tf.shape(token))
@@ -188,15 +202,15 @@ def ways(spelling: Spelling, spelled: Spelled, place: tf.Tensor) -> tuple[tf.Ten
     return counts[:, :vocabulary] > 0, functools.reduce(tf.logical_or, partial)
 
 
-def of_rows(x: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+def of_rows(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return what there is of `B` sentences for each hypothesis of them, `(rows,)`."""
-    return tf.gather(x, _sentences(x, place))
+    return tf.gather(x, _sentences(x, rows))
 
 
-def _sentences(x: tf.Tensor, place: tf.Tensor) -> tf.Tensor:
+def _sentences(x: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:
     """Return which of the `B` sentences of x each hypothesis is of, `(rows,)`."""
-    rows, count = tf.size(place), tf.size(x)
-    return tf.range(rows) // tf.maximum(rows // tf.maximum(count, 1), 1)
+    count, sentences = tf.size(rows), tf.maximum(tf.size(x), 1)
+    return tf.range(count) // tf.maximum(count // sentences, 1)
 
 
 def _with_end(log_probs: tf.Tensor, end: tf.Tensor) -> tf.Tensor:

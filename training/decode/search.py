@@ -114,7 +114,7 @@ def search(
 
 def score_targets(
     models: Sequence[keras.Model],
-    source: Tensor,
+    source: Tensor | Encoded,
     target: Tensor,
     steps: Sequence[FixedStep] | None = None,
 ) -> Tensor:
@@ -122,7 +122,7 @@ def score_targets(
 
     Args:
         models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
-        source: int32 `(B, S)`, padded with 0, S at least 1.
+        source: int32 `(B, S)`, padded with 0, S at least 1; or what `encode` made of it.
         target: int32 `(B, T)`, T at least 1, padded with 0; END is a token like the others.
         steps: as for `search`, in float32; plain ones if not given.
 
@@ -131,7 +131,7 @@ def score_targets(
     """
     alone: list[Any] = [one.with_beams(1) for one in steps or ()]
     alone = alone or [PlainStep(model, 1) for model in models]
-    memories, states = map(list, zip(*(one.prepare(source) for one in alone), strict=True))
+    _, memories, states = source if isinstance(source, Encoded) else encode(alone, source)
 
     def step(now, states):
         read, wanted = now
