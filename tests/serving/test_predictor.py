@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from serving import predict
 from serving.batch.__main__ import main as batch
-from serving.check import __main__ as check
+from serving.check.version import check_version
 from serving.client import histories
 from serving.client.events import Predictor
 from serving.export.version import export
@@ -36,7 +36,7 @@ def event_server(models):
 
 
 def test_the_export_check_finds_nothing(models):
-    assert check.check(models / "visits" / "1") == []
+    assert check_version(models / "visits" / "1") == []
 
 
 def as_history(data, row):

@@ -17,7 +17,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from serving import read, tasks
 from serving.batch.__main__ import main as batch
-from serving.check import __main__ as check
+from serving.check.version import check_version
 from serving.client import image_files as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
@@ -66,7 +66,7 @@ def pictures(count=3):
 
 
 def test_the_export_check_finds_nothing(models):
-    assert check.check(models / "digits" / "1") == []
+    assert check_version(models / "digits" / "1") == []
 
 
 def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_path):
@@ -77,7 +77,7 @@ def test_the_check_finds_an_export_that_does_not_say_which_image_is_broken(tmp_p
 
     module = Careless()
     tf.saved_model.save(module, str(tmp_path / "1"), signatures={"read": module.read})
-    assert any("takes a broken image" in line for line in check.check(tmp_path / "1"))
+    assert any("takes a broken image" in line for line in check_version(tmp_path / "1"))
 
 
 def test_what_is_served_is_what_the_run_reads(image_run, image_target):
