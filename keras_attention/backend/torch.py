@@ -79,13 +79,7 @@ def writes_in_place(*tensors: Any) -> bool:
 
 
 def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
-    """Return `vᵀ tanh(q + k)` with its gradients, or None where exponentials would leave float32.
-
-    Args:
-        query: see `scores.additive`; float32 or wider.
-        key: see `scores.additive`.
-        scale: see `scores.additive`.
-    """
+    """Return `vᵀ tanh(q + k)` with its gradients; None where exponentials would leave float32."""
     with torch.no_grad():
         if max(query.max().item(), key.max().item()) >= LARGEST:
             return None

@@ -31,14 +31,7 @@ SLICES = 8
 
 
 def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
-    """Return `vᵀ tanh(q + k)` of float32 or wider; arguments and result as `scores.additive`.
-
-    Args:
-        query: see `scores.additive`.
-        key: see `scores.additive`.
-        scale: see `scores.additive`.
-        path: any but `"formula"`, see `switch.additive`.
-    """
+    """Return `vᵀ tanh(q + k)` of float32 or wider; arguments and result as `scores.additive`."""
     query, key = _of_one_batch(query, key)
     if path == "in_place":
         found = backend.in_place_additive(query, key, scale)

@@ -105,9 +105,6 @@ class Cell:
             now: `steps` at this step, each `(B, ·)`.
             fed: list of `(B, ·)`, the rest of the cell's input.
             state: list of the cell's states, each `(B, units)`, in `state_dtype`.
-
-        Returns:
-            The new states.
         """
         fed = [*fed, ops.cast(state[0], self._dtype)]
         gates = ops.cast(now["gates"] + self._times(_join(fed)), self.state_dtype)

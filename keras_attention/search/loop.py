@@ -17,13 +17,7 @@ Tensor = Any
 
 
 class Decoder(NamedTuple):
-    """The decoder of a search, see `keras_attention.search`.
-
-    Attributes:
-        step: the step function.
-        state: its state before the first step, `(B, ...)`.
-        memory: structure of tensors `(B, ...)` for it, or None.
-    """
+    """The decoder of a search, see `keras_attention.search`."""
 
     step: Step
     state: Any
@@ -39,11 +33,7 @@ class Search(NamedTuple):
 
 
 def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Tensor) -> Decoder:
-    """Return the decoder of the search `name`.
-
-    Raises:
-        ValueError: a state with other than `batch_size` rows.
-    """
+    """Return the decoder of the search `name`."""
     for x in tree.flatten(state):
         rows = x.shape[0] if len(x.shape) else None
         if isinstance(batch_size, int) and rows is not None and rows != batch_size:

@@ -35,13 +35,7 @@ class SearchResult(NamedTuple):
 
 
 class Form(NamedTuple):
-    """The form of the results.
-
-    Attributes:
-        length_penalty: of the scores.
-        pad_id: what fills `ids` after the end.
-        keeps_weights: whether the attention weights are kept.
-    """
+    """The form of the results."""
 
     length_penalty: float | Tensor
     pad_id: int
@@ -75,11 +69,7 @@ class Form(NamedTuple):
 def form(
     name: str, length_penalty: float | Tensor, pad_id: int, return_attention_weights: bool
 ) -> Form:
-    """Return the form of the results of the search `name`.
-
-    Raises:
-        ValueError: `length_penalty` below 0.
-    """
+    """Return the form of the results of the search `name`."""
     if isinstance(length_penalty, (int, float)) and length_penalty < 0:
         raise ValueError(
             f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"

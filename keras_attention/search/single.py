@@ -182,15 +182,7 @@ def _drawn(
     top_k: int | None,
     top_p: float | Tensor | None,
 ) -> tuple[Tensor, Tensor]:
-    """Return a token of each row, and its log-probability, `(rows, 1)`.
-
-    Args:
-        log_probs: `(rows, V)` or a shortlist.
-        draws: uniform in [0, 1), `(rows, 1)`.
-        temperature: see `sample_search`.
-        top_k: see `sample_search`.
-        top_p: see `sample_search`.
-    """
+    """Return a token of each row, and its log-probability, `(rows, 1)`."""
     listed = isinstance(log_probs, Shortlist)
     values = ops.cast(log_probs.log_probs if listed else log_probs, "float32")
     ids = None
