@@ -62,7 +62,7 @@ class Prefix:
             now = advance(self.spelling, spelled, tokens, left)
             return self.allow(log_probs, now, spelled), now
 
-        # A step costs a few operations more until all have said their prefixes, and then one.
+        # Once all have said their prefixes, a step skips the rest.
         return tf.cond(tf.reduce_any(left > 0), bound, lambda: (log_probs, left))
 
     def allow(self, log_probs: tf.Tensor, left: tf.Tensor, spelled: Spelled) -> tf.Tensor:
