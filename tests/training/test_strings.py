@@ -20,6 +20,7 @@ SYLLABLES = [word([chr(code) for code in range(0xAC00, 0xD700)], 5) for _ in WOR
 IDEOGRAPHS = [word([chr(code) for code in range(0x4E00, 0x9000)], 5) for _ in WORDS]
 PHONES = [" ".join([*word("abcdeɑ"), "t͡ʃ"]) for _ in WORDS]
 LETTERS = ["target_tokenizer=letters", "metric=characters"]
+LETTERS += ["attention=additive", "label_smoothing=0.1"]
 SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
 
 
@@ -29,7 +30,7 @@ SENTENCES = [" ".join(word("abcdefgh") for _ in range(7)) for _ in WORDS]
         (WORDS, PHONES, ("g2p-low", [])),
         (SYLLABLES, PHONES, ("g2p-low", [])),
         (WORDS, WORDS, ("g2p-medium", [*LETTERS, "epochs=150", "keep_by=score"])),
-        (WORDS * 66, WORDS * 66, ("g2p-high", LETTERS)),
+        (WORDS * 66, WORDS * 66, ("g2p-high", [*LETTERS, "epochs=40"])),
     ],
 )
 def test_words_are_short_strings(sources, targets, found):

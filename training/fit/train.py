@@ -64,6 +64,10 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         output: the run directory.
         changes: settings, `KEY=VALUE`, that the run has from now on.
         force: go on although the corpus has other sentences than the run began with.
+
+    Raises:
+        ConfigError: a key cannot change.
+        UserError: as `train`.
     """
     files = RunFiles(output)
     config = changed_later(saved_config(files), changes)

@@ -13,6 +13,12 @@ MOST_WORDS = 3
 LARGEST_ALPHABET = 250
 NEARLY_ALL = 0.95
 _TOGETHER = 8192  # texts
+_LETTERS = [
+    "target_tokenizer=letters",
+    "metric=characters",
+    "attention=additive",  # phones follow the order of the letters; letters may not
+    "label_smoothing=0.1",
+]
 
 
 class Strings(NamedTuple):
@@ -41,10 +47,9 @@ def survey(pairs: Iterable[tuple[str, str]]) -> tuple[int, Strings | None]:
         return count, Strings(preset, [])
     if not targets.are_short():
         return count, None
-    settings = ["target_tokenizer=letters", "metric=characters"]
-    if preset == "g2p-low":  # phones follow the order of the letters, as it wants; letters may not
-        return count, Strings("g2p-medium", [*settings, "epochs=150", "keep_by=score"])
-    return count, Strings(preset, settings)
+    if preset == "g2p-low":
+        return count, Strings("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"])
+    return count, Strings(preset, [*_LETTERS, "epochs=40"])
 
 
 class _Side:

@@ -44,7 +44,11 @@ class LocalPredictor(LocalModel):
         self.outcome([{TIME: [0.0]}])
 
     def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
-        """How probable the outcome of each history is; `ignore` leaves out unknown columns."""
+        """How probable the outcome of each history is; `ignore` leaves out unknown columns.
+
+        Raises:
+            ValueError: see `serving.client.histories.history_columns`.
+        """
         rows = [history_columns(history, self._columns, ignore) for history in given]
 
         def work(numbers: Sequence[int]) -> list[Prediction]:
