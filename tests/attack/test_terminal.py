@@ -150,7 +150,12 @@ def test_an_interrupted_client_ends_with_130_and_one_line():
     over = threading.Event()
     with Server(lambda *_: over.wait(25) and b"") as server:
         command = [sys.executable, "-m", "serving.client", "--target", server.target]
-        process = subprocess.Popen([*command, "--model", "m", "text"], stderr=subprocess.PIPE)
+        process = subprocess.Popen(
+            [*command, "--model", "m", "text"],
+            stderr=subprocess.PIPE,
+            # A background job of a script ignores the signal, and so would this one.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        )
         deadline = time.monotonic() + 30
         while not server.asked and time.monotonic() < deadline:
             time.sleep(0.05)
