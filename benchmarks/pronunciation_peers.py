@@ -14,12 +14,10 @@ Prints the percentages of words and phones that are wrong, with the 95 % interva
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -27,6 +25,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from parts.quality_ours import run_module
 from peers.environments import installation, peer_python
 from peers.yoyodyne import RECIPES, Peer, write_pairs
 
@@ -35,6 +34,7 @@ from training.data import corpus
 from training.data.sigmorphon import LANGUAGES, corpus_name
 from training.runs.files import RunFiles
 from training.score import metrics
+from training.studies.shared import write_table
 from training.studies.sigmorphon import wilson_interval
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -87,9 +87,10 @@ def _learn_ours(language: str, folder: Path, options: argparse.Namespace) -> Row
     settings = [f"--set={setting}" for setting in options.settings]
     preset = ["--preset", f"g2p-{SUBTASKS[language]}", "--data", corpus_name(language)]
     training = [*preset, *settings, "--set", f"seed={options.seed}", "--output", str(files.path)]
-    minutes = processor_minutes(lambda: _run("training.train", training, folder))
+    minutes = processor_minutes(lambda: run_module(["training.train", *training], folder))
     scoring = ["--run", str(files.path), "--split", "dev", "--hypotheses", str(said)]
-    _run("training.evaluate", [*scoring, "--beam-width", str(options.beam_width)], folder)
+    scoring += ["--beam-width", str(options.beam_width)]
+    run_module(["training.evaluate", *scoring], folder)
     said_words = said.read_text(encoding="utf-8").splitlines()
     return {"minutes": minutes, "epochs": len(read_json(files.history)), "said": said_words}
 
@@ -106,13 +107,6 @@ def _learn_peer(
     minutes = processor_minutes(lambda: peer.train(seconds, options.seed))
     said = peer.predict(options.beam_width)
     return {"minutes": minutes, "epochs": peer.epochs(), "said": said}
-
-
-def _run(module: str, arguments: Sequence[str], folder: Path) -> None:
-    with (folder / "log.txt").open("a") as log:
-        done = subprocess.run([sys.executable, "-m", module, *arguments], stdout=log, stderr=log)
-    if done.returncode:
-        raise RuntimeError(f"{module} ended with status {done.returncode}")
 
 
 def _row(case: str, language: str, result: Row) -> Row:
@@ -145,15 +139,8 @@ def learn_all(options: argparse.Namespace) -> list[Row]:
             minutes = minutes or row["minutes"]
             rows.append(row)
             print("  ".join(f"{name}: {value}" for name, value in row.items()), flush=True)
-            _write_csv(rows, options.output / "table.csv")
+            write_table(options.output / "table.csv", rows, printed=False)
     return rows
-
-
-def _write_csv(rows: Sequence[Row], path: Path) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def keep_settings(options: argparse.Namespace) -> None:

@@ -36,7 +36,7 @@ def run(
     command = ["training.train", "--preset", preset, *chosen]
     trial = output / "trial"
     started = time.time()
-    _run([*command, "--set=epochs=1", "--output", str(trial)], output)
+    run_module([*command, "--set=epochs=1", "--output", str(trial)], output)
     begun, ended = (f.stat().st_mtime for f in (RunFiles(trial).config, RunFiles(trial).history))
     shutil.rmtree(trial)
     epochs = max(1, int((task.seconds - (begun - started)) / (ended - begun)))
@@ -45,7 +45,7 @@ def run(
     started = time.time()
     try:
         fitting = [f"--set=epochs={epochs}", "--output", str(files.path)]
-        _run([*command, *fitting], output, task.seconds if epochs > 1 else None)
+        run_module([*command, *fitting], output, task.seconds if epochs > 1 else None)
     except subprocess.TimeoutExpired:
         if not files.best.is_file():
             raise RuntimeError(f"{task.seconds:.0f} s are not enough for one epoch") from None
@@ -54,7 +54,7 @@ def run(
         if tokenizer.read_bytes() != Path(task.file(tokenizer.name)).read_bytes():
             raise RuntimeError(f"{tokenizer} is not that of the peers")
 
-    scored = _run(
+    scored = run_module(
         ["training.evaluate", "--run", str(files.path), "--split", "dev"]
         + ["--beam-width", str(task.beam_width), "--batch-size", str(task.batch_size)]
         + ["--hypotheses", task.own("texts")]
@@ -76,8 +76,8 @@ def _batch_size(files: RunFiles) -> int:
     return load_config(files.config).batch_size
 
 
-def _run(arguments: list[str], output: Path, seconds: float | None = None) -> dict:
-    """Run a module; return the JSON object of its last line."""
+def run_module(arguments: list[str], output: Path, seconds: float | None = None) -> dict:
+    """Run a module, logged in `output`; return the JSON object of its last line."""
     with (output / "log.txt").open("a") as log:
         done = subprocess.run(
             [sys.executable, "-m", *arguments],

@@ -33,7 +33,11 @@ class Search(NamedTuple):
 
 
 def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Tensor) -> Decoder:
-    """Return the decoder of the search `name`."""
+    """Return the decoder of the search `name`.
+
+    Raises:
+        ValueError: a state with other than `batch_size` rows.
+    """
     for x in tree.flatten(state):
         rows = x.shape[0] if len(x.shape) else None
         if isinstance(batch_size, int) and rows is not None and rows != batch_size:

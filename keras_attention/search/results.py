@@ -69,7 +69,11 @@ class Form(NamedTuple):
 def form(
     name: str, length_penalty: float | Tensor, pad_id: int, return_attention_weights: bool
 ) -> Form:
-    """Return the form of the results of the search `name`."""
+    """Return the form of the results of the search `name`.
+
+    Raises:
+        ValueError: `length_penalty` below 0.
+    """
     if isinstance(length_penalty, (int, float)) and length_penalty < 0:
         raise ValueError(
             f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"

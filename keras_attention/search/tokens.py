@@ -69,7 +69,11 @@ def rules(
     prefix: Any,
     forbidden: Any,
 ) -> Rules:
-    """Return the rules of the search `name`, see `beam_search`."""
+    """Return the rules of the search `name`, see `beam_search`.
+
+    Raises:
+        ValueError: `max_length` below 1, or another argument of a wrong shape.
+    """
     if isinstance(max_length, int) and max_length < 1:
         raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length

@@ -120,6 +120,9 @@ def text_of(line: bytes, field: str | None, longest: int) -> tuple[str, dict[str
         line: bytes of the line.
         field: of a JSON object, the key of its text; None for lines that are the text.
         longest: most bytes of a text.
+
+    Raises:
+        ValueError: says why the line is bad.
     """
     try:
         text = line.decode("utf-8")

@@ -63,7 +63,11 @@ class Done:
 
 
 def begin(job: Job) -> None:
-    """Make the output folder, with a manifest of the model."""
+    """Make the output folder, with a manifest of the model.
+
+    Raises:
+        JobError: if it holds the translations of another model or field.
+    """
     job.output.mkdir(parents=True, exist_ok=True)
     (job.output / files.BAD).mkdir(exist_ok=True)
     manifest = job.output / MANIFEST

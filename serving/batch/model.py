@@ -15,7 +15,11 @@ class ModelError(UserError):
 
 
 def latest_version(path: Path) -> Path:
-    """Return a model's newest version directory, or the path itself if it is one."""
+    """Return a model's newest version directory, or the path itself if it is one.
+
+    Raises:
+        ModelError: if there is none.
+    """
     if (path / "saved_model.pb").is_file():
         return path.resolve()
     versions = [entry for entry in path.glob("*") if entry.name.isdecimal()]

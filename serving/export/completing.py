@@ -27,8 +27,8 @@ class Completing:
         spelling: of its tokens.
         asked: how translations are searched; `num_results` words are found.
         read: from texts `(B,)` to ids `(B, S)`, whether each is empty, and whether it was cut.
-        encode: from ids to what a search may take in their place.
-        search: from ids, the settings of a search and a prefix to what is found.
+        encode: from ids to what a search takes.
+        search: from that, the settings of a search and a prefix to what is found.
         copied: from texts, and how many results each has, to the tokens that unknown ones are
             replaced by, `(B · results, S)`; or None.
     """
@@ -61,7 +61,7 @@ class Completing:
         ids, empty, truncated = self._read(text)
         prefix, normal = self._typed(text, prefix)
         spelled = self._spelled(normal)
-        found = self._search(ids, prefix=Prefix(self._spelling, spelled))
+        found = self._search(self._encode(ids), prefix=Prefix(self._spelling, spelled))
         said = self._said(found.ids[:, 0], self._copied(text))
         rest = _after(said, spelled.size)
         outputs = {

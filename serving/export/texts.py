@@ -125,7 +125,7 @@ class Exported(tf.Module):
         sure each is: see `words_of`.
         """
         ids, empty, truncated = self._read.value(text)
-        found, copied = self._search(ids), self._copied(text)
+        found, copied = self._search(self._encode.value(ids)), self._copied(text)
         return {
             "translation": self._text(found.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, found.scores[:, 0]),
@@ -136,7 +136,7 @@ class Exported(tf.Module):
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
         ids, empty, _ = self._read.value(text)
-        found = self._search(ids, self._asked.value)
+        found = self._search(self._encode.value(ids), self._asked.value)
         each = tf.repeat(empty, self._asked.value.num_results)
         flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
         copied, shape = (
@@ -151,7 +151,7 @@ class Exported(tf.Module):
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights."""
         ids, empty, _ = self._read.value(text)
-        found = self._search(ids, return_attention_weights=True)
+        found = self._search(self._encode.value(ids), return_attention_weights=True)
         assert found.attention_weights is not None  # they are asked for
         target = found.ids[:, 0]
         said = (target != PAD_ID) & (target != END_ID) & ~empty[:, None]
@@ -236,7 +236,7 @@ class Exported(tf.Module):
 
     def _search(
         self,
-        ids: tf.Tensor | Encoded,
+        encoded: Encoded,
         asked: Search | None = None,
         *,
         prefix: Prefix | None = None,
@@ -250,7 +250,7 @@ class Exported(tf.Module):
         with self.weights.in_use():
             found = search(
                 self._models.value,
-                ids if isinstance(ids, Encoded) else self._encode.value(ids),
+                encoded,
                 asked,
                 steps=steps,
                 prefix=prefix,

@@ -42,7 +42,12 @@ class Card:
 
 
 def read_card(manifest: Path) -> Card:
-    """Read the manifest of an export, `manifest.json`."""
+    """Read the manifest of an export, `manifest.json`.
+
+    Raises:
+        OSError: if the file cannot be read.
+        ValueError: if it is not a manifest.
+    """
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
         run = found["runs"][0]

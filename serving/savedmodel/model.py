@@ -15,7 +15,18 @@ _SignatureDef = protobuf.message("SignatureDef", "tensorflow")
 
 
 class SavedModel:
-    """A loaded SavedModel."""
+    """A loaded SavedModel.
+
+    Args:
+        path: of the version.
+        tags: of the meta graph to load.
+        threads: that run the ops.
+
+    Attributes:
+        session: that runs it.
+        signatures: by name.
+        ranks: that inputs must have, by signature and alias.
+    """
 
     def __init__(
         self, path: Path, tags: Sequence[str] = ("serve",), threads: OpThreads | None = None
@@ -40,7 +51,15 @@ class SavedModel:
         timeout_ms: int = 0,
         slow: bool = False,
     ) -> dict[str, np.ndarray]:
-        """Run a signature; see `ModelSession.run`. Raises StatusError."""
+        """Run a signature; see `ModelSession.run`. Raises StatusError.
+
+        Args:
+            name: of the signature.
+            inputs: TensorProtos by alias.
+            outputs: the aliases to return; none means all.
+            timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
+            slow: run with low priority.
+        """
         signature = self.session.signatures[name]
         with self._threads.pool(slow=slow) as pool:
             return self.session.run(signature, inputs, outputs, timeout_ms, pool)

@@ -36,6 +36,9 @@ class OpThreads:
     Args:
         shared: threads of the shared pool; 0 for the number of cores.
         intra_op: threads for the parts of one op; 0 for the number of cores.
+
+    Attributes:
+        config: of such a session.
     """
 
     def __init__(self, shared: int = 0, intra_op: int = 0):
@@ -50,7 +53,11 @@ class OpThreads:
 
     @contextlib.contextmanager
     def pool(self, *, slow: bool = False) -> Iterator[int]:
-        """The number of the pool for a run: the shared one, or beside others one of its own."""
+        """The number of the pool for a run: the shared one, or beside others one of its own.
+
+        Args:
+            slow: take a thread of low priority in any case.
+        """
         with self._lock:
             self._running += not slow
             crowded = self._running >= _CORES

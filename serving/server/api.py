@@ -31,7 +31,14 @@ INFERENCE: dict[str, tuple[Any, Callable[..., Message]]] = {
 
 
 class Api:
-    """The methods of both services. Each raises StatusError."""
+    """The methods of both services. Each raises StatusError.
+
+    Args:
+        manager: of the models.
+        metrics: counts requests.
+        request_log: logs requests.
+        strict: refuse a signature whose method name does not match the request.
+    """
 
     def __init__(
         self,

@@ -58,7 +58,14 @@ def _check_outputs(signature: Message, outputs: list[str]) -> None:
 
 
 def predict(servable: Servable, request: Message, call: Call, strict: bool = False) -> Message:
-    """Answer a PredictRequest with a PredictResponse. Raises StatusError."""
+    """Answer a PredictRequest with a PredictResponse. Raises StatusError.
+
+    Args:
+        servable: the model version.
+        request: the PredictRequest.
+        call: its deadline.
+        strict: refuse a signature with a method name unknown to TensorFlow Serving.
+    """
     name = request.model_spec.signature_name or DEFAULT_SIGNATURE
     # A lookup would add a missing key to the message's map.
     if name not in servable.signatures:

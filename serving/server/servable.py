@@ -57,7 +57,15 @@ class Batchers(NamedTuple):
 
 
 class Servable:
-    """A model version that answers requests."""
+    """A model version that answers requests.
+
+    Args:
+        name, version: of the model.
+        model: the loaded model.
+        metrics: records run times.
+        batchers: run requests together; without them each runs alone.
+        most_rows: the limit of a request's rows; 0 for no limit.
+    """
 
     def __init__(
         self,

@@ -48,7 +48,11 @@ class Filters:
     target_script: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a script that no letter has."""
+        """Refuse a script that no letter has.
+
+        Raises:
+            UserError: naming it.
+        """
         for name in (self.source_script, self.target_script):
             for script in filter(None, name.split("+")):
                 if script.upper() not in _scripts():
@@ -178,7 +182,11 @@ def clean_block(
 
 
 def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of a SPEC, without holding them where it names files of pairs."""
+    """Yield the pairs of a SPEC, without holding them where it names files of pairs.
+
+    Raises:
+        CorpusError: as `corpus.load`.
+    """
     pairs, left_out = 0, Counter[str]()
     for block in blocks(spec):
         for raw in _rows(block):
@@ -191,7 +199,11 @@ def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
 
 
 def refuse_wrong(spec: str, pairs: int, left_out: Counter[str]) -> None:
-    """Raise the error of files that are no pairs, were so many pairs found and lines left out."""
+    """Raise the error of files that are no pairs, were so many pairs found and lines left out.
+
+    Raises:
+        CorpusError: naming the file, and the line.
+    """
     unusable = left_out.total() - left_out["blank"] - left_out["measured"]
     most = max(1, MOST_UNUSABLE * (pairs + unusable))
     if not pairs or left_out["not UTF-8"] or unusable > most:

@@ -20,6 +20,11 @@ def prepare_run(config: Config, output: Path) -> dict:
 
     Returns:
         Numbers of pairs, `train` and `dev`.
+
+    Raises:
+        CorpusError: if the data cannot be read.
+        ConfigError: if the configuration does not fit the data.
+        RunError: if the directory cannot be used.
     """
     if not KINDS[config.source].tokens:
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")

@@ -72,13 +72,14 @@ def stream(
                 f"Received: {config.copy}"
             )
     shutil.rmtree(folder, ignore_errors=True)
+    work = folder / "work"
+    work.mkdir(parents=True)
     plan = Plan(Filters(), _processes(config), tokenizers=tokenizers)
-    with workers(plan.processes) as run:
-        streaming = _Streaming(config, plan, folder, run)
-        try:
-            return streaming.run(known)
-        finally:
-            shutil.rmtree(streaming.work)
+    try:
+        with workers(plan.processes) as run:
+            return _Streaming(config, plan, folder, work, run).run(known)
+    finally:  # when no worker writes there any more
+        shutil.rmtree(work)
 
 
 def _processes(config: Config) -> int:
@@ -94,10 +95,9 @@ def _processes(config: Config) -> int:
 class _Streaming:
     """The texts of a run on their way; `cleaned` counts the blocks that are cleaned so far."""
 
-    def __init__(self, config: Config, plan: Plan, folder: Path, workers: Run) -> None:
-        self.config, self.plan, self.folder, self.workers = config, plan, folder, workers
-        self.work, self.cleaned = folder / "work", list[Cleaned]()
-        self.work.mkdir(parents=True)
+    def __init__(self, config: Config, plan: Plan, folder: Path, work: Path, workers: Run) -> None:
+        self.config, self.plan, self.workers = config, plan, workers
+        self.folder, self.work, self.cleaned = folder, work, list[Cleaned]()
 
     def run(self, known: Callable[[str], bool]) -> Streamed:
         """Write what `stream` writes."""

@@ -26,6 +26,9 @@ def workers(count: int) -> Iterator[Run]:
     Yields:
         A function that calls another in them with each of some tuples of arguments, and yields what
         it returns, in order. The tuples are taken as they are needed.
+
+    Raises:
+        UserError: if one of them is killed.
     """
     if not count:
         yield lambda function, tasks: (function(*task) for task in tasks)

@@ -139,7 +139,11 @@ def _load_named(name: str, split: str) -> Split:
 
 
 def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
-    """Return the folder of a named set, downloaded where it is not there."""
+    """Return the folder of a named set, downloaded where it is not there.
+
+    Raises:
+        CorpusError: if it is not there and cannot be downloaded.
+    """
     places = [place / folder for place in data_folders()]
     for place in places:
         if place.is_dir():

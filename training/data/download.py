@@ -45,6 +45,10 @@ def fetch(folder: str, directory: Path) -> None:
     A line on standard error says what is downloaded. Files that differ from those whose checksums
     are recorded, as Tatoeba's do from week to week, are refused unless
     `KERAS_ATTENTION_ACCEPT_CHANGED=1` asks for them.
+
+    Raises:
+        ValueError: there is no address, or what came is not the corpus.
+        OSError: the download failed or the directory cannot be written.
     """
     if folder not in _RECIPES:
         raise ValueError(f"it cannot be downloaded{_ADVICE.get(folder, '')}")

@@ -64,13 +64,21 @@ class Split:
         ]
 
     def words(self) -> tuple[list[list[str]], list[list[str]]]:
-        """The gold words of sources and of first references."""
+        """The gold words of sources and of first references.
+
+        Raises:
+            CorpusError: the corpus has none.
+        """
         if self.source_words is None or self.target_words is None:
             raise CorpusError("The corpus has no gold words")
         return self.source_words, self.target_words
 
     def gold(self) -> tuple[list[Links], list[Links]]:
-        """The sure and the possible gold links."""
+        """The sure and the possible gold links.
+
+        Raises:
+            CorpusError: the corpus has none.
+        """
         if self.sure is None or self.possible is None:
             raise CorpusError("The corpus has no gold links")
         return self.sure, self.possible

@@ -23,7 +23,11 @@ MOST_DEV = 1000  # sentences, where the share is not chosen
 
 
 def load_prepared(config: Config) -> tuple[Prepared, Split]:
-    """Read a prepared corpus, and what to measure progress on."""
+    """Read a prepared corpus, and what to measure progress on.
+
+    Raises:
+        CorpusError: as `load_split`.
+    """
     if config.test:
         load_split(config, "test")  # finds out now whether it can be read
     if config.extra_data:

@@ -15,7 +15,11 @@ from training.data.tokenizers import Tokenizer, train_tokenizer
 
 
 def make_tokenizer(side: str, kind: str, vocab_size: int, lines: Sequence[str]) -> Tokenizer:
-    """Train the tokenizer of a side, "source" or "target", whose rule unifies characters."""
+    """Train the tokenizer of a side, "source" or "target", whose rule unifies characters.
+
+    Raises:
+        ConfigError: it cannot be trained with these settings.
+    """
     options = {"normalization": normalization(side)} if kind == KIND else {}
     try:
         with stages(f"training the tokenizer of the {side} side"):

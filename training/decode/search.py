@@ -36,8 +36,7 @@ class Encoded(NamedTuple):
 
     def repeated(self, count: int) -> Encoded:
         """Return each source so many times, next to one another."""
-        rows = ops.arange(ops.shape(self.source)[0] * count, dtype="int32") // count
-        return tree.map_structure(lambda x: x if x is None else backend.gather(x, rows), self)
+        return tree.map_structure(lambda x: x if x is None else ops.repeat(x, count, axis=0), self)
 
 
 def encode(steps: Sequence[PlainStep] | Sequence[FixedStep], source: Tensor) -> Encoded:

@@ -52,6 +52,9 @@ def make_nbest(
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
+
+    Raises:
+        UserError: if these runs cannot be searched so.
     """
     asked = asked or Search()
     asked.check(runs)

@@ -50,7 +50,11 @@ class Asked:
 
 
 def asked_for(environment: Mapping[str, str]) -> Asked | None:
-    """Return what an environment asks for; None for a single process."""
+    """Return what an environment asks for; None for a single process.
+
+    Raises:
+        UserError: if something is missing, or does not fit.
+    """
     for names in NAMES:
         if names[1] not in environment:
             continue

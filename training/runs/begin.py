@@ -83,6 +83,9 @@ def open_run(
     """Read the data of a new run, and make its readers; token ids are written aside.
 
     Texts were `streamed`, by their own tokenizers or those of `init`, a run to start from.
+
+    Raises:
+        UserError: the data cannot be read, or do not fit the configuration.
     """
     read = _read(config, streamed)
     sides = make_sides(config, read.data, init)
@@ -153,7 +156,12 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
 
 
 def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
-    """Return the source and the tokenizer of a text as target: those of `init`, or new ones."""
+    """Return the source and the tokenizer of a text as target: those of `init`, or new ones.
+
+    Raises:
+        RunError: those of `init` cannot be read.
+        ConfigError: none can be made with these settings.
+    """
     if isinstance(data, Prepared):
         return _prepared_sides(config, data, init)
     if isinstance(data, Streamed):

@@ -48,6 +48,9 @@ def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True)
 
     Where it is damaged the one before is loaded, with a warning on standard error. Without any
     checkpoint the history is empty. It is written to the run's file unless `writes` is False.
+
+    Raises:
+        RunError: if there are checkpoints and none can be read.
     """
     found = [*files.all_checkpoints().values()]
     if not found:

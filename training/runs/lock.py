@@ -14,6 +14,9 @@ def locked(files: RunFiles) -> Iterator[None]:
     """Make the run directory if need be, and keep other processes from writing to it.
 
     A directory that was made here and has not become a run by then is removed.
+
+    Raises:
+        UserError: the directory cannot be made or written to, or is another process's.
     """
     with held(files.path, files.path) as made:
         files.clean()

@@ -91,7 +91,11 @@ def load_best(files: RunFiles, model: keras.Model) -> None:
 
 
 def load_ensemble(paths: Sequence[str | Path]) -> list[Run]:
-    """Load runs that are to be used together."""
+    """Load runs that are to be used together.
+
+    Raises:
+        RunError: as `load_run`, and if their tokenizers differ.
+    """
     runs = [load_run(path) for path in paths]
     first = runs[0]
     for run in runs[1:]:

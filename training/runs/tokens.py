@@ -84,6 +84,9 @@ def read_batches(
     """Return the batches for training and those of the dev set.
 
     `tokenizers` are what the files of both sides hold, to train with `subword_sampling`.
+
+    Raises:
+        UserError: the ids of the run, or of its prepared corpus, are damaged.
     """
     splits = _read_manifest(folder)["splits"]
     if is_prepared(config.data):

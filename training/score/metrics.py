@@ -64,6 +64,9 @@ def bleu(
 
     Returns:
         `bleu` in percent and sacrebleu's `bleu_signature`.
+
+    Raises:
+        ValueError: no hypothesis, or not as many as there are sentences with references.
     """
     metric = BLEU(lowercase=lowercase, tokenize=tokenize)
     score = metric.corpus_score(list(hypotheses), _streams(hypotheses, references))

@@ -68,7 +68,11 @@ class Completing:
     def alternatives(
         self, sources: Sequence[list[int]], prefixes: Sequence[str], copied: Copied
     ) -> list[list[Alternative]]:
-        """Return the most probable words after each prefix, the best first: see `complete`."""
+        """Return the most probable words after each prefix, the best first: see `complete`.
+
+        Raises:
+            ValueError: for a prefix that no tokens spell.
+        """
         normal = [self._spelling.normalize(prefix) for prefix in prefixes]
         starts = [self._spelling.begun_word(prefix) for prefix in normal]
         words = self._next(self._asked(sources, normal), normal, starts)

@@ -60,6 +60,9 @@ class Folder:
 
         A batch may be empty: onnxruntime fails on some operators of no rows, so that a row of zeros
         stands in.
+
+        Raises:
+            ValueError: if it cannot be loaded.
         """
         if not all(len(x) for x in inputs.values() if x.ndim):
             one = {k: x if not x.ndim or len(x) else _one_row(x) for k, x in inputs.items()}

@@ -29,6 +29,9 @@ def load(
         schema: the columns that a run was trained on; those of the table if not given.
         limit: most examples.
         seed: seed of the sample.
+
+    Raises:
+        CorpusError: there is no such set or split, or the table cannot be read as one.
     """
     form, colon, path = spec.partition(":")
     if colon and form == "events":

@@ -32,6 +32,9 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     Returns:
         A `Split` whose sources are image files, as bytes or as paths, each with its text as the one
         reference; with the boxes of the characters where they are known.
+
+    Raises:
+        CorpusError: there is no such set or split, or the folder cannot be read as one.
     """
     form, colon, path = spec.partition(":")
     if colon and form == "images":
