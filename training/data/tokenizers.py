@@ -230,12 +230,18 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
     lines = [line for line in lines if line.strip()]
     if not lines:
         raise ValueError("A tokenizer expected text to learn from. Received: none")
-    if kind == SentencePieceTokenizer.kind:
-        return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size, **options))
     if kind not in TOKENIZERS:
         raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
-    if options:
-        raise ValueError(f"tokenizer {kind!r} expected no options. Received: {', '.join(options)}")
+    if kind != SentencePieceTokenizer.kind:
+        if options:
+            raise ValueError(
+                f"tokenizer {kind!r} expected no options. Received: {', '.join(options)}"
+            )
+        return _train_vocabulary(kind, lines, vocab_size)
+    return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size, **options))
+
+
+def _train_vocabulary(kind: str, lines: Sequence[str], vocab_size: int) -> VocabularyTokenizer:
     room = vocab_size - len(_SPECIAL_TOKENS)
     if room < 1:
         raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")

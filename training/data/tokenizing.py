@@ -26,17 +26,7 @@ def make_tokenizer(side: str, kind: str, vocab_size: int, lines: Sequence[str]) 
             made = train_tokenizer(kind, lines, vocab_size, **options)
     except ValueError as error:
         raise ConfigError(f"{side}_vocab_size={vocab_size}: {error}") from error
-    tell_size(side, made, vocab_size)
     return made
-
-
-def tell_size(side: str, made: Tokenizer, vocab_size: int) -> None:
-    """Say that a vocabulary is smaller than asked for, where it is."""
-    if made.vocab_size < vocab_size:
-        print(
-            f"The {side} side has {made.vocab_size:,} tokens, not {vocab_size:,}: all that its "
-            "text gives."
-        )
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:

@@ -19,7 +19,7 @@ from training.data.prepared import Prepared, Streamed
 from training.data.sentences import Sentences
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, load_tokenizer
-from training.data.tokenizing import make_tokenizer, tell_size
+from training.data.tokenizing import make_tokenizer
 from training.runs.checkpoints import save_checkpoint
 from training.runs.digests import keep_digests
 from training.runs.files import SIDES, RunFiles
@@ -89,7 +89,8 @@ def open_run(
     """
     read = _read(config, streamed)
     sides = make_sides(config, read.data, init)
-    opened = _opened(files, config, read, sides, init=init)
+    ids = _keep_ids(files, config, read, sides)
+    opened = _opened(config, read, sides, ids, init)
     return opened if opened.target is None else replace(opened, config=_decided(config, opened.dev))
 
 
@@ -112,7 +113,11 @@ def reopen(
     """
     read = _read(config, streamed)
     check_corpus(files, config.data, read.corpus, force)
-    opened = _opened(files, config, read, load_sides(config, files), resumed=True)
+    sides = load_sides(config, files)
+    ids: Path | None = files.tokens
+    if not has_tokens(files, read.corpus):  # an older version's, or of another corpus until now
+        ids = _keep_ids(files, config, read, sides) and keep_tokens(files)
+    opened = _opened(config, read, sides, ids)
     shutil.rmtree(files.streamed, ignore_errors=True)
     if not files.origin.is_file():  # a run of an older version
         write_origin(files, replace(opened.origin, begun="", command=[]))
@@ -165,15 +170,35 @@ def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
     if isinstance(data, Prepared):
         return _prepared_sides(config, data, init)
     if isinstance(data, Streamed):
-        return _streamed_sides(config, data, init)
-    if init is not None:
-        return load_sides(config, RunFiles(init))
+        sides: Sides = _load_tokenizers([data.folder / f"{side}.tokenizer" for side in SIDES])
+    elif init is None:
+        sides = _new_sides(config, data)
+    else:
+        sides = load_sides(config, RunFiles(init))
+    if init is None:
+        _tell_sizes(config, *sides)
+    return sides
+
+
+def _new_sides(config: Config, data: Any) -> Sides:
     source = source_class(config).make(config, data)
     if config.target == "label":
         return source, None
     lines = [text for references in data.references for text in references]
     kind, size = config.target_tokenizer, config.target_vocab_size
     return source, make_tokenizer("target", kind, size, lines)
+
+
+def _tell_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:
+    """Say which vocabularies are smaller than asked for."""
+    read = source.tokenizer if isinstance(source, TextSource) else None
+    for side, made in zip(SIDES, (read, target), strict=True):
+        asked = getattr(config, f"{side}_vocab_size")
+        if made is not None and made.vocab_size < asked:
+            print(
+                f"The {side} side has {made.vocab_size:,} tokens, not {asked:,}: all that its "
+                "text gives."
+            )
 
 
 @dataclass(frozen=True)
@@ -193,12 +218,16 @@ def _read(config: Config, streamed: Streamed | None) -> _Read:
     return _Read(data, dev, kind.fingerprint(data, dev))
 
 
-def _keep_ids(
-    files: RunFiles, config: Config, read: _Read, sides: tuple[Source, Tokenizer]
-) -> Path:
-    """Write the token ids of dev aside, beside those of the data; return their folder."""
-    rows = cast(tuple[Sentences, Sentences], pair_rows(config, read.dev, *sides))  # both are texts
-    words = shared_words(*vocabularies(*sides)) if config.copy else None
+def _keep_ids(files: RunFiles, config: Config, read: _Read, sides: Sides) -> Path | None:
+    """Write the token ids of dev aside, beside those of the data; return their folder.
+
+    There are none, nor a folder, where not both sides are texts.
+    """
+    source, target = sides
+    if not isinstance(source, TextSource) or target is None:
+        return None
+    rows = cast(tuple[Sentences, Sentences], pair_rows(config, read.dev, source, target))
+    words = shared_words(*vocabularies(source, target)) if config.copy else None
     train = None
     if isinstance(read.data, Streamed):
         assert read.data.said is not None
@@ -207,27 +236,21 @@ def _keep_ids(
 
 
 def _opened(
-    files: RunFiles,
-    config: Config,
-    read: _Read,
-    sides: Sides,
-    *,
-    init: Path | None = None,
-    resumed: bool = False,
+    config: Config, read: _Read, sides: Sides, ids: Path | None, init: Path | None = None
 ) -> Opened:
+    """Make the batches, of token `ids` in a folder where both sides are texts."""
     source, target = sides
-    if isinstance(source, TextSource) and target is not None:
-        tokenizers = source.tokenizer.state(), target.state()
-        if resumed and has_tokens(files, read.corpus):
-            folder = files.tokens
-        else:
-            folder = _keep_ids(files, config, read, (source, target))
-            if resumed:  # a run of an older version, or on another corpus from now on
-                folder = keep_tokens(files)
-        batches: tuple[Batches, Batches] = read_batches(config, folder, tokenizers)
+    batches: tuple[Batches, Batches]
+    if ids is None:
+        train, dev = (
+            make_batches(config, split, source, target, training=split is read.data)
+            for split in (read.data, read.dev)
+        )
+        batches = train, dev
     else:
-        train = make_batches(config, read.data, source, target, training=True)
-        batches = train, make_batches(config, read.dev, source, target, training=False)
+        assert isinstance(source, TextSource)
+        assert target is not None
+        batches = read_batches(config, ids, (source.tokenizer.state(), target.state()))
     pairs, dev_pairs = (made.statistics for made in batches)
     origin = Origin(
         data=config.data,
@@ -260,15 +283,6 @@ def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
                 f"--tokenizers {init}"
             )
     return _load_tokenizers(data.tokenizers)
-
-
-def _streamed_sides(config: Config, data: Streamed, init: Path | None) -> Sides:
-    """Return the source and the target's tokenizer of streamed texts; new ones tell their sizes."""
-    source, target = _load_tokenizers([data.folder / f"{side}.tokenizer" for side in SIDES])
-    if init is None:
-        for side, made in zip(SIDES, (source.tokenizer, target), strict=True):
-            tell_size(side, made, getattr(config, f"{side}_vocab_size"))
-    return source, target
 
 
 def _load_tokenizers(paths: Sequence[Path]) -> tuple[TextSource, Tokenizer]:

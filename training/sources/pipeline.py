@@ -50,12 +50,12 @@ def make_batches(
 
     A split is what the source loads; there is no `target` for a label.
     """
-    if target is None:
-        rows = source.rows(split, training)
-        sizes = config.batch_size, config.seed
-        return LabelBatches(rows, split.labels, *sizes, training=training)
-    sides = pair_rows(config, split, source, target, training)
-    return make_pair_batches(Batching.of(config), *sides, training=training)
+    if target is not None:
+        sides = pair_rows(config, split, source, target, training)
+        return make_pair_batches(Batching.of(config), *sides, training=training)
+    rows = source.rows(split, training)
+    sizes = config.batch_size, config.seed
+    return LabelBatches(rows, split.labels, *sizes, training=training)
 
 
 def make_dataset(pairs: Batches, start_epoch: int = 0) -> tf.data.Dataset:

@@ -9,7 +9,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from training.config.text import TOKENIZERS
 from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import load_tokenizer, split_words, train_tokenizer, word_of_piece
-from training.data.tokenizing import make_tokenizer
 
 ENGLISH = [
     "She is eating a green apple.",
@@ -283,16 +282,6 @@ def test_pieces_are_placed_despite_normalization_unknown_and_special_tokens():
 
 def test_a_piece_across_words_belongs_to_the_word_with_most_of_it():
     assert word_of_piece("", ["a", "bcd", "e"], ["▁ab", "cde"]) == [0, 1]
-
-
-def test_a_vocabulary_that_is_smaller_than_asked_for_is_said(capsys):
-    made = make_tokenizer("source", "words", 11, ["she sees it", "he sees her"])
-    assert made.vocab_size == 4 + 5  # she, sees, it, he, her
-    assert capsys.readouterr().out == (
-        "The source side has 9 tokens, not 11: all that its text gives.\n"
-    )
-    make_tokenizer("source", "words", 9, ["she sees it", "he sees her"])
-    assert capsys.readouterr().out == ""
 
 
 def test_two_tokenizers_of_one_export_stay_two_in_python(tmp_path):
