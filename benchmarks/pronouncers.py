@@ -1,4 +1,4 @@
-"""Words of CMUdict said by espeak-ng, g2p-en's network and models of this library.
+"""Words of CMUdict said by espeak-ng, g2p-en's network, Phonetisaurus and models of this library.
 
     python benchmarks/pronouncers.py --g2p-en checkpoint20.npz --run runs/cmudict-stress
 
@@ -6,6 +6,7 @@ A word is right where it matches one of its pronunciations: with stress, and wit
 General American in the International Phonetic Alphabet; `ARPABET` says what each of its sounds is
 in CMUdict's. `checkpoint20.npz` is in the wheel of the PyPI package g2p-en, whose dictionary is
 left out: it has these words. Its network was trained on CMUdict, and most likely on these words.
+Phonetisaurus learns from the training words, in `$KERAS_ATTENTION_PEERS/phonetisaurus`.
 """
 
 from __future__ import annotations
@@ -15,11 +16,15 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from peers import phonetisaurus
+from peers.environments import installation, peer_python
+from peers.yoyodyne import write_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -44,9 +49,6 @@ SEVERAL = {  # one symbol of espeak-ng, several sounds of CMUdict
 }
 STRESS = {"ˈ": "1", "ˌ": "2"}
 GRAPHEMES = ["<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz"]  # of g2p-en
-_PHONES = """AA0 AA1 AA2 AE0 AE1 AE2 AH0 AH1 AH2 AO0 AO1 AO2 AW0 AW1 AW2 AY0 AY1 AY2 B CH D DH
-EH0 EH1 EH2 ER0 ER1 ER2 EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG OW0 OW1 OW2 OY0
-OY1 OY2 P R S SH T TH UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH"""
 _PHONES = """AA0 AA1 AA2 AE0 AE1 AE2 AH0 AH1 AH2 AO0 AO1 AO2 AW0 AW1 AW2 AY0 AY1 AY2 B CH D DH
 EH0 EH1 EH2 ER0 ER1 ER2 EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG OW0 OW1 OW2 OY0
 OY1 OY2 P R S SH T TH UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH"""
@@ -108,6 +110,23 @@ def g2p_en(file: Path) -> Say:
     return lambda words: [say_one(word) for word in words]
 
 
+def counted(python: str) -> Say:
+    """Return Phonetisaurus's model of the training words."""
+
+    def say(words: Sequence[str]) -> list[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            data = Path(folder)
+            pairs = corpus.load("cmudict-stress", "train").pairs()
+            write_pairs(data / "train.tsv", *zip(*pairs, strict=True))
+            write_pairs(data / "dev.tsv", words, [""] * len(words))
+            peer = phonetisaurus.Peer(python, phonetisaurus.MODEL, data, data)
+            peer.prepare()
+            peer.train(0, 0)
+            return peer.predict(1)
+
+    return say
+
+
 def ours(path: Path) -> Say:
     """Return a run of this library."""
     from training.decode.asked import Search
@@ -146,13 +165,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
     pronouncers: dict[str, Say] = {"espeak-ng": espeak}
     if options.g2p_en:
         pronouncers["g2p-en"] = g2p_en(options.g2p_en)
+    if python := peer_python("phonetisaurus"):
+        pronouncers["phonetisaurus"] = counted(python)
+    else:
+        print(f"phonetisaurus skipped, to install it: {installation('phonetisaurus')}", flush=True)
     if options.run:
         pronouncers["ours"] = ours(options.run)
     result: dict[str, Any] = {"words": len(split.sources)}
     for name, say in pronouncers.items():
         result[name] = score(say(split.sources), split.references)
         row = "  ".join(f"{key} {value:.1f}" for key, value in result[name].items())
-        print(f"{name:10} {row}", flush=True)
+        print(f"{name:13} {row}", flush=True)
     print(json.dumps(result))
 
 

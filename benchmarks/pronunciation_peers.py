@@ -1,10 +1,11 @@
-"""Spelling to sound beside yoyodyne: python benchmarks/pronunciation_peers.py --languages ice bul
+"""Spelling to sound beside peers: python benchmarks/pronunciation_peers.py --languages ice bul
 
 Trains a preset, `g2p-low`, `g2p-medium` or `g2p-high` by the amount of data that a language of
-SIGMORPHON 2021 has, and then yoyodyne's models (peers/yoyodyne.py) on the same words, each for the
-processor time that the preset took, or for `--minutes`. That time is of the whole training command
-with its start; it leaves out what the transducer prepares, and saying the words. All say the words
-of dev, by which all have kept their best weights, too: by a beam search, or greedily where a model
+SIGMORPHON 2021 has, and then peers on the same words: Phonetisaurus (peers/phonetisaurus.py), which
+takes seconds, and yoyodyne's models (peers/yoyodyne.py), each for the processor time that the
+preset took, or for `--minutes`. That time is of the whole training command with its start; it
+leaves out what the transducer prepares, and saying the words. All say the words of dev, by which
+all but Phonetisaurus have kept their best weights, too: by a beam search, or greedily where a model
 of yoyodyne has none. What is in `--output` is not trained again. Run it on one core: `taskset -c 0
 python ...`.
 Prints the percentages of words and phones that are wrong, with the 95 % interval of the first
@@ -26,8 +27,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from parts.quality_ours import run_module
+from peers import phonetisaurus, yoyodyne
 from peers.environments import installation, peer_python
-from peers.yoyodyne import RECIPES, Peer, write_pairs
 
 from training.command.files import read_json, write_json
 from training.data import corpus
@@ -43,6 +44,13 @@ os.environ["OMP_NUM_THREADS"] = "1"  # PyTorch's
 OURS = "this library"
 SUBTASKS = {language: subtask for subtask, names in LANGUAGES.items() for language in names}
 Row = dict[str, Any]
+# The project of each peer.
+PEERS = {phonetisaurus.MODEL: phonetisaurus, **dict.fromkeys(yoyodyne.RECIPES, yoyodyne)}
+
+
+def project(model: str) -> str:
+    """Return the name of a peer's environment."""
+    return PEERS[model].__name__.rpartition(".")[2]
 
 
 def processor_minutes(work: Callable[[], object]) -> float:
@@ -61,10 +69,10 @@ def learn(case: str, language: str, options: argparse.Namespace, minutes: float 
     """Train a case and let it say dev, unless that is done; return its row.
 
     Args:
-        case: OURS, or a model of yoyodyne.
+        case: OURS, or a peer.
         language: of its words.
         options: of the command.
-        minutes: of processor time, for a model of yoyodyne.
+        minutes: of processor time, for a peer.
 
     Raises:
         RuntimeError: if a command fails, or the time is too short for an epoch.
@@ -77,7 +85,7 @@ def learn(case: str, language: str, options: argparse.Namespace, minutes: float 
         if case == OURS:
             result = _learn_ours(language, folder, options)
         else:
-            result = _learn_peer(case, language, folder, options, 60 * minutes)
+            result = _learn_peer(case, language, folder, options, 60 * (minutes or 0))
         write_json(file, result)
     return _row(case, language, read_json(file))
 
@@ -101,8 +109,10 @@ def _learn_peer(
     data = options.output / language
     for split in ("train", "dev"):
         words = corpus.load(corpus_name(language), split)
-        write_pairs(data / f"{split}.tsv", words.sources, [each[0] for each in words.references])
-    peer = Peer(options.python, model, data, folder)
+        yoyodyne.write_pairs(
+            data / f"{split}.tsv", words.sources, [each[0] for each in words.references]
+        )
+    peer = PEERS[model].Peer(options.pythons[project(model)], model, data, folder)
     peer.prepare()
     minutes = processor_minutes(lambda: peer.train(seconds, options.seed))
     said = peer.predict(options.beam_width)
@@ -130,13 +140,13 @@ def learn_all(options: argparse.Namespace) -> list[Row]:
     rows: list[Row] = []
     for language in options.languages:
         minutes = options.minutes
-        for case in [OURS, *(options.models if options.python else [])]:
+        for case in options.cases:
             try:
                 row = learn(case, language, options, minutes)
             except RuntimeError as error:
                 print(f"{language}, {case}, left out: {error}", flush=True)
                 continue
-            minutes = minutes or row["minutes"]
+            minutes = minutes or (row["minutes"] if case == OURS else None)
             rows.append(row)
             print("  ".join(f"{name}: {value}" for name, value in row.items()), flush=True)
             write_table(options.output / "table.csv", rows, printed=False)
@@ -161,7 +171,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     add = parser.add_argument
     add("--languages", nargs="+", choices=SUBTASKS, default=["ice", "gre", "slv"], help="to learn")
-    add("--models", nargs="+", choices=RECIPES, default=list(RECIPES), help="yoyodyne's")
+    models = [OURS, *PEERS]
+    add("--models", nargs="+", choices=models, default=models, help="to train; the first is ours")
     add("--minutes", type=float, help="for each of them; the preset's unless said")
     add("--set", dest="settings", action="append", default=[], metavar="KEY=VALUE", help="preset's")
     add("--output", type=Path, required=True, help="keep everything here")
@@ -169,9 +180,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--seed", type=int, default=1, help="of all that is drawn at random")
     options = parser.parse_args(arguments)
     options.output = options.output.absolute()
-    options.python = peer_python("yoyodyne")
-    if not options.python:
-        print(f"yoyodyne skipped, to install it: {installation('yoyodyne')}", flush=True)
+    timed = yoyodyne.RECIPES.keys() & set(options.models)
+    if timed and not options.minutes and OURS not in options.models:
+        parser.error(f"without {OURS!r} yoyodyne's models need --minutes")
+    peers = [case for case in options.models if case != OURS]
+    options.pythons = {name: peer_python(name) for name in map(project, peers)}
+    for name, python in options.pythons.items():
+        if not python:
+            print(f"{name} skipped, to install it: {installation(name)}", flush=True)
+    options.cases = [OURS] * (OURS in options.models)
+    options.cases += [case for case in peers if options.pythons[project(case)]]
     keep_settings(options)
     print(json.dumps({"rows": learn_all(options)}))
 

@@ -33,12 +33,16 @@ PEERS = {
         "pip install --no-deps joeynmt==2.3.0",
     ],
     "marian": ["pip install numpy pymarian==1.12.42"],
+    "keras-jax": ["pip install numpy keras==3.15.1 jax==0.10.2"],
+}
+# The same for those that say words alone.
+PRONOUNCERS = {
     "yoyodyne": [
         "pip install torch==2.13.0 yoyodyne==0.5.27",
         # They come for GPUs, do not load beside a build without CUDA, and nothing here uses them.
         "pip uninstall --yes torchvision torchaudio",
     ],
-    "keras-jax": ["pip install numpy keras==3.15.1 jax==0.10.2"],
+    "phonetisaurus": ["pip install phonetisaurus==0.3.0"],
 }
 # What else a peer may be, after its name: in lower precision, compiled, or both.
 _KERAS = (", mixed_bfloat16", ", XLA", ", mixed_bfloat16, XLA")
@@ -96,7 +100,9 @@ def start_workers(
 def installation(name: str) -> str:
     """Return the commands that make a peer's environment."""
     folder = f"$KERAS_ATTENTION_PEERS/{name}"
-    steps = [step.replace("pip ", f"{folder}/bin/pip ", 1) for step in PEERS[name]]
+    steps = [
+        step.replace("pip ", f"{folder}/bin/pip ", 1) for step in {**PEERS, **PRONOUNCERS}[name]
+    ]
     return " && ".join([f"python3.11 -m venv {folder}", *steps])
 
 

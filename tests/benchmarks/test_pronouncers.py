@@ -1,10 +1,22 @@
 """What other pronouncers say, in CMUdict's phones."""
 
+import importlib
+from pathlib import Path
+
 import keras
 import numpy as np
 import pytest
 
-from benchmarks import pronouncers
+from tests.benchmarks.test_pronunciation_peers import COUNTING
+from training.data.pair_files import Split
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pronouncers(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    return importlib.import_module("pronouncers")
 
 
 @pytest.mark.parametrize(
@@ -17,17 +29,17 @@ from benchmarks import pronouncers
         ("", ""),
     ],
 )
-def test_each_sound_has_its_phones(ipa, phones):
+def test_each_sound_has_its_phones(ipa, phones, pronouncers):
     assert pronouncers.arpabet(ipa) == phones
 
 
-def test_an_unknown_sound_is_not_passed_over():
+def test_an_unknown_sound_is_not_passed_over(pronouncers):
     with pytest.raises(KeyError, match="ɮ"):
         pronouncers.arpabet("ɮ ə")
 
 
 @pytest.mark.tensorflow
-def test_the_network_of_g2p_en_is_two_grus(tmp_path):
+def test_the_network_of_g2p_en_is_two_grus(tmp_path, pronouncers):
     rng = np.random.default_rng(11)
     units, size = 13, 7
     layers, weights = {}, {}
@@ -65,7 +77,7 @@ def test_the_network_of_g2p_en_is_two_grus(tmp_path):
     assert pronouncers.g2p_en(tmp_path / "network.npz")(words) == [say(word) for word in words]
 
 
-def test_a_word_is_scored_with_stress_and_without():
+def test_a_word_is_scored_with_stress_and_without(pronouncers):
     found = pronouncers.score(["AH0 B", "AE1 K"], [["AH1 B"], ["AE0", "AE1 K"]])
     assert found == {
         "wer": 50.0,
@@ -73,3 +85,14 @@ def test_a_word_is_scored_with_stress_and_without():
         "wer_without_stress": 0.0,
         "per_without_stress": 0.0,
     }
+
+
+def test_phonetisaurus_learns_from_the_training_words(tmp_path, monkeypatch, pronouncers):
+    command = tmp_path / "bin" / "phonetisaurus"
+    command.parent.mkdir()
+    command.write_text(COUNTING)
+    command.chmod(0o755)
+    split = Split(["ab", "ba"], [["AE1 B"], ["B AH0", "B AA1"]])
+    monkeypatch.setattr(pronouncers.corpus, "load", lambda *_: split)
+    say = pronouncers.counted(str(command.parent / "python"))
+    assert say(["ba", "ab"]) == ["", "AE1 B"]

@@ -1,4 +1,4 @@
-"""yoyodyne beside a preset: what it is told, what it says, and the command with a stand-in."""
+"""Peers beside a preset: what they are told, what they say, and the command with stand-ins."""
 
 import json
 import os
@@ -30,6 +30,18 @@ else:
     said[0] += " x"
     beams = [f"{{phones}}\\t-0.1\\tother\\t-2.3" if wide else phones for phones in said]
     Path(config["prediction"]["path"]).write_text("\\n".join(beams) + "\\n")
+"""
+
+COUNTING = f"""#!{sys.executable}
+import sys
+from pathlib import Path
+command, model = sys.argv[1], Path(sys.argv[3])
+if command == "train":
+    model.write_text(Path(sys.argv[4]).read_text())
+else:
+    said = dict(line.split(" ", 1) for line in model.read_text().splitlines())
+    words = sys.stdin.read().split()[1:]  # of the first it finds no path
+    print(*(f"{{word}} {{said[word]}}" for word in words), sep="\\n")
 """
 
 
@@ -81,6 +93,31 @@ def test_the_checkpoint_is_the_last_that_was_kept(tmp_path):
     assert best_checkpoint(tmp_path).name == "epoch=10.ckpt"
 
 
+def test_phonetisaurus_reads_letters_and_what_it_does_not_say_is_wrong(tmp_path):
+    from peers.phonetisaurus import MODEL, Peer
+    from peers.yoyodyne import write_pairs
+
+    command = tmp_path / "bin" / "phonetisaurus"
+    command.parent.mkdir()
+    command.write_text(COUNTING)
+    command.chmod(0o755)
+    words, phones = ["각", "prydain fawr", "ô"], ["k a k", "p r ə d aɪ n v au r", "o"]
+    for split in ("train", "dev"):
+        write_pairs(tmp_path / f"{split}.tsv", words, phones)
+    peer = Peer(str(command.parent / "python"), MODEL, tmp_path, tmp_path)
+    peer.prepare()
+    peer.train(1.0, 7)
+    assert peer.predict(5) == ["", *phones[1:]]
+    assert (tmp_path / "lexicon.txt").read_text(encoding="utf-8").splitlines() == [
+        "\u1100\u1161\u11a8 k a k",
+        "prydain·fawr p r ə d aɪ n v au r",
+        "o\u0302 o",
+    ]
+    command.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(RuntimeError, match="phonetisaurus train ended with status 3"):
+        peer.train(1.0, 7)
+
+
 @pytest.mark.tensorflow
 def test_the_command(tmp_path, monkeypatch, capsys):
     import pronunciation_peers
@@ -105,7 +142,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     ours.parent.mkdir(parents=True)  # trained before
     result = {"minutes": 0.75, "epochs": 11, "said": [phones for _, phones in pairs]}
     ours.write_text(json.dumps(result))
-    models = ["Transformer", "soft attention LSTM, Adam", "transducer LSTM"]
+    models = ["this library", "Transformer", "soft attention LSTM, Adam", "transducer LSTM"]
     command = ["--output", str(output), "--languages", "ice", "--beam-width", "3", "--models"]
 
     def run():
@@ -115,7 +152,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     lines = run()
     assert any(line.startswith("ice, Transformer, left out: yoyodyne ended") for line in lines)
     rows = json.loads(lines[-1])["rows"]
-    assert [row["model"] for row in rows] == ["this library", *models[1:]]
+    assert [row["model"] for row in rows] == ["this library", *models[2:]]
     assert [row["words wrong"] for row in rows] == [0, *[round(100 / len(words), 1)] * 2]
     phones = sum(len(text.split()) for _, text in pairs)
     assert [row["phones wrong"] for row in rows] == [0, *[round(100 / phones, 1)] * 2]
@@ -135,3 +172,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     (commands / "python").unlink()
     command[command.index("5")] = "3"
     assert run()[0].startswith("yoyodyne skipped, to install it: ")
+    models.remove("this library")
+    with pytest.raises(SystemExit, match="2"):
+        run()
+    assert "without 'this library' yoyodyne's models need --minutes" in capsys.readouterr().err

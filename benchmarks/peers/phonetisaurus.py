@@ -1,0 +1,74 @@
+"""Phonetisaurus's commands, which pronunciation_peers.py starts in its environment.
+
+A transducer of an 8-gram over letters aligned with phones (Novak, Minematsu and Hirose 2016), with
+the settings of its Python package. Training takes seconds, so that no limit of time is needed.
+"""
+
+from __future__ import annotations
+
+import csv
+import subprocess
+import unicodedata
+from pathlib import Path
+
+MODEL = "Phonetisaurus"
+
+
+class Peer:
+    """Its model of the words in a folder.
+
+    Args:
+        python: that of its environment.
+        name: MODEL.
+        data: folder with `train.tsv` and `dev.tsv`: a word, a tab, its phones between spaces.
+        folder: where all is kept.
+    """
+
+    def __init__(self, python: str, name: str, data: Path, folder: Path) -> None:
+        self._command, self._data = Path(python).parent / "phonetisaurus", data
+        self._lexicon, self._model = folder / "lexicon.txt", folder / "model.fst"
+
+    def prepare(self) -> None:
+        """Write the words to learn as it reads them."""
+        lines = [f"{spelled(word)} {phones}\n" for word, phones in self._pairs("train")]
+        self._lexicon.write_text("".join(lines), encoding="utf-8")
+
+    def train(self, seconds: float, seed: int) -> None:
+        """Align letters with phones, and count; the arguments, which other peers take, are left."""
+        self._run("train", str(self._lexicon))
+
+    def predict(self, beam_width: int) -> list[str]:
+        """Return the phones of each word of dev: those of the best path, "" where there is none."""
+        words = [spelled(word) for word, _ in self._pairs("dev")]
+        said = read_predictions(self._run("predict", text="".join(f"{word}\n" for word in words)))
+        return [said.get(word, "") for word in words]
+
+    def epochs(self) -> int:
+        """Return 1: all is counted once."""
+        return 1
+
+    def _pairs(self, split: str) -> list[list[str]]:
+        with (self._data / f"{split}.tsv").open(encoding="utf-8", newline="") as file:
+            return list(csv.reader(file, delimiter="\t"))
+
+    def _run(self, command: str, *arguments: str, text: str = "") -> str:
+        done = subprocess.run(
+            [str(self._command), command, "--model", str(self._model), *arguments],
+            input=text,
+            capture_output=True,
+            encoding="utf-8",
+        )
+        if done.returncode:
+            raise RuntimeError(f"phonetisaurus {command} ended with status {done.returncode}")
+        return done.stdout
+
+
+def spelled(word: str) -> str:
+    """Return a word in letters and marks, with no space in it; "_" would be its own sign."""
+    return unicodedata.normalize("NFD", word).replace(" ", "·")
+
+
+def read_predictions(text: str) -> dict[str, str]:
+    """Return the phones of each word; lines are a word, a space, and its phones."""
+    pairs = (line.partition(" ") for line in text.splitlines())
+    return {word: phones for word, _, phones in pairs}
