@@ -110,16 +110,16 @@ def g2p_en(file: Path) -> Say:
     return lambda words: [say_one(word) for word in words]
 
 
-def counted(python: str) -> Say:
-    """Return Phonetisaurus's model of the training words."""
+def counted(python: str, data: str) -> Say:
+    """Return Phonetisaurus's model of the training words of a corpus."""
 
     def say(words: Sequence[str]) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
-            data = Path(folder)
-            pairs = corpus.load("cmudict-stress", "train").pairs()
-            write_pairs(data / "train.tsv", *zip(*pairs, strict=True))
-            write_pairs(data / "dev.tsv", words, [""] * len(words))
-            peer = phonetisaurus.Peer(python, phonetisaurus.MODEL, data, data)
+            files = Path(folder)
+            pairs = corpus.load(data, "train").pairs()
+            write_pairs(files / "train.tsv", *zip(*pairs, strict=True))
+            write_pairs(files / "dev.tsv", words, [""] * len(words))
+            peer = phonetisaurus.Peer(python, phonetisaurus.MODEL, files, files)
             peer.prepare()
             peer.train(0, 0)
             return peer.predict(1)
@@ -156,17 +156,19 @@ def _plain(phones: str) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--split", default="dev", help="of cmudict-stress; default: dev")
+    names = ("cmudict-stress", "cmudict")
+    parser.add_argument("--data", choices=names, default=names[0], help="default: %(default)s")
+    parser.add_argument("--split", default="dev", help="of them; default: dev")
     parser.add_argument("--limit", type=int, metavar="N", help="words, at random")
     parser.add_argument("--g2p-en", type=Path, metavar="FILE", help="its checkpoint20.npz")
-    parser.add_argument("--run", type=Path, metavar="DIR", help="trained on cmudict-stress")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="trained on them")
     options = parser.parse_args(arguments)
-    split = corpus.load("cmudict-stress", options.split, limit=options.limit)
+    split = corpus.load(options.data, options.split, limit=options.limit)
     pronouncers: dict[str, Say] = {"espeak-ng": espeak}
     if options.g2p_en:
         pronouncers["g2p-en"] = g2p_en(options.g2p_en)
     if python := peer_python("phonetisaurus"):
-        pronouncers["phonetisaurus"] = counted(python)
+        pronouncers["phonetisaurus"] = counted(python, options.data)
     else:
         print(f"phonetisaurus skipped, to install it: {installation('phonetisaurus')}", flush=True)
     if options.run:

@@ -94,5 +94,5 @@ def test_phonetisaurus_learns_from_the_training_words(tmp_path, monkeypatch, pro
     command.chmod(0o755)
     split = Split(["ab", "ba"], [["AE1 B"], ["B AH0", "B AA1"]])
     monkeypatch.setattr(pronouncers.corpus, "load", lambda *_: split)
-    say = pronouncers.counted(str(command.parent / "python"))
+    say = pronouncers.counted(str(command.parent / "python"), "cmudict")
     assert say(["ba", "ab"]) == ["", "AE1 B"]
