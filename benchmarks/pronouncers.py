@@ -24,7 +24,6 @@ from typing import Any
 import numpy as np
 from peers import phonetisaurus
 from peers.environments import installation, peer_python
-from peers.yoyodyne import write_pairs
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -115,14 +114,9 @@ def counted(python: str, data: str) -> Say:
 
     def say(words: Sequence[str]) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
-            files = Path(folder)
-            pairs = corpus.load(data, "train").pairs()
-            write_pairs(files / "train.tsv", *zip(*pairs, strict=True))
-            write_pairs(files / "dev.tsv", words, [""] * len(words))
-            peer = phonetisaurus.Peer(python, phonetisaurus.MODEL, files, files)
-            peer.prepare()
-            peer.train(0, 0)
-            return peer.predict(1)
+            model = phonetisaurus.Pronouncer(python, Path(folder))
+            model.learn(corpus.load(data, "train").pairs())
+            return model.say(words)
 
     return say
 

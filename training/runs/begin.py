@@ -243,8 +243,8 @@ def _opened(
     batches: tuple[Batches, Batches]
     if ids is None:
         train, dev = (
-            make_batches(config, split, source, target, training=split is read.data)
-            for split in (read.data, read.dev)
+            make_batches(config, split, source, target, training=training)
+            for split, training in ((read.data, True), (read.dev, False))
         )
         batches = train, dev
     else:
