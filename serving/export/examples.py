@@ -45,10 +45,11 @@ def examples(run: Run) -> list[str]:
     if KINDS[run.config.source].tokens:
         texts = dict.fromkeys(dev_sources(run, _DRAWN))
         return [text for text in texts if len(text) <= _MOST_CHARACTERS][:COUNT]
-    if run.config.source == "events":
-        return [] if ":" in run.config.data else _table(run)
-    if run.config.source != "image":
-        return []
+    shown = {"events": _table, "image": _images}.get(run.config.source)
+    return shown(run) if shown else []
+
+
+def _images(run: Run) -> list[str]:
     found = dev_sources(run, COUNT)
     files = [file.read_bytes() if isinstance(file, Path) else file for file in found]
     return [base64.b64encode(file).decode() for file in files if len(file) <= _MOST_BYTES]
@@ -56,6 +57,8 @@ def examples(run: Run) -> list[str]:
 
 def _table(run: Run) -> list[str]:
     """Return the whole histories of some people, with the names that the served model has."""
+    if ":" in run.config.data:
+        return []
     try:
         found: Histories = run.source.load_split(run.config, run.config.data, "dev")
     except UserError:

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import exporting
 from serving.check.stored_weights import count_not_finite
+from serving.export.agreement import agreement, compared_sources, is_rounded, local_agreement
 from serving.export.events import ExportedPredictor
-from serving.export.examples import dev_sources, examples
+from serving.export.examples import examples
 from serving.export.images import ExportedReader
-from serving.export.texts import WARMUP_TEXTS, Exported, asked_of
+from serving.export.texts import Exported, asked_of
 from training.command.errors import UserError
 from training.command.files import remove, remove_empty
 from training.command.progress import Tell
@@ -35,7 +35,6 @@ from training.sources.kinds import KINDS
 
 MANIFEST = "assets.extra/manifest.json"
 _READER_SETTINGS = ("beam_width", "num_results", "length_penalty", "weights")
-AGREEMENT_TEXTS = 500  # compared when weights or products are rounded
 # The share of an export's time after which each begins: 7 million weights on two cores.
 _TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35
 
@@ -72,15 +71,16 @@ def export(
     with _aside(output) as aside:
         module, settings = _module(runs, settings)
         manifest = _manifest(runs, settings)
-        scale = _COMPARING if isinstance(module, Exported) and is_rounded(settings) else 1.0
+        rounded = module if isinstance(module, Exported) and is_rounded(settings) else None
+        scale = 1.0 if rounded is None else _COMPARING
         tell("tracing the model", _TRACING * scale)
         with exporting():
             signatures = module.signatures()
         tell("writing the SavedModel", _WRITING * scale)
         try:
             tf.saved_model.save(module, str(aside), signatures=signatures)
-            if isinstance(module, Exported) and is_rounded(settings):
-                manifest["agreement"] = agreement(runs, module, settings, tell)
+            if rounded is not None:
+                manifest["agreement"] = agreement(runs, rounded, settings, _after(tell, _COMPARING))
             extra = aside / "assets.extra"
             extra.mkdir()
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
@@ -103,43 +103,20 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
         card = _manifest(runs, settings)
         try:
             write_folder(runs, aside, settings, card)
-            if is_rounded(settings) and (texts := _compared(runs[0])):
+            if is_rounded(settings) and (sources := compared_sources(runs[0])):
                 tell("comparing its answers with those in float32", 0.7)
                 with tempfile.TemporaryDirectory() as plain:
                     write_folder(runs, Path(plain), {**settings, "weights": "float32"}, card)
-                    found = _local_agreement(runs[0], texts, Path(plain), aside)
+                    found = local_agreement(runs[0], sources, Path(plain), aside)
                 write_manifest(aside, {"agreement": found})
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         return _number(aside)
 
 
-def _local_agreement(
-    run: Run, sources: Sequence[Any], plain: Path, rounded: Path
-) -> dict[str, float]:
-    """Return how an ONNX export answers otherwise than one in float32: see `agreement`.
-
-    Of `histories`, it is by how much probabilities differ, `probability_difference`.
-    """
-    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
-
-    if run.config.target == "label":
-        said, said_rounded = (
-            np.array([each.probability for each in LocalPredictor(folder).outcome(sources)])
-            for folder in (plain, rounded)
-        )
-        most = float(np.abs(said - said_rounded).max(initial=0))
-        return {"histories": len(sources), "probability_difference": most}
-    found: list[list[Any]] = [
-        LocalTranslator(folder).translate(sources)
-        if KINDS[run.config.source].tokens
-        else LocalReader(folder).read(sources)
-        for folder in (plain, rounded)
-    ]
-    return _differences(
-        *(np.array([each.text for each in one]) for one in found),
-        *(np.array([each.score for each in one]) for one in found),
-    )
+def _after(tell: Tell, share: float) -> Tell:
+    """Return a function that tells of what comes after a share of the whole."""
+    return lambda what, done=None: tell(what, share + (1 - share) * (done or 0.0))
 
 
 def _number(aside: Path) -> Path:
@@ -193,57 +170,6 @@ def _settings_of(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
         return settings
     keys = ("weights",) if run.config.target == "label" else _READER_SETTINGS
     return {key: settings[key] for key in keys if key in settings}
-
-
-def is_rounded(settings: dict) -> bool:
-    """Whether an export of these settings may translate otherwise than its runs."""
-    return any(settings.get(name, "float32") != "float32" for name in ("weights", "precision"))
-
-
-def agreement(
-    runs: Sequence[Run],
-    module: Exported,
-    settings: dict,
-    tell: Tell = lambda what, share=None: None,
-) -> dict[str, float]:
-    """Compare the translations with those in float32.
-
-    Returns:
-        The number of `texts` (of the dev split, where it can be found), how many have the `same`
-        translation, and the largest `score_difference` among those.
-    """
-    texts = _compared(runs[0])
-    plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
-    found = []
-    for turn, each in enumerate((plain, module)):
-        translate = tf.function(each.translate, autograph=False, reduce_retracing=True)
-        batches = []
-        for start in range(0, len(texts), 100):
-            done = (turn + start / len(texts)) / 2
-            share = _COMPARING + (1 - _COMPARING) * done
-            tell("comparing its translations with those in float32", share)
-            batches.append(translate(tf.constant(texts[start : start + 100])))
-        found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
-    (expected, scores), (translations, other_scores) = found
-    return _differences(expected, translations, scores, other_scores)
-
-
-def _compared(run: Run) -> list[Any]:
-    """Return the sources that are compared: of the dev split, where it can be found."""
-    texts = [text for batch in WARMUP_TEXTS for text in batch]
-    return dev_sources(run, AGREEMENT_TEXTS) or (texts if KINDS[run.config.source].tokens else [])
-
-
-def _differences(
-    expected: np.ndarray, translations: np.ndarray, scores: np.ndarray, other_scores: np.ndarray
-) -> dict[str, float]:
-    """Return what `agreement` returns."""
-    same = expected == translations
-    return {
-        "texts": len(same),
-        "same": int(same.sum()),
-        "score_difference": float(np.abs(scores - other_scores)[same].max(initial=0)),
-    }
 
 
 def _manifest(runs: Sequence[Run], settings: dict) -> dict:

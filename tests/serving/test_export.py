@@ -9,6 +9,7 @@ import tensorflow as tf
 from serving.check.version import check_graph, read_meta_graph
 from serving.check.version import check_version as check
 from serving.export import __main__ as script
+from serving.export import agreement
 from serving.export import version as writer
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
@@ -161,7 +162,7 @@ def test_half_precision_halves_the_size_and_keeps_the_translations(
     dtype,
 ):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    monkeypatch.setattr(writer, "AGREEMENT_TEXTS", 101)
+    monkeypatch.setattr(agreement, "COMPARED", 101)
     arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2", "--weights", dtype]
     script.main([*arguments, "--output", str(tmp_path / "half")])
     half = tmp_path / "half" / "1"
@@ -198,7 +199,7 @@ def test_products_in_bfloat16_keep_the_translations(
     capsys,
 ):
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    monkeypatch.setattr(writer, "AGREEMENT_TEXTS", 101)
+    monkeypatch.setattr(agreement, "COMPARED", 101)
     arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2"]
     script.main([*arguments, "--precision", "bfloat16", "--output", str(tmp_path / "quick")])
     quick = tmp_path / "quick" / "1"

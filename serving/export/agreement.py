@@ -1,0 +1,96 @@
+"""How an export with rounded weights or products answers otherwise than one in float32."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from serving.export.examples import dev_sources
+from serving.export.texts import WARMUP_TEXTS, Exported
+from training.command.progress import Tell
+from training.runs.run import Run
+from training.sources.kinds import KINDS
+
+COMPARED = 500  # sources
+_TOGETHER = 100
+
+
+def is_rounded(settings: dict[str, Any]) -> bool:
+    """Whether an export of these settings may answer otherwise than its runs."""
+    return any(settings.get(name, "float32") != "float32" for name in ("weights", "precision"))
+
+
+def compared_sources(run: Run) -> list[Any]:
+    """Return the sources that are compared: of the dev split, where it can be found."""
+    texts = [text for batch in WARMUP_TEXTS for text in batch]
+    return dev_sources(run, COMPARED) or (texts if KINDS[run.config.source].tokens else [])
+
+
+def agreement(
+    runs: Sequence[Run],
+    module: Exported,
+    settings: dict[str, Any],
+    tell: Tell = lambda what, share=None: None,
+) -> dict[str, float]:
+    """Compare the translations of a module with those in float32.
+
+    Returns:
+        The number of `texts` (of the dev split, where it can be found), how many have the `same`
+        translation, and the largest `score_difference` among those.
+    """
+    texts = compared_sources(runs[0])
+    plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
+    found = []
+    for turn, each in enumerate((plain, module)):
+        translate = tf.function(each.translate, autograph=False, reduce_retracing=True)
+        batches = []
+        for start in range(0, len(texts), _TOGETHER):
+            done = (turn + start / len(texts)) / 2
+            tell("comparing its translations with those in float32", done)
+            batches.append(translate(tf.constant(texts[start : start + _TOGETHER])))
+        found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
+    return _differences(*found)
+
+
+def local_agreement(
+    run: Run, sources: Sequence[Any], plain: Path, rounded: Path
+) -> dict[str, float]:
+    """Compare the answers of an ONNX export with those of one in float32: see `agreement`.
+
+    Of `histories`, it is by how much probabilities differ, `probability_difference`.
+    """
+    from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+
+    if run.config.target == "label":
+        said, said_rounded = (
+            np.array([each.probability for each in LocalPredictor(folder).outcome(sources)])
+            for folder in (plain, rounded)
+        )
+        most = float(np.abs(said - said_rounded).max(initial=0))
+        return {"histories": len(sources), "probability_difference": most}
+    found: list[list[Any]] = [
+        LocalTranslator(folder).translate(sources)
+        if KINDS[run.config.source].tokens
+        else LocalReader(folder).read(sources)
+        for folder in (plain, rounded)
+    ]
+    return _differences(
+        *(
+            [np.array([getattr(each, k) for each in one]) for k in ("text", "score")]
+            for one in found
+        )
+    )
+
+
+def _differences(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> dict[str, float]:
+    """Return what `agreement` returns of answers, each its texts and their scores."""
+    same = expected[0] == found[0]
+    return {
+        "texts": len(same),
+        "same": int(same.sum()),
+        "score_difference": float(np.abs(expected[1] - found[1])[same].max(initial=0)),
+    }
