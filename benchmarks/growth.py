@@ -68,14 +68,14 @@ GRIDS = {
 
 
 class Point(NamedTuple):
-    """What is measured at once: a work, by the fast paths or plainly, at some sizes."""
+    """A measurement: a work, by the fast paths or plainly, at some sizes."""
 
     work: str
     variant: str
     sizes: tuple[tuple[str, int], ...]
 
     def bytes_held(self) -> int:
-        """What two of the plain formula's tensors take."""
+        """Return the bytes that two of the plain formula's tensors take."""
         sizes = dict(self.sizes)
         queries = {"training step": TARGET, "translation": sizes.get("beam", 1)}
         triples = sizes["batch"] * sizes["source"] * queries.get(self.work, QUERIES)

@@ -26,7 +26,7 @@ _SAMPLES, _WEIGHED, _BATCH = 2000, 200, 32
 
 
 class Answer(NamedTuple):
-    """What a model says of one example; its weights are without padding."""
+    """A model's answer to one example; its weights are without padding."""
 
     text: str
     number: float
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
 
 
 def ask_saved(path: Path, signature: str, columns: dict[str, list]) -> list[dict[str, Any]]:
-    """What a SavedModel answers to each row of its inputs, by output."""
+    """Return a SavedModel's answers to each row of its inputs, by output."""
     import tensorflow as tf
 
     from serving.savedmodel.session import ModelSession
@@ -60,7 +60,7 @@ class Texts:
         self.sources = self.split.sources
 
     def by_saved_model(self, path: Path) -> list[Answer]:
-        """What a SavedModel says."""
+        """Return the translations of a SavedModel."""
         columns = {"text": [text.encode() for text in self.sources]}
         some = {name: rows[:_WEIGHED] for name, rows in columns.items()}
         found = ask_saved(path, "translate", columns)
@@ -72,7 +72,7 @@ class Texts:
         ]
 
     def by_onnx(self, path: Path) -> list[Answer]:
-        """What an ONNX export says."""
+        """Return the translations of an ONNX export."""
         from serving.client.local import LocalTranslator
 
         model = LocalTranslator(path)
@@ -93,7 +93,7 @@ class Images(Texts):
         self.sources = self.split.sources
 
     def by_saved_model(self, path: Path) -> list[Answer]:
-        """What a SavedModel reads."""
+        """Return the texts that a SavedModel reads."""
         found = ask_saved(path, "regions", {"image_bytes": self.sources})
         return [
             Answer(one["text"].decode(), float(one["score"]), one["attention_weights"])
@@ -101,7 +101,7 @@ class Images(Texts):
         ]
 
     def by_onnx(self, path: Path) -> list[Answer]:
-        """What an ONNX export reads."""
+        """Return the texts that an ONNX export reads."""
         from serving.client.local import LocalReader
 
         found: list[Any] = LocalReader(path).regions(self.sources)

@@ -55,7 +55,7 @@ PHONEMES = ["<pad>", "<unk>", "<s>", "</s>", *_PHONES.split()]
 
 
 def arpabet(ipa: str) -> str:
-    """What espeak-ng says, sounds between spaces, in CMUdict's phones with stress.
+    """Return espeak-ng's sounds, between spaces, as CMUdict's phones with stress.
 
     Raises:
         KeyError: for a sound that is not in the tables.

@@ -6,7 +6,7 @@ takes seconds, and yoyodyne's models (peers/yoyodyne.py), each for the processor
 preset took, or for `--minutes`. That time is of the whole training command with its start; it
 leaves out what the transducer prepares, and saying the words. All say the words of dev, by which
 all but Phonetisaurus have kept their best weights, too: by a beam search, or greedily where a model
-of yoyodyne has none. What is in `--output` is not trained again. Run it on one core: `taskset -c 0
+of yoyodyne has none. A model in `--output` is not trained again. Run it on one core: `taskset -c 0
 python ...`.
 Prints the percentages of words and phones that are wrong, with the 95 % interval of the first
 (Wilson); the last line is JSON, and table.csv in `--output` has the same.

@@ -1,4 +1,4 @@
-"""What fast paths do to quality: python benchmarks/training_quality.py
+"""Quality with fast paths and without: python benchmarks/training_quality.py
 
 Trains one configuration twice from the same seed: by the plain formulas, which TensorFlow
 differentiates, in float32; and by all fast paths (loops with hoisted products, additive scores in

@@ -6,9 +6,9 @@ attention of 512 units (or another `--model`), vocabulary 8,000, 64 sentences of
 batch, Adam, without dropout and without clipping. Beside this project's: stock Keras layers, which
 run the decoder first and attend with all its outputs at once, an easier computation (no context
 enters the recurrence); and peers, each in its own environment `$KERAS_ATTENTION_PEERS/NAME`. A
-case says after its name which form it is in: in lower precision, compiled, or both. What a peer
-does not have, or cannot run, is left out. All are processes that take turns over the same batches;
-medians, and medians of the ratios of each turn.
+case says after its name which form it is in: in lower precision, compiled, or both. Cases that
+a peer does not have, or cannot run, are left out. All are processes that take turns over the same
+batches; medians, and medians of the ratios of each turn.
 With `--end-to-end`: training by `training.train`, from text, with its callbacks but without scores
 of the dev set, beside `train_on_batch` on the same batches, which takes turns with its epochs.
 Prints a table; the last line is JSON.

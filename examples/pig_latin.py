@@ -1,6 +1,6 @@
 """Pig Latin: "string" to "ingstray", "apple" to "appleway". The words are drawn, not English.
 
-What stands first is written last: the weights of a word that begins with consonants wrap around.
+The first letters are written last: the weights of a word that begins with consonants wrap around.
 """
 
 import keras

@@ -1,4 +1,4 @@
-"""What the tests of all three packages share."""
+"""Fixtures that the tests of all three packages share."""
 
 import gc
 import os
@@ -32,7 +32,7 @@ def rng(request):
 
 @pytest.fixture(scope="module", autouse=True)
 def _forget_compiled_functions():
-    """What JAX has compiled stays mapped in memory: Linux ends a process of 65,530 mappings."""
+    """JAX's programs stay mapped in memory: Linux ends a process of 65,530 mappings."""
     yield
     if os.environ.get("KERAS_BACKEND") == "jax":
         import jax

@@ -1,4 +1,4 @@
-"""What holds for every command: help, one line for a mistake, nothing written, the backend."""
+"""Rules for every command: help, one line for a mistake, nothing written, the backend."""
 
 import argparse
 import ast
@@ -41,7 +41,7 @@ WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know w
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
 CMUDICT = ["--preset", "cmudict"]
 ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where nobody listens
-# What a user may get wrong, by command: a wrong value, a file that is missing, a place that cannot
+# Mistakes of a user, by command: a wrong value, a file that is missing, a place that cannot
 # be written. RUN is a trained run, NEW a place for results, FILE a file, FULL a user's directory.
 MISTAKES = [
     ("training.train", ["--preset", "nothing", "--output", "NEW"], "unknown preset 'nothing'"),

@@ -1,4 +1,4 @@
-"""What is built for an index: complete, installable, and out of the way of others' folders."""
+"""The distributions for an index: complete, installable, and out of the way of others' folders."""
 
 import ast
 import email
@@ -87,7 +87,7 @@ def metadata(wheel):
 
 
 def required(wheel):
-    """What comes without an extra."""
+    """Return the packages that come without an extra."""
     lines = metadata(wheel).get_all("Requires-Dist")
     return {re.match(r"[\w-]+", line)[0] for line in lines if "extra ==" not in line}
 

@@ -1,1 +1,1 @@
-"""What benchmarks/gpu.py measures, a file a step. A step is a generator of rows, dictionaries."""
+"""The steps of benchmarks/gpu.py, a file each. A step is a generator of rows, dictionaries."""

@@ -17,7 +17,7 @@ PAD, SPECIAL = 0, 4  # ids below SPECIAL are no words
 
 
 class Model(NamedTuple):
-    """What an encoder-decoder is made of.
+    """The sizes and kinds of an encoder-decoder.
 
     Attributes:
         cell: "lstm" or "gru", of encoder and decoder.

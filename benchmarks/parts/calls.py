@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Case(NamedTuple):
-    """What is measured: a function of tensors, and the Keras variables that it uses."""
+    """A case to measure: a function of tensors, and the Keras variables that it uses."""
 
     function: Callable
     arrays: list[np.ndarray]

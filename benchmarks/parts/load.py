@@ -14,7 +14,7 @@ TIMEOUT = 120.0
 
 
 class Load:
-    """What requests met: seconds of each, errors, and answers that are not the bare call's."""
+    """Outcomes of requests: seconds of each, errors, and answers that are not the bare call's."""
 
     def __init__(self, texts: Sequence[str], expected: Sequence[Translation]):
         self.texts, self.expected = texts, expected

@@ -11,7 +11,7 @@ from typing import Any
 
 
 def peak_megabytes(call: Callable[[], Any]) -> float | None:
-    """What a call that is not the first adds to this process's memory at most (Linux)."""
+    """Return the most that a call after the first adds to this process's memory (Linux)."""
 
     def status(field: str) -> int:
         return int(re.search(rf"{field}:\s*(\d+)", Path("/proc/self/status").read_text())[1])

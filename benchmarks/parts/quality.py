@@ -1,4 +1,4 @@
-"""What all cases of quality_peers.py share: a task, pieces as text, sizes, and the clock.
+"""Parts that all cases of quality_peers.py share: a task, pieces as text, sizes, and the clock.
 
 Uses the standard library alone. A piece of a sentence is written as its number in the preset's
 vocabulary, `w17`: whatever characters it has, it is one word to every peer. Piece 1 stands for
@@ -37,7 +37,7 @@ def vocabulary(size: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Task:
-    """What a worker is to do.
+    """The task of a worker.
 
     Attributes:
         data: folder with `train`, `valid` and `dev`, each as `.source` and `.target`, a sentence a

@@ -24,7 +24,7 @@ def run(
 
     Its learning rate falls over all epochs, so that their number is to be known before: one epoch
     is trained and thrown away to see how many fit; where none does, one is trained all the same.
-    The trial takes time of its own. What the training then takes includes the start of Python, the
+    The trial takes time of its own. The training's time includes the start of Python, the
     reading of the corpus and the tokenizers, which peers find ready. Returns what
     `parts.quality.serve` asks for; the translations are `texts`.
 

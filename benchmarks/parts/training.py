@@ -56,7 +56,7 @@ def our_model(case: str, options: argparse.Namespace) -> object:
 def speed(
     taken: list[dict[str, float]], tokens: int, options: argparse.Namespace
 ) -> dict[str, float]:
-    """What the rounds of a case come to; a round has that many target tokens."""
+    """Return the figures of a case's rounds; a round has that many target tokens."""
     return {
         "tokens_per_s": round(tokens / median(taken)),
         "step_ms": round(median(taken) / options.batches * 1e3, 1),

@@ -41,7 +41,7 @@ def untrained_run(folder: Path, options: argparse.Namespace) -> Any:
 
 
 def forced_translation(run: Any, length: int, **settings: Any) -> tuple[Any, Callable]:
-    """What is exported of a run, and its function to translations of so many tokens."""
+    """Return the export's module of a run, and its function to translations of so many tokens."""
     import tensorflow as tf
 
     from serving.export import texts

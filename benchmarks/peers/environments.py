@@ -44,7 +44,7 @@ PRONOUNCERS = {
     ],
     "phonetisaurus": ["pip install phonetisaurus==0.3.0"],
 }
-# What else a peer may be, after its name: in lower precision, compiled, or both.
+# The forms of a peer, after its name: in lower precision, compiled, or both.
 _KERAS = (", mixed_bfloat16", ", XLA", ", mixed_bfloat16, XLA")
 _TORCH = (", bfloat16", ", compiled", ", bfloat16, compiled")
 TRAINING_FORMS = {

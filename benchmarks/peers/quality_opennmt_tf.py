@@ -25,7 +25,7 @@ RECIPE_WARM_UP, WARM_UP = 8000, 400
 
 
 def recipe(task: Task, name: str, units: int) -> dict[str, dict[str, Any]]:
-    """What differs from the model's automatic configuration."""
+    """Return the settings that differ from the model's automatic configuration."""
     if name == "RNN":
         rate = task.learning_rate
         return {"params": {"learning_rate": rate} if rate else {}, "train": {}}

@@ -1,4 +1,4 @@
-"""What the PyTorch peers share: a training round, with Adam in one kernel, and lower precision."""
+"""Shared by the PyTorch peers: a training round, with Adam in one kernel, and lower precision."""
 
 from __future__ import annotations
 

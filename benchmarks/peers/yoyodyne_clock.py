@@ -1,4 +1,4 @@
-"""What ends yoyodyne's training after so much processor time; it runs in yoyodyne's environment."""
+"""Ends yoyodyne's training after so much processor time; it runs in yoyodyne's environment."""
 
 from __future__ import annotations
 

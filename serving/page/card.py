@@ -26,7 +26,7 @@ _LANGUAGES = re.compile(r"-([a-z]{2})-([a-z]{2})$|\.([a-z]{2}),.*\.([a-z]{2})$")
 
 @dataclass(frozen=True)
 class Card:
-    """What people are told of a model.
+    """The facts of a model that people are told.
 
     Attributes:
         lines: name and value, in the order to be read.

@@ -154,7 +154,7 @@ def ask(port, path, body=None, headers=None, method=None, timeout=60):
 
 
 def raw(port, data, seconds=60):
-    """What the server answers to these bytes until it closes the connection."""
+    """Return the server's answer to these bytes until it closes the connection."""
     answer = b""
     with (
         contextlib.suppress(ConnectionError),
@@ -168,7 +168,7 @@ def raw(port, data, seconds=60):
 
 @contextlib.contextmanager
 def within(seconds):
-    """What is done in the block takes less."""
+    """The block takes less time than this."""
     started = time.monotonic()
     yield
     took = time.monotonic() - started

@@ -1,4 +1,4 @@
-"""What servers may answer, by mistake or by intent: a client raises its own errors alone."""
+"""Answers of servers, wrong by mistake or by intent: a client raises its own errors alone."""
 
 import asyncio
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""What a stranger may not make grow: metrics, and graphs that TensorFlow prepares."""
+"""Things that a stranger may not make grow: metrics, and graphs that TensorFlow prepares."""
 
 import itertools
 

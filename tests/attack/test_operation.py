@@ -1,4 +1,4 @@
-"""What an operator sees and decides: the log, gauges, traces, reloads, certificates."""
+"""Things that an operator sees and decides: the log, gauges, traces, reloads, certificates."""
 
 import json
 import logging

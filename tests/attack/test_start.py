@@ -159,7 +159,7 @@ def ran(monkeypatch):
 
 
 def feeds_of(server):
-    """What each signature feeds."""
+    """Return the tensors that each signature feeds."""
     signatures = server._manager._models["upper"].versions[1].servable.model.session.signatures
     return {
         name: tuple(sorted(info.name for info in signature.inputs.values()))

@@ -141,7 +141,7 @@ def assert_alike(path, other):
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):
-    """What one process on one device trains."""
+    """A training by one process on one device."""
     run = make_run(tmp_path_factory.mktemp("alone") / "run")
     ((status, _, errors),) = ended(started(TRAIN, run))
     assert status == 0, errors

@@ -17,7 +17,7 @@ sys.modules |= {"tensorflow": None, "tensorflow_text": None}
 from training.train_arrays import main
 main(sys.argv[1:])
 """
-# What TensorFlow makes of the run: the perplexity of its best weights on the prepared dev set.
+# The run read by TensorFlow: the perplexity of its best weights on the prepared dev set.
 SCORE = """
 import sys
 from training.fit.crossentropy import Perplexity

@@ -1,4 +1,4 @@
-"""What a simulated user types, and how often a model is right that says how sure it is."""
+"""The keys of a simulated user, and how often a model is right that says how sure it is."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What other pronouncers say, in CMUdict's phones."""
+"""The answers of other pronouncers, in CMUdict's phones."""
 
 import importlib
 from pathlib import Path

@@ -52,7 +52,7 @@ def given(rng, name, what):
 
 
 def run(name, layer, inputs, masks, graph):
-    """What the layer returns; in a graph, whose lengths are unknown when it is traced."""
+    """Return the layer's outputs; in a graph, whose lengths are unknown when it is traced."""
     if not graph:
         return zoo.call(name, layer, inputs, **masks)
 

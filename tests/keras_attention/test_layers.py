@@ -1,4 +1,4 @@
-"""What every layer must do, the same checks for all."""
+"""The same checks for every layer."""
 
 import json
 

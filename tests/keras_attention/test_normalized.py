@@ -96,7 +96,7 @@ def test_dropout_has_one_mask_for_all_gates_and_steps(rng, make):
     cell.build((B, DIM))
     masks = array([cell.get_dropout_mask(inputs), cell.get_recurrent_dropout_mask(states[0])])
     assert set(np.unique(masks[0])) == set(np.unique(masks[1])) == {0.0, 2.0}
-    # What is fed back is dropped out; what is kept of the state is not.
+    # The state that is fed back is dropped out; the part that is kept is not.
     weights = weights_of(cell)
     weights["kernel"] = inputs[:, :, None] * masks[0][:, :, None] * weights["kernel"]
     weights["recurrent_kernel"] = masks[1][:, :, None] * weights["recurrent_kernel"]

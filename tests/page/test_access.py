@@ -70,7 +70,7 @@ def test_axe_finds_nothing_on_other_pages(browser, kind, scheme, request):
 
 
 def violations(tab):
-    """What axe finds wrong or cannot decide; the ground of a chart's text it never can."""
+    """Return the findings of axe, wrong or undecided; the ground of a chart's text it never can."""
     answer = Axe().run(tab, options=RULES).response
     rules = answer["violations"] + answer["incomplete"]
     found = [(rule["id"], node["html"]) for rule in rules for node in rule["nodes"]]

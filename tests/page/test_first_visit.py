@@ -1,4 +1,4 @@
-"""What somebody sees who comes for the first time: an example, the model in a line, a history."""
+"""The page of somebody who comes for the first time: an example, the model in a line, a history."""
 
 import base64
 import io

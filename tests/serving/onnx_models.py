@@ -72,7 +72,7 @@ class Graphs:
 
 
 def expected(model, ids, width, results=1, penalty=1.0, others=(), coverage_penalty=0.0):
-    """What the search of the Keras model, or of several as an ensemble, finds."""
+    """Return the result of a search with the Keras model, or with several as an ensemble."""
     found = search(
         [model, *others],
         ids.astype("int32"),

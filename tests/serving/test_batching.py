@@ -55,7 +55,7 @@ def scheduler(run):
 
 
 def together(*calls):
-    """What concurrent calls return or raise, in order."""
+    """Return the results or errors of concurrent calls, in order."""
     results = [None] * len(calls)
 
     def call(index):

@@ -105,7 +105,7 @@ def strict(**properties):
 
 
 TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
-# What these files use of KServe's custom resources (0.21); containers are checked as Kubernetes'.
+# Parts of KServe's custom resources (0.21) used here; containers are checked as Kubernetes'.
 KSERVE = {
     "ServingRuntime": strict(
         supportedModelFormats={

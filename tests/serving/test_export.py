@@ -33,7 +33,7 @@ LENGTH = 9  # tokens that the export reads
 
 @pytest.fixture(scope="module")
 def told():
-    """What the export of `version` says that it does."""
+    """Return the stages that the export of `version` tells of."""
     return []
 
 

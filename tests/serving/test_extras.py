@@ -1,4 +1,4 @@
-"""What a command says where a package is not installed."""
+"""The message of a command where a package is not installed."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What the guide into production says is true of the local server and of the files it names."""
+"""The guide into production is true of the local server and of the files it names."""
 
 import re
 import shlex

@@ -12,7 +12,7 @@ from training.sources.text.source import TextSource
 
 
 def load_training(config):
-    """What to train on and what to measure progress on."""
+    """Return the training set and the dev set."""
     dev, _ = load_split(config, "dev")
     limit = config.train_limit or None
     train = corpus.load(config.data, "train", limit=limit, seed=config.seed)
@@ -35,7 +35,7 @@ def load_training(config):
 
 
 def make_sides(config, data):
-    """What reads the sources, and the tokenizer of the targets."""
+    """Return the reader of the sources, and the tokenizer of the targets."""
     kinds = config.source_tokenizer, config.target_tokenizer
     sizes = config.source_vocab_size, config.target_vocab_size
     texts = zip(*data.pairs(), strict=True)

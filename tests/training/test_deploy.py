@@ -34,7 +34,7 @@ JOBSET, (RUNTIME, TRAINJOB) = documents("jobset.yaml")[0], documents("trainjob.y
 
 
 def difference(document):
-    """What of a document its schema does not know, or takes for something else."""
+    """Return the parts of a document that its schema does not know, or takes for something else."""
     known = KINDS[document["kind"]].from_dict(document).to_dict()
     return lost(document, known)
 

@@ -82,7 +82,7 @@ def test_search_says_what_the_training_model_finds_most_probable(variant):
         for b in range(3):
             weights = np.array(found.attention_weights)[b, 0, : lengths[b]]
             assert_allclose(weights, forced[b, : lengths[b]], atol=1e-5)
-            # What moves forward may pass the end, and a window's edges count less.
+            # A mechanism that moves forward may pass the end, and a window's edges count less.
             if variant.get("attention") in ("local_p", "monotonic", "chunkwise"):
                 assert (weights.sum(-1) < 1 + 1e-5).all()
             else:

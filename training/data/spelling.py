@@ -60,7 +60,7 @@ class Spelling(tf.Module):
         sizes = np.array([len(x) for x in strings.tolist()], "int32")
         self._longest = int(sizes.max(initial=1))
         hidden = np.array([x[:1] == b" " for x in strings.tolist()]) & (" " in self._leads)
-        # What a token adds to a text, and what the first one does.
+        # Bytes that a token adds to a text, and that the first one does.
         self.sizes, self.first_sizes = tf.constant(sizes), tf.constant(sizes - hidden, tf.int32)
         self._index(strings.tolist())
 

@@ -30,7 +30,7 @@ def words_of(
     begins |= said & (tf.cumsum(tf.cast(said, tf.int32), 1) == 1)
     counts = tf.cumsum(tf.cast(begins, tf.int32), 1)
     batch, most = tf.shape(tokens)[0], tf.reduce_max(tf.concat([[0], tf.reshape(counts, [-1])], 0))
-    # What is not said is put aside, behind the last word.
+    # Tokens that are not said are put aside, behind the last word.
     places = tf.range(batch)[:, None] * (most + 1) + tf.where(said, counts - 1, most)
     size, shape = batch * (most + 1), [batch, most + 1]
     words = tf.strings.unsorted_segment_join(texts, places, size)

@@ -138,7 +138,7 @@ def _question(verb: Verb, subject: Subject, tense: str) -> Clause:
 
 
 def what_questions() -> Iterator[Family]:
-    """What is she eating?"""
+    """Questions for the object: What is she eating?"""
     for verb in verbs("transitive"):
         tenses = [tense for tense in verb.tenses if tense in "cpfs"]
         if "q" in verb.uses and tenses:

@@ -52,7 +52,7 @@ class SubjectsAndForms(Sequence[tuple[Subject, Form]]):
     """Every subject with every form, but for questions about oneself: "Am I eating?"."""
 
     def __init__(self, subjects: Sequence[Subject], forms: Sequence[Form]):
-        # What is left out comes last, so that the others keep their places.
+        # Those that are left out come last, so that the others keep their places.
         self._subjects = sorted(subjects, key=lambda subject: subject is FIRST_PERSON)
         self._forms = sorted(forms, key=lambda form: form.mode == "question")
         questions = (

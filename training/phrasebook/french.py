@@ -37,9 +37,9 @@ DETERMINERS = {
     row["english"]: (row["masculine"], row["feminine"], row["plural"])
     for row in rows("determiners")
 }
-# What turns a statement into a question.
+# The words that turn a statement into a question.
 QUESTION = (("est-ce", "q?"), ("que", "q?"))
-# What stands before a participle or an infinitive; some participles take "être".
+# The verb before a participle or an infinitive; some participles take "être".
 AUXILIARIES = {"p": "avoir", "w": "vouloir", "n": "pouvoir"}
 
 

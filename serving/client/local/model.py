@@ -129,7 +129,7 @@ class LocalModel:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the export says of itself: settings, sizes, the run that it was made of."""
+        """The export's card: settings, sizes, the run that it was made of."""
         return self._folder.manifest
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:

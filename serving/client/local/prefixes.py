@@ -12,7 +12,7 @@ from serving.client.local.tokenizers import END_ID
 
 
 class Prefix:
-    """What translations begin with; a rule of `beam_search`.
+    """The text that translations begin with; a rule of `beam_search`.
 
     A hypothesis carries its place: the characters of the prefix that it has said, and one more than
     all where the text has gone on.

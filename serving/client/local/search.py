@@ -1,4 +1,4 @@
-"""What a search is asked for, and what it said."""
+"""The settings of a search, and its result."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Spelling:
         special = END_ID + 1
         tokens = [tokenizer.token(number) for number in range(special, tokenizer.size)]
         self.texts = [""] * special + [surface(self.kind, token) for token in tokens]
-        # What a text begins with has no space in front.
+        # The first token of a text has no space in front.
         first = [x.removeprefix(" ") if self.kind in _SPACES else x for x in self.texts]
         self.sizes, self.first_sizes = (np.array([*map(len, x)]) for x in (self.texts, first))
         self.continues = np.array([text[:1] in self._inside for text in self.texts])

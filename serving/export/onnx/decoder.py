@@ -16,7 +16,7 @@ from training.command.errors import UserError
 
 
 class Step(NamedTuple):
-    """What a step gives for `B·n` rows.
+    """The outputs of a step for `B·n` rows.
 
     Attributes:
         output: `(B·n, readout_units)`.

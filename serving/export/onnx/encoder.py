@@ -1,4 +1,4 @@
-"""What is common to the encoders: what is attended to, and the decoder's first states."""
+"""The outputs that all encoders have: the memory, and the decoder's first states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.config.schema import Config
 
 
 class Encoded(NamedTuple):
-    """What an encoder gives.
+    """The outputs of an encoder.
 
     Attributes:
         memory: `(B, S, dim)`.

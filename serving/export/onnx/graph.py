@@ -171,7 +171,7 @@ class Graph:
             return x
         return self.constant(x, like if isinstance(x, (int, float)) else None)
 
-    # What is needed everywhere.
+    # Operators that are needed everywhere.
 
     def cast(self, x: Value, dtype: str) -> Value:
         """Return the value in another dtype."""

@@ -17,7 +17,7 @@ _ORDER = {"rnn": [0], "gru": [0, 1, 2], "lstm": [0, 3, 1, 2]}
 
 
 class Inputs(NamedTuple):
-    """What a layer reads.
+    """The inputs of a layer.
 
     Attributes:
         x: `(S, B, dim)`, or the ids `(S, B)` of embeddings.

@@ -24,7 +24,7 @@ _NEVER = -np.inf
 
 
 class Asked(NamedTuple):
-    """What a search is asked for; inputs of the graph.
+    """The settings of a search; inputs of the graph.
 
     Attributes:
         width: of the beam, int64 `(1,)`.
@@ -40,7 +40,7 @@ class Asked(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         ids: int64 `(B, N, T)`, the end token included, padded after it.
@@ -94,7 +94,7 @@ def search(
     own = g("Where", first, 0.0, _NEVER)  # of a hypothesis that has ended: it has itself
     kept = g.size(memory["mask"], 2) * g.cast(asked.with_weights, "int64")
     everyone = g("Range", g.constant(0), count, g.constant(1))
-    # What sentences that have left put out: of each hypothesis itself, and no token.
+    # The outputs of sentences that have left: each hypothesis itself, and no token.
     stays = g.expand(places * vocabulary, batch, width)
     looks_nowhere = g.expand(0.0, batch, width, kept)
     gains_nothing = g.expand(0.0, batch, width)
@@ -144,7 +144,7 @@ def search(
         beams = g.size(now["total"], 1)
         sentences = g("Range", g.constant(0), g("Squeeze", g.size(total, 0)), g.constant(1))
         rows = parents + g.axis(sentences, 1) * beams
-        # What is put out has a row for each sentence of the batch.
+        # Outputs have a row for each sentence of the batch.
         who = g.axis(now["who"], 1)
         code = g("ScatterND", stays, who, parents * vocabulary + said)
         looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, kept, 1)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
-# What `engine/operators.js` and `engine/graph.js` run.
+# The operators that `engine/operators.js` and `engine/graph.js` run.
 _NAMES = """
     Abs Add And Cast Concat Conv CumSum Div Equal Exp Expand GRU Gather Greater GreaterOrEqual
     Identity LSTM LogSoftmax MatMul MatMulInteger Max MaxPool Mean Mul Neg Not Pad QuantizeLinear

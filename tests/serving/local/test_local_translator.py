@@ -48,7 +48,7 @@ def translator(version):
 
 @pytest.fixture(scope="module")
 def served(run):
-    """What a SavedModel of the run answers, as NumPy arrays."""
+    """Return the answers of a SavedModel of the run, as NumPy arrays."""
     module = Exported([run], **SETTINGS)
 
     def ask(name, texts=TEXTS, **more):

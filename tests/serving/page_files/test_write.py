@@ -1,4 +1,4 @@
-"""What a page without a server is made of, and what is refused."""
+"""The files of a page without a server, and the exports that are refused."""
 
 import json
 import re

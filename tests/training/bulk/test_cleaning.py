@@ -1,4 +1,4 @@
-"""What is left out of a corpus, held to lists written by hand and to Python's own sets."""
+"""Pairs that are left out of a corpus, held to lists written by hand and to Python's own sets."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What tests of corpora share: files that are made, and messages that are one line."""
+"""Helpers that tests of corpora share: files that are made, and messages that are one line."""
 
 import gzip
 

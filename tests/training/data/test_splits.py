@@ -1,4 +1,4 @@
-"""What a run learns from, measures progress on, and is scored on."""
+"""The splits that a run learns from, measures progress on, and is scored on."""
 
 import gzip
 from dataclasses import replace

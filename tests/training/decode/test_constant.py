@@ -72,7 +72,7 @@ def test_a_shortlist_has_the_best_logits_in_float32(rng, scale, softmax):
     )
     greatest = logits.max(-1, keepdims=True)
     normaliser = greatest + np.log(np.exp(logits - greatest).sum(-1, keepdims=True))
-    # What rounding does to the normaliser is little: it is that of the unlisted alone.
+    # Rounding moves the normaliser little: by that of the unlisted alone.
     np.testing.assert_allclose(log_probs, listed - normaliser, atol=0.02)
 
 
@@ -155,7 +155,7 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, d
 
 
 def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, layer, embeddings):
-    """What a graph reads is saved with it: a constant that is read, too, would be there twice."""
+    """A graph's variables are saved with it: a constant of one would be there twice."""
     import tensorflow as tf
 
     def whole():

@@ -1,4 +1,4 @@
-"""What reads a run's data."""
+"""The readers of a run's data."""
 
 from tests.training.conftest import tiny_config
 from training.bulk.streaming import stream

@@ -1,4 +1,4 @@
-"""What a run directory keeps of training."""
+"""The state of a training that its run directory keeps."""
 
 import json
 from pathlib import Path

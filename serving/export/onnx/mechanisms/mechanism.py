@@ -1,4 +1,4 @@
-"""What a mechanism gives to the decoder's step."""
+"""The part of the decoder's step that belongs to a mechanism."""
 
 from __future__ import annotations
 
