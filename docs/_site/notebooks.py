@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).parents[1]
-# What each guide installs: the layers with a backend, or the programs too.
+# The packages that each guide installs: the layers with a backend, or the programs too.
 INSTALLED = {"from-addons": "training", "own-model": "training", "own-data": "dev"}
 INSTALL = """\
 # The git address of this repository. A notebook that lies in a clone of it needs none.

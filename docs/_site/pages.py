@@ -110,8 +110,8 @@ def _with_defaults(names: list[ast.arg], defaults: Sequence[ast.expr | None]) ->
 def api_page(name: str) -> str:
     """Return the page of a public name: formula, paper, picture, then the docstring.
 
-    A module's page and the base class's show all that is there. What a mechanism overrides is told
-    on the page of the base class.
+    A module's page and the base class's show all that is there. Methods that a mechanism overrides
+    are told on the page of the base class.
     """
     options = ["show_root_heading: false", "heading_level: 2"]
     if name == "Attention":
