@@ -155,7 +155,7 @@ def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, d
 
 
 def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, layer, embeddings):
-    """A graph's variables are saved with it: a constant of one would be there twice."""
+    """A graph's variables are saved with it: one that is a constant, too, is there twice."""
     import tensorflow as tf
 
     def whole():
