@@ -7,6 +7,8 @@ import pytest
 
 from training.config.load import load_preset, override
 from training.data.ids import END_ID
+from training.fit.callbacks import EpochEnd
+from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.train import train
 from training.runs.run import load_run
 
@@ -29,13 +31,28 @@ def tiny_config(*settings):
     return override(load_preset("phrasebook-en-fr"), [*TINY, *settings])
 
 
-@pytest.fixture
-def no_pictures(monkeypatch):
+@pytest.fixture(scope="session", autouse=True)
+def no_pictures():
     """Training draws neither heat-maps nor curves, which is a third of a short one."""
-    monkeypatch.setattr("training.fit.train.HeatMaps", lambda run, dev: keras.callbacks.Callback())
-    monkeypatch.setattr(
-        "training.runs.card.draw_curves", lambda history, config, path: path.touch()
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.fit.train.HeatMaps", lambda run, dev: keras.callbacks.Callback())
+        patch.setattr("training.runs.card.draw_curves", lambda history, config, path: path.touch())
+        yield
+
+
+def untrained(config, path):
+    """Return a run with its first weights: all of a training but its steps, which take longest."""
+
+    def fit(model, *_, callbacks, **__):
+        (end,) = (callback for callback in callbacks if isinstance(callback, EpochEnd))
+        end.recorder.finish(loss=1.0, seconds=1.0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(keras.Model, "fit", fit)
+        for dev_set in (DevSet, LabelledDevSet):
+            patch.setattr(dev_set, "score", lambda self: {"val_perplexity": 2.0})
+        train(override(config, ["average_epochs=0"]), path)
+    return load_run(path)
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +65,8 @@ def tiny_run(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def terse_run(tmp_path_factory):
-    """Such a run, bent to end its sentences early, and to leave source words out."""
-    path = tmp_path_factory.mktemp("runs") / "terse"
-    train(tiny_config("tie_embeddings=false", "epochs=1"), path)
-    run = load_run(path)
+    """An untrained one, bent to end its sentences early, and to leave source words out."""
+    run = untrained(tiny_config("tie_embeddings=false"), tmp_path_factory.mktemp("runs") / "terse")
     bias = run.model.get_layer("output").bias
     bias.assign(keras.ops.convert_to_tensor(bias) + 2.5 * keras.ops.one_hot(END_ID, bias.shape[0]))
     return run

@@ -60,7 +60,6 @@ def test_chance_evens_out_over_languages():
     assert (mean["ensemble"], mean["from"], mean["to"]) == pytest.approx((21.5, 16.5, 26.5))
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     words, tmp_path, capsys
 ):

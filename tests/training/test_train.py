@@ -17,8 +17,21 @@ from training.command.errors import UserError
 from training.data.pair_files import CorpusError
 from training.fit.callbacks import EpochEnd
 from training.fit.dev import DevSet
+from training.fit.heat_maps import HeatMaps
 from training.fit.train import resume, train
+from training.runs.card import draw_curves
 from training.runs.run import RunError, load_ensemble, load_run
+
+
+@pytest.fixture(scope="module")
+def tiny_run(tmp_path_factory):
+    """A run with its pictures."""
+    path = tmp_path_factory.mktemp("runs") / "tiny"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.fit.train.HeatMaps", HeatMaps)
+        patch.setattr("training.runs.card.draw_curves", draw_curves)
+        train(tiny_config(), path)
+    return load_run(path)
 
 
 def settings(*more):
@@ -116,7 +129,6 @@ def test_resuming_a_finished_run_changes_nothing(tiny_run, capsys):
     assert (tiny_run.path / "best.weights.h5").read_bytes() == weights
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_fine_tuning_starts_from_the_weights_and_tokenizers_of_the_other_run(tiny_run, tmp_path):
     record = train(
         tiny_config("epochs=1", "learning_rate=1e-9"), tmp_path / "tuned", init=tiny_run.path
@@ -130,7 +142,6 @@ def test_fine_tuning_starts_from_the_weights_and_tokenizers_of_the_other_run(tin
     )
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_resumed_run_goes_on_with_its_average(tmp_path, monkeypatch):
     """Epochs score 5, 4 and 3, the average of 1 and 2 scores 4, that of 2 and 3 scores 9."""
     scores = iter([5.0, 4.0, 4.0, 3.0, 9.0])
@@ -263,7 +274,6 @@ def test_a_run_is_never_overwritten(tiny_run):
         train(tiny_config(), tiny_run.path)
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_loss_that_is_not_finite_ends_training_and_nothing_of_it_is_kept(tmp_path):
     """Nor does what is left of it stand in the way of the corrected command."""
     output = tmp_path / "run"
@@ -275,7 +285,6 @@ def test_a_loss_that_is_not_finite_ends_training_and_nothing_of_it_is_kept(tmp_p
     assert train(tiny_config(*settings), output)["epoch"] == 1
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_a_run_that_was_stopped_twice_goes_on_as_if_it_had_not_been(
     tiny_run, tmp_path, monkeypatch
 ):

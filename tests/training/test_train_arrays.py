@@ -23,7 +23,6 @@ def prepared(tmp_path_factory):
     return path
 
 
-@pytest.mark.usefixtures("no_pictures")
 def test_it_learns_what_training_from_texts_learns(prepared, tmp_path):
     ours = shutil.copytree(prepared, tmp_path / "arrays")
     train_arrays.main([str(ours)])

@@ -15,10 +15,7 @@ from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
 from tests.serving.conftest import serving
 from tests.serving.test_rest import free_port
-from tests.training.conftest import (  # noqa: F401 - fixtures
-    no_pictures,
-    terse_run,
-)
+from tests.training.conftest import terse_run  # noqa: F401 - a fixture
 
 TEXTS = ["the cat sleeps", "a dog sees the cat", "", "the dog"]
 
