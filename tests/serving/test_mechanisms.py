@@ -1,4 +1,7 @@
-"""Mechanisms from training to a served sentence; with EVERY_MECHANISM=1, which takes long, all."""
+"""Mechanisms from training to a served sentence.
+
+With EVERY_MECHANISM=1, which takes long, all, and each with the whole check of its export.
+"""
 
 import os
 

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
+from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
 from training.command.errors import UserError
@@ -19,7 +20,6 @@ from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.texts import make_nbest, make_translator
 from training.decode.unknown import replace_unknown
-from training.fit.train import train
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 from training.sources.text.source import TextSource
@@ -32,9 +32,7 @@ def run(tmp_path_factory):
     rng = np.random.default_rng(1)
     data = folder / "names.tsv"
     data.write_text("".join("\t".join(pair) + "\n" for pair in names_task(rng, 120)))
-    settings = {**SETTINGS, "copy": False, "epochs": 1}
-    train(Config(data=f"tsv:{data}", **settings), folder / "run")
-    run = load_run(folder / "run")
+    run = untrained(Config(data=f"tsv:{data}", **{**SETTINGS, "copy": False}), folder / "run")
     for weight in run.model.weights:
         weight.assign(rng.normal(size=weight.shape))
     bias = run.model.get_layer("output").bias
