@@ -331,6 +331,6 @@ def event_run(tmp_path_factory):
     (folder / "visits.csv").write_text("\n".join(lines) + "\n")
     about = 'id = "patient"\ntime = "day"\noutcome = "died"\nlog = ["bili"]\n'
     (folder / "visits.toml").write_text(about)
-    settings = [f"data=events:{folder / 'visits.csv'}", "encoder_units=5"]
+    settings = [f"data=events:{folder / 'visits.csv'}", "epochs=1", "encoder_units=5"]
     settings += ["attention_units=3", "batch_size=16"]
     return untrained(override(load_preset("pbcseq"), settings), folder / "run")
