@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.version import check_graph, read_meta_graph
+from serving.check.version import check_version
 from serving.client.texts import Translator
 from serving.export.version import export
 from tests.serving.conftest import serving
@@ -195,7 +195,7 @@ def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_ru
 
 def test_a_served_model_copies(copying_run, tmp_path):
     version = export([copying_run], tmp_path / "names", beam_width=3, num_results=2)
-    assert check_graph(read_meta_graph(version)) == []
+    assert check_version(version) == []
     pairs = names_task(np.random.default_rng(4), 20)
     sources = [source for source, _ in pairs]
     expected = make_translator([copying_run], Search(beam_width=3))(sources)

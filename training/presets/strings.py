@@ -51,7 +51,7 @@ def survey(pairs: Iterable[tuple[str, str]]) -> tuple[int, Strings | None]:
         return count, Strings("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"])
     if preset == "g2p-medium":
         return count, Strings(preset, [*_LETTERS, "epochs=40"])
-    return count, Strings(preset, _LETTERS)
+    return count, Strings(preset, [*_LETTERS])
 
 
 class _Side:
