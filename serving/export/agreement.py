@@ -32,17 +32,17 @@ def compared_sources(run: Run) -> list[Any]:
 
 def agreement(
     runs: Sequence[Run],
+    texts: Sequence[str],
     module: Exported,
     settings: dict[str, Any],
     tell: Tell = lambda what, share=None: None,
 ) -> dict[str, float]:
-    """Compare the translations of a module with those in float32.
+    """Compare the translations of texts by a module with those in float32.
 
     Returns:
-        The number of `texts` (of the dev split, where it can be found), how many have the `same`
-        translation, and the largest `score_difference` among those.
+        The number of `texts`, how many have the `same` translation, and the largest
+        `score_difference` among those.
     """
-    texts = compared_sources(runs[0])
     plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
     found = []
     for turn, each in enumerate((plain, module)):

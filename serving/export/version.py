@@ -80,7 +80,9 @@ def export(
         try:
             tf.saved_model.save(module, str(aside), signatures=signatures)
             if rounded is not None:
-                manifest["agreement"] = agreement(runs, rounded, settings, _after(tell, _COMPARING))
+                tell_on = _after(tell, _COMPARING)
+                texts = compared_sources(runs[0])
+                manifest["agreement"] = agreement(runs, texts, rounded, settings, tell_on)
             extra = aside / "assets.extra"
             extra.mkdir()
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))

@@ -17,6 +17,20 @@ from training.command.parser import Parser, port, seconds
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if (options.model is None) == (options.static is None):
+        parser.error("expected --model, of a server, or --static, without one")
+    if (options.static is None) != (options.output is None) or (
+        options.single_file and options.static is None
+    ):
+        parser.error("expected --static DIR with --output SITE, and --single-file with them alone")
+    if options.static:
+        return _write(options)
+    return _serve(options)
+
+
+def _parser() -> Parser:
     parser = Parser(
         prog="python -m serving.page",
         description="A page that asks a model server, this project's or TensorFlow Serving, over "
@@ -81,16 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="for each request; default: 10",
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    options = parser.parse_args(arguments)
-    if (options.model is None) == (options.static is None):
-        parser.error("expected --model, of a server, or --static, without one")
-    if (options.static is None) != (options.output is None) or (
-        options.single_file and options.static is None
-    ):
-        parser.error("expected --static DIR with --output SITE, and --single-file with them alone")
-    if options.static:
-        return _write(options)
-    return _serve(options)
+    return parser
 
 
 def _write(options: argparse.Namespace) -> int:

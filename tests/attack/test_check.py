@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from serving.check.__main__ import check
+from serving.check.apart import check
 from serving.check.version import check_graph, check_version, read_meta_graph
 from tests.serving.conftest import save_upper
 

@@ -13,6 +13,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import AdditiveAttention, exporting
 from serving.check import __main__ as check
+from serving.check import apart
 from serving.check.version import check_graph, check_version, read_meta_graph
 from tests.serving.conftest import save_upper
 
@@ -152,8 +153,8 @@ def test_an_op_that_the_stock_server_lacks_is_refused(tmp_path):
 
 
 def test_the_release_reaches_the_process_that_checks(tmp_path, monkeypatch):
-    monkeypatch.setattr(check, "_in_a_process", lambda given, *_: {"findings": given[1:]})
-    assert check.check(tmp_path, release="2.21") == ["2.21"]
+    monkeypatch.setattr(apart, "_in_a_process", lambda given, *_: {"findings": given[1:]})
+    assert apart.check(tmp_path, release="2.21") == ["2.21"]
     with pytest.raises(SystemExit) as error:
         check.main([str(tmp_path), "--release", "2.19"])
     assert error.value.code == 2

@@ -85,49 +85,128 @@ def search(
         asked: what for.
         coverage_penalty: see `keras_attention.beam_search`.
     """
-    length_norm = _norm(asked.length_penalty)
-    batch = g.size(limits, 0)
-    column = g.shape(batch, 1)
-    count, width = g("Squeeze", batch), asked.width
-    places = g("Range", g.constant(0), g("Squeeze", width), g.constant(1))  # of a beam
-    first = g("Equal", places, 0)
-    own = g("Where", first, 0.0, _NEVER)  # of a hypothesis that has ended: it has itself
-    kept = g.size(memory["mask"], 2) * g.cast(asked.with_weights, "int64")
-    everyone = g("Range", g.constant(0), count, g.constant(1))
-    # The outputs of sentences that have left: each hypothesis itself, and no token.
-    stays = g.expand(places * vocabulary, batch, width)
-    looks_nowhere = g.expand(0.0, batch, width, kept)
-    gains_nothing = g.expand(0.0, batch, width)
-    start = {
-        "last": g.expand(g.constant(START_ID, "int64"), batch),
-        "total": g.expand(0.0, column),
-        "length": g.expand(0.0, column),
-        "finished": g.expand(g.constant(False), column),
-        "who": everyone,
-        "limits": limits,
-        "ends": g.expand(0.0, batch, width, 2),
-        **{f"memory_{name}": x for name, x in memory.items()},
-        **{f"decoder_{name}": x for name, x in state.items()},
-    }
-    if coverage_penalty:  # what is masked is covered
-        start["covered"] = g.cast(~memory["mask"], "float32")
-        # Without beams nothing is lost.
-        penalty = g.cast(width > 1, "float32") * coverage_penalty
+    turn = _Turn(g, decode, memory, limits, vocabulary, asked, coverage_penalty)
+    start = turn.start(memory, state, limits)
+    most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
+    end, said = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
+    lengths, scores = (
+        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, asked.results, 1), [1, 1])
+    )
+    return _follow(g, said, g.cast(lengths, "int64"), scores, vocabulary)
 
-    def turn(now: Values) -> tuple[Value, Values, list[Value]]:
-        memory_now, state_now = _named(now, "memory_"), _named(now, "decoder_")
-        log_probs, weights, new_state = decode(now["last"], memory_now, state_now)
-        values, tokens = _best_tokens(g, log_probs, width, vocabulary)
+
+class _Grown(NamedTuple):
+    """All continuations of the beam, `(B, W, W)`: of each hypothesis its best tokens.
+
+    `length` is `(B, W)`. `covered` is how much each place was looked at, `(B, W, S)`, or None.
+    """
+
+    tokens: Value
+    gain: Value
+    sums: Value
+    scores: Value
+    length: Value
+    covered: Value | None
+
+
+class _Beam(NamedTuple):
+    """The best continuations, `(B, W)` each.
+
+    `parents` are their places in the beam before, `rows` in all beams. `was` finished is a
+    hypothesis whose parent had ended.
+    """
+
+    scores: Value
+    parents: Value
+    rows: Value
+    total: Value
+    gained: Value
+    length: Value
+    said: Value
+    token: Value
+    was: Value
+    finished: Value
+
+
+class _Turn:
+    """A turn of the loop: the beam's best continuations, of the sentences that are still there."""
+
+    def __init__(
+        self,
+        g: Graph,
+        decode: Decode,
+        memory: Values,
+        limits: Value,
+        vocabulary: int | Value,
+        asked: Asked,
+        coverage_penalty: float,
+    ) -> None:
+        self._g, self._decode, self._vocabulary, self._asked = g, decode, vocabulary, asked
+        self._norm = _norm(asked.length_penalty)
+        self._batch = batch = g.size(limits, 0)
+        self._column = g.shape(batch, 1)
+        count, width = g("Squeeze", batch), asked.width
+        places = g("Range", g.constant(0), g("Squeeze", width), g.constant(1))  # of a beam
+        first = g("Equal", places, 0)
+        # Of a hypothesis that has ended: it has itself.
+        self._own = g("Where", first, 0.0, _NEVER)
+        self._kept = g.size(memory["mask"], 2) * g.cast(asked.with_weights, "int64")
+        self._everyone = g("Range", g.constant(0), count, g.constant(1))
+        # The outputs of sentences that have left: each hypothesis itself, and no token.
+        self._stays = g.expand(places * vocabulary, batch, width)
+        self._looks_nowhere = g.expand(0.0, batch, width, self._kept)
+        self._gains_nothing = g.expand(0.0, batch, width)
+        self._penalty = None
+        if coverage_penalty:  # without beams nothing is lost
+            self._penalty = g.cast(width > 1, "float32") * coverage_penalty
+
+    def start(self, memory: Values, state: Values, limits: Value) -> Values:
+        """Return what there is before the first turn: a hypothesis for each sentence."""
+        g = self._g
+        start = {
+            "last": g.expand(g.constant(START_ID, "int64"), self._batch),
+            "total": g.expand(0.0, self._column),
+            "length": g.expand(0.0, self._column),
+            "finished": g.expand(g.constant(False), self._column),
+            "who": self._everyone,
+            "limits": limits,
+            "ends": g.expand(0.0, self._batch, self._asked.width, 2),
+            **{f"memory_{name}": x for name, x in memory.items()},
+            **{f"decoder_{name}": x for name, x in state.items()},
+        }
+        if self._penalty is not None:  # what is masked is covered
+            start["covered"] = g.cast(~memory["mask"], "float32")
+        return start
+
+    def __call__(self, now: Values) -> tuple[Value, Values, list[Value]]:
+        """Return whether a sentence stays, what there is then, and what is put out."""
+        memory, state = _named(now, "memory_"), _named(now, "decoder_")
+        log_probs, weights, new_state = self._decode(now["last"], memory, state)
+        grown = self._grow(now, log_probs, weights)
+        beam = self._choose(now, grown)
+        put_out = self._put_out(now, beam, weights)
+        return *self._leave(now, grown, beam, new_state), put_out
+
+    def _grow(self, now: Values, log_probs: Value, weights: Value) -> _Grown:
+        """Continue each hypothesis by its best tokens."""
+        g, width = self._g, self._asked.width
+        values, tokens = _best_tokens(g, log_probs, width, self._vocabulary)
         shape = g.shape(g("Shape", now["total"]), width)
         values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)
-        gain = g("Where", g.axis(now["finished"], 2), own, values)
-        grown = now["length"] + g.cast(~now["finished"], "float32")
+        gain = g("Where", g.axis(now["finished"], 2), self._own, values)
+        length = now["length"] + g.cast(~now["finished"], "float32")
         sums = g.axis(now["total"], 2) + gain
-        scores = sums / g.axis(length_norm(grown), 2)
-        if coverage_penalty:
+        scores = sums / g.axis(self._norm(length), 2)
+        covered = None
+        if self._penalty is not None:
             covered = now["covered"] + g("Where", g.axis(now["finished"], 2), 0.0, weights)
-            scores = scores + g.axis(_lost(g, covered) * penalty, 2)
-        scores, index = g.top(g("Flatten", scores, axis=1), width)
+            scores = scores + g.axis(_lost(g, covered) * self._penalty, 2)
+        return _Grown(tokens, gain, sums, scores, length, covered)
+
+    def _choose(self, now: Values, grown: _Grown) -> _Beam:
+        """Keep the best of all continuations of a sentence."""
+        g, width = self._g, self._asked.width
+        scores, index = g.top(g("Flatten", grown.scores, axis=1), width)
         parents = index // width
 
         def chosen(x: Value) -> Value:
@@ -136,57 +215,66 @@ def search(
         def of_parents(x: Value) -> Value:
             return g("GatherElements", x, parents, axis=1)
 
-        total, token, gained = chosen(sums), chosen(tokens), chosen(gain)
-        length, was = of_parents(grown), of_parents(now["finished"])
+        total, token, gained = chosen(grown.sums), chosen(grown.tokens), chosen(grown.gain)
+        length, was = of_parents(grown.length), of_parents(now["finished"])
         ends = g("Equal", token, END_ID) | (length >= now["limits"])
         finished = was | ends
         said = g("Where", was, PAD_ID, token)
         beams = g.size(now["total"], 1)
         sentences = g("Range", g.constant(0), g("Squeeze", g.size(total, 0)), g.constant(1))
         rows = parents + g.axis(sentences, 1) * beams
-        # Outputs have a row for each sentence of the batch.
+        return _Beam(scores, parents, rows, total, gained, length, said, token, was, finished)
+
+    def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
+        """Return what `_follow` reads, with a row for each sentence of the batch."""
+        g = self._g
         who = g.axis(now["who"], 1)
-        code = g("ScatterND", stays, who, parents * vocabulary + said)
-        looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, kept, 1)
-        looked = g("ScatterND", looks_nowhere, who, g.take(looked, rows))
-        gained = g("ScatterND", gains_nothing, who, gained)
-        # No open hypothesis can come among the results, even if all that follows costs nothing.
-        ended = g("Where", finished, scores, _NEVER)
-        worst, _ = g.top(ended, asked.results)
-        worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
-        reach = g("Where", finished, _NEVER, total / length_norm(now["limits"]))
-        open_ = worst < g.over("ReduceMax", reach, 1)
+        code = g("ScatterND", self._stays, who, beam.parents * self._vocabulary + beam.said)
+        looked = g.slice(g("Reshape", weights, g.shape(-1, g.size(weights, 2))), 0, self._kept, 1)
+        looked = g("ScatterND", self._looks_nowhere, who, g.take(looked, beam.rows))
+        gained = g("ScatterND", self._gains_nothing, who, beam.gained)
+        return [code, looked, gained]
+
+    def _leave(
+        self, now: Values, grown: _Grown, beam: _Beam, state: Values
+    ) -> tuple[Value, Values]:
+        """Return whether a sentence stays, and what there is of those that do."""
+        g = self._g
+        open_ = self._are_open(now, beam)
         stay, gone = (g.squeeze(g("NonZero", x), 0) for x in (open_, ~open_))
-        both = g.concat([g.axis(length, 2), g.axis(scores, 2)], axis=2)
+        both = g.concat([g.axis(beam.length, 2), g.axis(beam.scores, 2)], axis=2)
         gone_who = g.axis(g.take(now["who"], gone), 1)
-        going = g.reshape(g.take(rows, stay), -1)
-        last = g.reshape(g.take(g("Where", finished, END_ID, token), stay), -1)
+        going = g.reshape(g.take(beam.rows, stay), -1)
+        last = g.reshape(g.take(g("Where", beam.finished, END_ID, beam.token), stay), -1)
         per_sentence = {
-            "total": total,
-            "length": length,
-            "finished": finished,
-            "who": now["who"],
-            "limits": now["limits"],
-            **{f"memory_{name}": x for name, x in memory_now.items()},
+            "total": beam.total,
+            "length": beam.length,
+            "finished": beam.finished,
+            **{name: x for name, x in now.items() if name in {"who", "limits"}},
+            **{name: x for name, x in now.items() if name.startswith("memory_")},
         }
-        if coverage_penalty:
-            of_beams = g("GatherND", covered, g.axis(parents, 2), batch_dims=1)
+        if grown.covered is not None:
+            of_beams = g("GatherND", grown.covered, g.axis(beam.parents, 2), batch_dims=1)
             per_sentence["covered"] = of_beams
         new = {
             "last": last,
             "ends": g("ScatterND", now["ends"], gone_who, g.take(both, gone)),
             **{name: g.take(x, stay) for name, x in per_sentence.items()},
-            **{f"decoder_{name}": g.take(x, going) for name, x in new_state.items()},
+            **{f"decoder_{name}": g.take(x, going) for name, x in state.items()},
         }
-        again = g.cast(g("Squeeze", g.size(stay, 0)), "bool")
-        return again, new, [code, looked, gained]
+        return g.cast(g("Squeeze", g.size(stay, 0)), "bool"), new
 
-    most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
-    end, said = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
-    lengths, scores = (
-        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, asked.results, 1), [1, 1])
-    )
-    return _follow(g, said, g.cast(lengths, "int64"), scores, vocabulary)
+    def _are_open(self, now: Values, beam: _Beam) -> Value:
+        """Return whether an open hypothesis of a sentence can come among its results, `(B,)`.
+
+        It would if all that follows cost nothing.
+        """
+        g = self._g
+        ended = g("Where", beam.finished, beam.scores, _NEVER)
+        worst, _ = g.top(ended, self._asked.results)
+        worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
+        reach = g("Where", beam.finished, _NEVER, beam.total / self._norm(now["limits"]))
+        return worst < g.over("ReduceMax", reach, 1)
 
 
 def _norm(penalty: Value) -> Callable[[Value], Value]:

@@ -8,7 +8,8 @@ import numpy as np
 import onnx
 import pytest
 
-from serving.check.__main__ import check, main
+from serving.check.__main__ import main
+from serving.check.apart import check
 from serving.check.onnx import check_folder
 from serving.client.local import LocalTranslator
 from serving.export.__main__ import main as export_command
