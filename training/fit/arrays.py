@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.load import load_config
 from training.config.schema import Config
+from training.data.batches import PairBatches
 from training.fit.callbacks import Bar
 from training.fit.compiled import compile_model, settle
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
@@ -47,31 +49,12 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
     settle(config)
-    model = build_model(config, *origin.vocabulary)
-    if config.copy:
-        model.get_layer("source_words").words.assign(read_source_words(files.tokens))
-    kind = keras.Model
-    if processes.devices > 1:
-        from training.fit.sharded import ShardedModel as kind
-
-        model = kind(model.input, model.output, name=model.name)
+    model = _build(config, origin, files, processes)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
     steps = pairs.statistics.steps_per_epoch
-    on_jax = keras.backend.backend() == "jax"  # where nothing but what is compiled is quick
-    compile_model(model, config, steps, jit_compile=on_jax or config.jit_compile)
-    judge = kind(model.input, model.output)
-    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=on_jax)
-
-    def score() -> dict[str, float]:
-        scores = judge.evaluate(
-            processes.share(dev.epoch()),
-            steps=dev.statistics.steps_per_epoch,
-            verbose=0,
-            return_dict=True,
-        )
-        return {"val_perplexity": float(scores["perplexity"])}
-
+    compile_model(model, config, steps, jit_compile=_on_jax() or config.jit_compile)
+    score = _judge(model, dev, processes)
     history = restore_checkpoint(files, model, processes.writes)
     if any(was_translated(record) for record in history):  # perplexities are another measure
         raise RunError(f"{files.path} began with training.train: go on with its --resume")
@@ -103,3 +86,39 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     if config.average_epochs:
         recorder.try_average()
     return history[-1]
+
+
+def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> keras.Model:
+    """Build the model of a prepared run, of a class that shares its batches among devices."""
+    model = build_model(config, *origin.vocabulary)
+    if config.copy:
+        model.get_layer("source_words").words.assign(read_source_words(files.tokens))
+    if processes.devices == 1:
+        return model
+    from training.fit.sharded import ShardedModel
+
+    return ShardedModel(model.input, model.output, name=model.name)
+
+
+def _judge(
+    model: keras.Model, dev: PairBatches, processes: Processes
+) -> Callable[[], dict[str, float]]:
+    """Return a function that scores the model on dev."""
+    judge = type(model)(model.input, model.output)
+    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=_on_jax())
+
+    def score() -> dict[str, float]:
+        scores = judge.evaluate(
+            processes.share(dev.epoch()),
+            steps=dev.statistics.steps_per_epoch,
+            verbose=0,
+            return_dict=True,
+        )
+        return {"val_perplexity": float(scores["perplexity"])}
+
+    return score
+
+
+def _on_jax() -> bool:
+    """Whether nothing but what is compiled is quick."""
+    return keras.backend.backend() == "jax"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,38 +56,12 @@ def evaluate(
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
-    rates = metrics.RATES.get(config.metric)
-    if rates and lowercase:
-        hypotheses = [text.lower() for text in hypotheses]
-        references = [[text.lower() for text in texts] for texts in split.references]
-        split = dataclasses.replace(split, references=references)
-    result: dict[str, Any] = metrics.score(
-        config.metric, hypotheses, split.references, lowercase=lowercase
-    )
-    if rates is None:
-        options: dict[str, Any] = {
-            "lowercase": lowercase,
-            "tokenize": metrics.bleu_tokenization(config.metric),
-        }
-        if bootstrap:
-            statistics = metrics.bleu_statistics(hypotheses, split.references, **options)
-            result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
-        if by_length:
-            lengths = [len(source.split()) for source in split.sources]
-            result["bleu_by_length"] = metrics.by_length(
-                hypotheses, split.references, lengths, bootstrap=bootstrap, **options
-            )
-    elif bootstrap:
-        for key, errors in rates.items():
-            statistics = errors(hypotheses, split.references) * (100, 1)  # percent
-            result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
-    if split.sure is not None and all(run.config.attention != "none" for run in runs):
-        result |= aer(runs, split, Reading(), bootstrap)
-    if split.boxes is not None and all(run.config.attention != "none" for run in runs):
-        hits = pointing(runs, split) * (100, 1)
-        result["pointing"] = metrics.ratio(hits.sum(axis=0))
-        if bootstrap:
-            result["pointing_interval"] = metrics.bootstrap_interval(hits, metrics.ratio)
+    result = _score(config.metric, hypotheses, split, lowercase, bootstrap, by_length)
+    if all(run.config.attention != "none" for run in runs):
+        if split.sure is not None:
+            result |= aer(runs, split, Reading(), bootstrap)
+        if split.boxes is not None:
+            result |= _pointing(runs, split, bootstrap)
     return {
         **result,
         "beam_width": asked.beam_width,
@@ -96,6 +69,50 @@ def evaluate(
         "seconds": round(seconds, 1),
         "sentences_per_second": round(len(split.sources) / seconds, 1),
     }
+
+
+def _score(
+    metric: str,
+    hypotheses: Sequence[str],
+    split: Split,
+    lowercase: bool,
+    bootstrap: bool,
+    by_length: bool,
+) -> dict[str, Any]:
+    """Score hypotheses of a split: the part of `evaluate` that knows no model."""
+    references = split.references
+    rates = metrics.RATES.get(metric)
+    if rates and lowercase:
+        hypotheses = [text.lower() for text in hypotheses]
+        references = [[text.lower() for text in texts] for texts in references]
+    result: dict[str, Any] = metrics.score(metric, hypotheses, references, lowercase=lowercase)
+    if rates:
+        for key, errors in rates.items() if bootstrap else ():
+            statistics = errors(hypotheses, references) * (100, 1)  # percent
+            result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
+        return result
+    options: dict[str, Any] = {
+        "lowercase": lowercase,
+        "tokenize": metrics.bleu_tokenization(metric),
+    }
+    if bootstrap:
+        statistics = metrics.bleu_statistics(hypotheses, references, **options)
+        result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
+    if by_length:
+        lengths = [len(source.split()) for source in split.sources]
+        result["bleu_by_length"] = metrics.by_length(
+            hypotheses, references, lengths, bootstrap=bootstrap, **options
+        )
+    return result
+
+
+def _pointing(runs: Sequence[Run], split: Split, bootstrap: bool) -> dict[str, Any]:
+    """Return how often the weights point into the boxes of a split, in percent."""
+    hits = pointing(runs, split) * (100, 1)
+    result: dict[str, Any] = {"pointing": metrics.ratio(hits.sum(axis=0))}
+    if bootstrap:
+        result["pointing_interval"] = metrics.bootstrap_interval(hits, metrics.ratio)
+    return result
 
 
 def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
