@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 import training.command.extras  # noqa: F401
-from serving.check.apart import STEP_SECONDS, check, check_against, is_onnx
+from serving.check.apart import STEP_SECONDS, check, check_against
 from serving.check.releases import OLDEST, RELEASES
 from serving.check.report import report
+from serving.server.storage import is_onnx
 from training.command.files import write_text
 from training.command.options import main_guard
 from training.command.parser import Parser, file_to_write, number_from_0

@@ -13,10 +13,10 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from serving.check.releases import OLDEST
+from serving.server.storage import is_onnx
 from training.command.progress import Tell
 
 STEP_SECONDS = 120.0
-ONNX_MANIFEST = "manifest.json"
 _RUN = "from serving.check.{} import main; main()"
 _END_SECONDS = 1.0  # in which what was printed is read to its end
 _LAST_WORDS = 2000  # characters of what a process that died has said
@@ -40,7 +40,7 @@ def check(
         release: of TensorFlow Serving, one of `releases.RELEASES`, that a SavedModel is for.
     """
     more = ([str(run)] if run else []) if is_onnx(version_dir) else [release]
-    return _in_a_process([str(version_dir), *more], step_seconds, tell)["findings"]
+    return _in_a_process(version_dir, more, step_seconds, tell)["findings"]
 
 
 def check_against(
@@ -57,14 +57,16 @@ def check_against(
         step_seconds: the most that one request may take.
         tell: see `check`.
     """
-    return _in_a_process([str(version_dir), OLDEST, *server], step_seconds, tell)
+    return _in_a_process(version_dir, [OLDEST, *server], step_seconds, tell)
 
 
-def _in_a_process(arguments: Sequence[str], step_seconds: float, tell: Tell) -> dict[str, Any]:
+def _in_a_process(
+    version_dir: Path, more: Sequence[str], step_seconds: float, tell: Tell
+) -> dict[str, Any]:
     """The last answer of a check's process; where there is none, that is a finding."""
-    code = _RUN.format("onnx" if is_onnx(arguments[0]) else "version")
+    code = _RUN.format("onnx" if is_onnx(version_dir) else "version")
     process = subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, "-c", code, str(version_dir), *more],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -119,8 +121,3 @@ def _death(status: int, said: str) -> str:
         return f"the process that ran it was ended by {signal.Signals(-status).name}"
     last = (said.strip().splitlines() or [f"exit status {status}"])[-1]
     return f"the process that ran it failed: {last}"
-
-
-def is_onnx(version_dir: str | Path) -> bool:
-    """Whether a version is an ONNX export."""
-    return (Path(version_dir) / ONNX_MANIFEST).is_file()

@@ -153,7 +153,7 @@ def test_an_op_that_the_stock_server_lacks_is_refused(tmp_path):
 
 
 def test_the_release_reaches_the_process_that_checks(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "_in_a_process", lambda given, *_: {"findings": given[1:]})
+    monkeypatch.setattr(apart, "_in_a_process", lambda _, more, *__: {"findings": more})
     assert apart.check(tmp_path, release="2.21") == ["2.21"]
     with pytest.raises(SystemExit) as error:
         check.main([str(tmp_path), "--release", "2.19"])

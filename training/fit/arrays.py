@@ -120,5 +120,5 @@ def _judge(
 
 
 def _on_jax() -> bool:
-    """Whether nothing but what is compiled is quick."""
+    """Whether the backend is JAX, where nothing but what is compiled is quick."""
     return keras.backend.backend() == "jax"

@@ -87,9 +87,10 @@ def _score(
         references = [[text.lower() for text in texts] for texts in references]
     result: dict[str, Any] = metrics.score(metric, hypotheses, references, lowercase=lowercase)
     if rates:
-        for key, errors in rates.items() if bootstrap else ():
-            statistics = errors(hypotheses, references) * (100, 1)  # percent
-            result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
+        if bootstrap:
+            for key, errors in rates.items():
+                statistics = errors(hypotheses, references) * (100, 1)  # percent
+                result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
         return result
     options: dict[str, Any] = {
         "lowercase": lowercase,

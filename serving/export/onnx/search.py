@@ -112,8 +112,7 @@ class _Grown(NamedTuple):
 class _Beam(NamedTuple):
     """The best continuations, `(B, W)` each.
 
-    `parents` are their places in the beam before, `rows` in all beams. `was` finished is a
-    hypothesis whose parent had ended.
+    `parents` are their places in the beam before, `rows` in all beams.
     """
 
     scores: Value
@@ -124,7 +123,6 @@ class _Beam(NamedTuple):
     length: Value
     said: Value
     token: Value
-    was: Value
     finished: Value
 
 
@@ -223,7 +221,7 @@ class _Turn:
         beams = g.size(now["total"], 1)
         sentences = g("Range", g.constant(0), g("Squeeze", g.size(total, 0)), g.constant(1))
         rows = parents + g.axis(sentences, 1) * beams
-        return _Beam(scores, parents, rows, total, gained, length, said, token, was, finished)
+        return _Beam(scores, parents, rows, total, gained, length, said, token, finished)
 
     def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
         """Return what `_follow` reads, with a row for each sentence of the batch."""
@@ -250,7 +248,8 @@ class _Turn:
             "total": beam.total,
             "length": beam.length,
             "finished": beam.finished,
-            **{name: x for name, x in now.items() if name in {"who", "limits"}},
+            "who": now["who"],
+            "limits": now["limits"],
             **{name: x for name, x in now.items() if name.startswith("memory_")},
         }
         if grown.covered is not None:
