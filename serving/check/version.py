@@ -25,9 +25,10 @@ from serving.check.stored_weights import check_weights
 from serving.client.printing import printable
 from serving.savedmodel.model import SavedModel
 from serving.savedmodel.status import StatusError
+from serving.server.completeness import missing_part
 from serving.server.monitoring import Metrics
 from serving.server.servable import Servable
-from serving.server.storage import list_versions, missing_part
+from serving.server.storage import list_versions
 from serving.server.warmup import read_records, replay
 from training.command.progress import Tell
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.server import storage
+from serving.server.completeness import missing_part
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +98,7 @@ class BasePath:
             return False
         if self._incomplete.get(number) == files:
             return False
-        if missing := storage.missing_part(path):
+        if missing := missing_part(path):
             log.warning("Version %d of %s is not complete: no %s", number, name, missing)
             self._incomplete[number] = files
             return False

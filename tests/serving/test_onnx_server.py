@@ -19,8 +19,8 @@ from serving.export.images import ExportedReader
 from serving.export.texts import Exported
 from serving.export.version import export
 from serving.savedmodel.status import Code, StatusError
+from serving.server.completeness import missing_part
 from serving.server.onnx_model import OnnxModel
-from serving.server.storage import missing_part
 from serving.server.tensors import packed
 from tests.attack.conftest import tensor_request
 from tests.serving.conftest import add_version, arrays, error_of, serving, tensor
