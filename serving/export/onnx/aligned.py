@@ -10,7 +10,7 @@ from serving.export.onnx.decoder import Step
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.mechanisms.mechanism import Rows, Shape, Values
 from serving.export.onnx.products import Products
-from training.model.aligned import FARTHEST, NEVER
+from training.model.aligned import FARTHEST, NEVER, TINY
 
 
 class Aligned:
@@ -70,18 +70,17 @@ class Aligned:
         length = g.size(memory["mask"], 2)
         token = g("Equal", g.axis(tokens, 1), np.arange(self.vocabulary))
         chosen = state["said"] * g.axis(g.cast(token, "float32"), 1)
-        was = g("LogSoftmax", g.over("ReduceSum", chosen, 2), axis=-1)
+        was = rows.apart(g("Softmax", g.over("ReduceSum", chosen, 2), axis=-1), length)
         moves = self._moves(g, times, states[0], memory, rows)
-        moves = g.axis(rows.apart(was, length), 3) + moves  # (B, n, S, S)
-        places = g.over("ReduceLogSumExp", moves, 2)
+        places = g.squeeze(g.axis(was, 2) @ moves, 2)
+        log_places = g("Log", g("Max", places, TINY))
         vector = rows.apart(times(states[0], self._of_state, bounded=True), self._of_state.shape[1])
         vector = g("Tanh", g.axis(vector, 2) + g.axis(memory["values"], 1))
         kernel, bias = self._output
         spoken = g("LogSoftmax", times(vector, kernel, bias, bounded=True), axis=-1)
-        said = rows.together(g.axis(places, 3) + spoken, length, self.vocabulary)
+        said = rows.together(g.axis(log_places, 3) + spoken, length, self.vocabulary)
         new = dict(zip(names, states, strict=True))
-        log_probs = g.over("ReduceLogSumExp", said, 1)
-        return Step(log_probs, g("Exp", places), {**new, "said": said})
+        return Step(_log_sum_exp(g, said, 1), places, {**new, "said": said})
 
     def log_probs(self, g: Graph, times: Products, output: Value, part: int) -> Value:
         """Return log-probabilities, filled up: see `Decoder`."""
@@ -92,7 +91,7 @@ class Aligned:
         return g.concat([output, never], axis=1)
 
     def _moves(self, g: Graph, times: Products, query: Value, memory: Values, rows: Rows) -> Value:
-        """Return the log-probabilities of places after each place, `(B, n, S, S)`."""
+        """Return the probabilities of places after each place, `(B, n, S, S)`."""
         asked = rows.apart(times(query, self._query, bounded=True), self._query.shape[1])
         hidden = g("Tanh", g.axis(asked, 2) + g.axis(memory["keys"], 1))
         scores = g("Where", memory["mask"], g.squeeze(hidden @ self._score, -1), NEVER)
@@ -101,8 +100,14 @@ class Aligned:
         way = g("Where", way > FARTHEST, FARTHEST, way)
         way = g("Where", way >= 0, way, FARTHEST + 1)
         weights = g("Gather", self._ways, way, axis=0, dtype="float32")
-        return g("LogSoftmax", g.axis(scores, 2) + weights, axis=-1)
+        return g("Softmax", g.axis(scores, 2) + weights, axis=-1)
 
     @staticmethod
     def _places(g: Graph, length: Value) -> Value:
         return g("Range", g.constant(0), g("Squeeze", length), g.constant(1))
+
+
+def _log_sum_exp(g: Graph, x: Value, axis: int) -> Value:
+    """ReduceLogSumExp in a fifth of the time, where the axis is not the last (onnxruntime 1.32)."""
+    most = g.over("ReduceMax", x, axis, keep=True)
+    return g("Log", g.over("ReduceSum", g("Exp", x - most), axis)) + g.squeeze(most, axis)

@@ -314,6 +314,7 @@ export const OPERATORS = {
   GreaterOrEqual: compare((x, i, y, j, to, at, end) => { while (at < end) to[at++] = x[i++] >= y[j++]; }),
   Identity: ([x]) => x,
   LSTM,
+  Log: each((x, to) => { for (let i = 0; i < to.length; i++) to[i] = Math.log(x[i]); }),
   LogSoftmax: rows(logSoftmax),
   MatMul: matMul,
   MatMulInteger: matMul,

@@ -13,9 +13,9 @@ import onnx
 # The operators that `engine/operators.js` and `engine/graph.js` run.
 _NAMES = """
     Abs Add And Cast Concat Conv CumSum Div Equal Exp Expand GRU Gather Greater GreaterOrEqual
-    Identity LSTM LogSoftmax MatMul MatMulInteger Max MaxPool Mean Mul Neg Not Pad QuantizeLinear
-    RNN Range ReduceLogSumExp ReduceMax ReduceMean ReduceSum Relu Reshape Scan Shape Sigmoid Slice
-    Softmax Softplus Split Sqrt Squeeze Sub Sum Tanh TopK Transpose Unsqueeze Where
+    Identity LSTM Log LogSoftmax MatMul MatMulInteger Max MaxPool Mean Mul Neg Not Pad
+    QuantizeLinear RNN Range ReduceLogSumExp ReduceMax ReduceMean ReduceSum Relu Reshape Scan Shape
+    Sigmoid Slice Softmax Softplus Split Sqrt Squeeze Sub Sum Tanh TopK Transpose Unsqueeze Where
 """
 OPERATORS = frozenset(_NAMES.split())
 _PRODUCTS = ("MatMul", "MatMulInteger")
