@@ -49,9 +49,8 @@ def survey(pairs: Iterable[tuple[str, str]]) -> tuple[int, Strings | None]:
         return count, None
     if preset == "g2p-low":
         return count, Strings("g2p-medium", [*_LETTERS, "epochs=150", "keep_by=score"])
-    if preset == "g2p-medium":
-        return count, Strings(preset, [*_LETTERS, "epochs=40"])
-    return count, Strings(preset, [*_LETTERS])
+    epochs = 40 if preset == "g2p-medium" else 30
+    return count, Strings(preset, [*_LETTERS, f"epochs={epochs}"])
 
 
 class _Side:
