@@ -15,18 +15,6 @@ _ONNX_WEIGHTS = "weights.bin"
 _SHARD = re.compile(r"variables\.data-\d{5}-of-(\d{5})")
 
 
-def _missing_of_onnx(version_dir: Path) -> str | None:
-    """As `missing_part`. The manifest names all other files."""
-    try:
-        about = json.loads((version_dir / ONNX_MANIFEST).read_bytes())
-        graphs = [f"{name}.onnx" for name, one in about["graphs"].items() if isinstance(one, dict)]
-        tokenizers = [one["file"] for one in about["tokenizers"].values()]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return f"the rest of {ONNX_MANIFEST}"
-    files = (*graphs, *tokenizers, _ONNX_WEIGHTS)
-    return next((name for name in files if not (version_dir / name).is_file()), None)
-
-
 def missing_part(version_dir: Path, saved_model: Message | None = None) -> str | None:
     """The first missing file of a version, or None if it is complete.
 
@@ -65,3 +53,15 @@ def missing_part(version_dir: Path, saved_model: Message | None = None) -> str |
     if not shards or len(shards) != int(shards[0][1]):
         return "variables/variables.data-*"
     return None
+
+
+def _missing_of_onnx(version_dir: Path) -> str | None:
+    """As `missing_part`. The manifest names all other files."""
+    try:
+        about = json.loads((version_dir / ONNX_MANIFEST).read_bytes())
+        graphs = [f"{name}.onnx" for name, one in about["graphs"].items() if isinstance(one, dict)]
+        tokenizers = [one["file"] for one in about["tokenizers"].values()]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"the rest of {ONNX_MANIFEST}"
+    files = (*graphs, *tokenizers, _ONNX_WEIGHTS)
+    return next((name for name in files if not (version_dir / name).is_file()), None)
