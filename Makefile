@@ -63,9 +63,12 @@ test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mech
 test-guides: $(STAMP)  ## run the commands of the guide to own data as they stand, which takes minutes
 	EVERY_GUIDE=1 $(BIN)/python -m pytest -q tests/test_guide_commands.py
 
-# Most tests build small functions and run them once: compiling quickly is all.
+# Most tests build small functions and run them once: compiling quickly is all, and each only once.
 test-jax: export KERAS_BACKEND = jax
 test-jax: export JAX_DISABLE_MOST_OPTIMIZATIONS = 1
+test-jax: export JAX_COMPILATION_CACHE_DIR = $(CURDIR)/$(BACKENDS)/jax-programs
+test-jax: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS = 0
+test-jax: export JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES = -1
 test-jax: $(BACKENDS)/installed
 	$(BACKENDS)/bin/python -m pytest -q -n 2 --dist loadfile --max-worker-restart 0 tests/keras_attention tests/backends tests/benchmarks/test_gpu.py tests/test_readme.py
 

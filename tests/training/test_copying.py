@@ -199,7 +199,8 @@ def test_a_served_model_copies(copying_run, tmp_path):
     pairs = names_task(np.random.default_rng(4), 20)
     sources = [source for source, _ in pairs]
     expected = make_translator([copying_run], Search(beam_width=3))(sources)
-    flags = ["--model_name=names", f"--model_base_path={tmp_path / 'names'}"]
+    base = tmp_path / "names"
+    flags = ["--model_name=names", f"--model_base_path={base}", "--enable_model_warmup=false"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "names") as client:
         assert [found.text for found in client.translate(sources)] == expected
         found = client.align(sources[:1])[0]

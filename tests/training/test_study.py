@@ -244,10 +244,10 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     study.main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
     rows = read_table(output / "readings.csv")
     assert len(rows) == 4 + 5
-    for row, reading in zip(rows[:4] + rows[4:8], 2 * readings, strict=True):
-        expected = evaluation.aer([tiny_run], split, reading)
-        assert float(row["aer"]) == pytest.approx(expected["aer"], rel=1e-4)
-        assert float(row["diagonal"]) == pytest.approx(expected["aer_diagonal"], rel=1e-4)
+    expected = [evaluation.aer([tiny_run], split, reading) for reading in readings]
+    for row, scores in zip(rows[:4] + rows[4:8], 2 * expected, strict=True):
+        assert float(row["aer"]) == pytest.approx(scores["aer"], rel=1e-4)
+        assert float(row["diagonal"]) == pytest.approx(scores["aer_diagonal"], rel=1e-4)
     on_dev = [evaluation.aer([tiny_run], dev, reading)["aer"] for reading in readings]
     assert [row["chosen"] for row in rows[:4]].index("yes") == int(np.argmin(on_dev))
     some, halved = read_table(output / "alignment.csv")

@@ -7,10 +7,11 @@ import random
 import pytest
 import scipy.stats
 
+from tests.training.conftest import untrained
 from training import study
 from training.command.errors import UserError
 from training.runs.run import load_run
-from training.studies import sigmorphon
+from training.studies import shared, sigmorphon
 
 TINY = [
     *("encoder_units=7", "decoder_units=11", "embedding_size=5", "attention_units=3"),
@@ -61,8 +62,9 @@ def test_chance_evens_out_over_languages():
 
 
 def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
-    words, tmp_path, capsys
+    words, tmp_path, capsys, monkeypatch
 ):
+    monkeypatch.setattr(shared, "train", untrained)
     output = tmp_path / "study"
     command = ["sigmorphon", "--subtask", "low", "--languages", "wel_sw", "--seeds", "2"]
     command += ["--output", str(output), *(part for key in TINY for part in ("--set", key))]

@@ -146,9 +146,9 @@ def test_rows_do_not_depend_on_one_another(call):
 
 @pytest.fixture(scope="module")
 def server(version):
-    with serving(
-        "--model_name=m", f"--model_base_path={version.parent}", f"--rest_api_port={free_port()}"
-    ) as server:
+    flags = ["--model_name=m", f"--model_base_path={version.parent}"]
+    rest = f"--rest_api_port={free_port()}"
+    with serving(*flags, rest, "--enable_model_warmup=false") as server:
         yield server
 
 
