@@ -122,7 +122,7 @@ page-kernel:  ## build the products of the page without a server: serving/page/e
 	@touch $@
 
 test-batch: .venv/batch-installed  ## run the tests of batch translation on Ray's workers
-	$(BIN)/python -m pytest -q tests/batch
+	$(BIN)/python -m pytest -q -n 2 tests/batch
 
 # The newest export.
 define find-model
