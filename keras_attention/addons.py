@@ -30,6 +30,11 @@ from keras_attention.recurrent import keras_cells
 from keras_attention.recurrent.cell import AttentionCell
 
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+_OPTIONAL = {  # weights that some mechanisms of Addons have, and what has them here
+    "attention_g": "normalize=True, or use_scale=True of MultiplicativeAttention",
+    "attention_b": "normalize=True",
+    "attention_score_bias": "a score bias, as MonotonicAttention has",
+}
 
 
 def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, Any]]:
@@ -119,36 +124,46 @@ def load_weights(
 
 
 def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]]) -> None:
-    monotonic = isinstance(layer, MonotonicAttention)
-    if monotonic and not isinstance(layer, MonotonicChunkwiseAttention):
-        name = "attention_score_bias"
-        _assign(layer.score_bias, _find(weights, name), name)
+    named: dict[str, keras.Variable | None] = {}
+    if isinstance(layer, MonotonicAttention) and not isinstance(layer, MonotonicChunkwiseAttention):
+        named["attention_score_bias"] = layer.score_bias
         layer = layer.attention
-    if isinstance(layer, AdditiveAttention) and type(layer) is AdditiveAttention:
-        named = {
+    general = isinstance(layer, MultiplicativeAttention) and layer.score_name == "general"
+    if type(layer) is AdditiveAttention:
+        named |= {
             "query_layer/kernel": layer.query_kernel,
             "memory_layer/kernel": layer.key_kernel,
             "attention_v": layer.scale,
             "attention_b": layer.bias,
             "attention_g": layer.gain,
         }
-        for name, variable in named.items():
-            if variable is not None:
-                _assign(variable, _find(weights, name), name)
-    elif isinstance(layer, MultiplicativeAttention) and layer.score_name == "general":
-        # Addons projects the memory, `q·(M k)`; here it is `qᵀ W k`.
-        _assign(layer.kernel, _find(weights, "memory_layer/kernel").T, "memory_layer/kernel")
-        if layer.scale is not None:
-            _assign(layer.scale, _find(weights, "attention_g"), "attention_g")
+    elif general:
+        named |= {"memory_layer/kernel": layer.kernel, "attention_g": layer.scale}
     else:
         raise ValueError(
             'load_weights expected AdditiveAttention, MultiplicativeAttention("general") or '
             f"MonotonicAttention of one of them. Received: {layer!r}"
         )
+    for name, what in _OPTIONAL.items():
+        if named.get(name) is None and _keys(weights, name):
+            raise ValueError(
+                f"load_weights expected a layer with {what}, which {name} belongs to. "
+                f"Received: {layer!r}"
+            )
+    for name, variable in named.items():
+        if variable is not None:
+            found = _find(weights, name)
+            # Addons projects the memory, `q·(M k)`; here it is `qᵀ W k`.
+            transposed = general and name == "memory_layer/kernel"
+            _assign(variable, found.T if transposed else found, name)
+
+
+def _keys(weights: Mapping[str, np.ndarray[Any, Any]], name: str) -> list[str]:
+    return [key for key in weights if key == name or key.endswith("/" + name)]
 
 
 def _find(weights: Mapping[str, np.ndarray[Any, Any]], name: str) -> np.ndarray[Any, Any]:
-    keys = [key for key in weights if key == name or key.endswith("/" + name)]
+    keys = _keys(weights, name)
     if len(keys) != 1:
         raise ValueError(
             f"load_weights expected one weight whose name ends with {name}. "

@@ -69,6 +69,8 @@ def plot_attention(
         plot_attention(["she", "eats"], ["elle", "mange"], [[0.9, 0.1], [0.2, 0.8]], path="map.png")
         ```
     """
+    if hasattr(weights, "detach"):  # PyTorch's, which may have gradients or be bfloat16
+        weights = weights.detach().float().cpu()
     weights = np.asarray(weights, dtype="float32")
     array = source if isinstance(source, np.ndarray) and source.dtype.kind in "biuf" else None
     if array is not None and array.ndim > 1:

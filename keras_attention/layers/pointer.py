@@ -61,7 +61,7 @@ class PointerGenerator(keras.layers.Layer):
     """
 
     def __init__(self, kernel_initializer: Any = "glorot_uniform", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+        super().__init__(**{"autocast": False, **kwargs})
         self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(
@@ -73,8 +73,9 @@ class PointerGenerator(keras.layers.Layer):
     ) -> None:
         """Make the weights for features of this width."""
         shape = (features_shape[-1], 1)
-        self.kernel = self.add_weight(shape, self.kernel_initializer, name="kernel")
-        self.bias = self.add_weight((), "zeros", name="bias")
+        init = self.kernel_initializer
+        self.kernel = self.add_weight(shape, init, name="kernel", autocast=False)
+        self.bias = self.add_weight((), "zeros", name="bias", autocast=False)
 
     def call(
         self, features: Tensor, logits: Tensor, attention_weights: Tensor, source_ids: Tensor

@@ -101,7 +101,7 @@ def make(name: str, /, units: int, **options: Any) -> Attention:
 
     Args:
         name: one of `BY_NAME`.
-        units: width of the hidden layer, of all heads together, in mechanisms that have one.
+        units: width of the layer that scores, of all heads together, in mechanisms that have one.
         **options: `num_heads`, `distribution`, `dropout`, `seed`, `name`, `dtype`, and arguments
             of the mechanism's own layer, such as `half_width` of `LocalAttention`.
 
@@ -110,4 +110,7 @@ def make(name: str, /, units: int, **options: Any) -> Attention:
     """
     if name not in BY_NAME:
         raise ValueError(f"make expected one of {', '.join(BY_NAME)}. Received: name={name!r}")
-    return BY_NAME[name].make(units, **options)
+    try:
+        return BY_NAME[name].make(units, **options)
+    except TypeError as error:  # an argument twice, or one that there is not
+        raise ValueError(f"make({name!r}) has no such options: {error}") from error

@@ -75,10 +75,9 @@ class LocalAttention(BorrowedScore):
         result = {"query": super().queries(query)}
         if self.predictive:
             kernel = ops.cast(self.position_kernel, self.compute_dtype)
-            scale = ops.cast(self.position_scale, self.compute_dtype)
-            hidden = ops.tanh(project(query, kernel))
-            position = ops.sigmoid(ops.cast(project(hidden, scale), self.wide_dtype))
-            result["position"] = ops.expand_dims(position, -1)
+            scale = ops.cast(self.position_scale, self.wide_dtype)
+            hidden = ops.cast(ops.tanh(project(query, kernel)), self.wide_dtype)
+            result["position"] = ops.expand_dims(ops.sigmoid(project(hidden, scale)), -1)
         return result
 
     def initial_state(self, memory: Memory) -> Any:

@@ -33,7 +33,15 @@ class MemoriesLayer(BaseLayer):
         """Return an argument as a tuple, one element for each memory."""
         if x is None:
             return (None,) * len(self.attentions)
-        return tuple(x) if self.several else (x,)
+        if not self.several:
+            return (x,)
+        count = len(self.attentions)
+        self._expect(
+            isinstance(x, (list, tuple)) and not isinstance(x[0], int) and len(x) == count,
+            f"lists of {count}, one element for each memory",
+            f"{len(x)} elements" if isinstance(x, (list, tuple)) else f"{type(x).__name__}",
+        )
+        return tuple(x)
 
     def _memories(self, prepared: Any) -> tuple[Memory, ...]:
         return (prepared,) if isinstance(prepared, Memory) else tuple(prepared)

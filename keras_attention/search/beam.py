@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend
@@ -61,7 +62,7 @@ def beam_search(
         beam_width: number of hypotheses kept for each sentence.
         length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
             0 gives the plain sum, more prefers longer results.
-        coverage_penalty: penalty for source positions that were not looked at (eq. 14 there):
+        coverage_penalty: penalty for positions of the one memory not looked at (eq. 14 there):
             `coverage_penalty * sum over s of log(min(sum over t of weights[t, s], 1))`, of the
             mean over heads, no single position below `log(1e-6)`. 0 for none.
         memory_mask: boolean `(B, S)`, the source positions that count for it; needed for it alone.
@@ -79,9 +80,10 @@ def beam_search(
 
     Raises:
         ValueError: if `num_results` is more than `beam_width`, if one of them or `max_length` is
-            below 1, `length_penalty` or `coverage_penalty` below 0, or `memory_mask` is missing;
-            for `end_id`, `prefix` or `forbidden` of another shape, a state with other than
-            `batch_size` rows, and a `Shortlist` with a prefix.
+            below 1, `length_penalty` or `coverage_penalty` below 0; with `coverage_penalty`, if
+            `memory_mask` or the attention weights are missing or do not fit; for `end_id`,
+            `prefix` or `forbidden` of another shape, a state with other than `batch_size` rows,
+            and a `Shortlist` with a prefix.
 
     Example:
         ```python
@@ -97,9 +99,10 @@ def beam_search(
         scores = found.scores  # (2, 3)
         ```
     """
-    if coverage_penalty < 0 or (coverage_penalty and memory_mask is None):
+    masked = memory_mask is not None and np.ndim(memory_mask) == 2
+    if coverage_penalty < 0 or (coverage_penalty and not masked):
         raise ValueError(
-            "beam_search expected coverage_penalty >= 0, and a memory_mask with it. "
+            "beam_search expected coverage_penalty >= 0, and a memory_mask with it, (B, S). "
             f"Received: coverage_penalty={coverage_penalty}, memory_mask={memory_mask}"
         )
     if not 1 <= num_results <= beam_width:

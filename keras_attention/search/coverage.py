@@ -6,6 +6,8 @@ from typing import Any
 
 from keras import ops
 
+from keras_attention.shapes import alike
+
 Tensor = Any
 
 NOT_COVERED = 1e-6  # the least that a source position counts as looked at
@@ -27,7 +29,17 @@ def add(coverage: Tensor, weights: Tensor, finished: Tensor) -> Tensor:
         coverage: before it.
         weights: of the step, `(B·W, S)` or `(B·W, heads, S)`, of which the mean counts.
         finished: boolean `(B, W)`, the hypotheses that look at nothing any more.
+
+    Raises:
+        ValueError: for weights of several memories, of none, or of a memory of another length.
     """
+    several = isinstance(weights, (tuple, list))
+    if several or weights is None or not alike(weights.shape[-1], coverage.shape[-1]):
+        shapes = [tuple(x.shape) for x in weights] if several else getattr(weights, "shape", None)
+        raise ValueError(
+            "beam_search expected, with coverage_penalty, attention weights of one memory, as long "
+            f"as memory_mask: {coverage.shape[-1]}. Received: {shapes}"
+        )
     weights = ops.cast(weights, "float32")
     if len(weights.shape) > 2:
         weights = ops.mean(weights, axis=1)

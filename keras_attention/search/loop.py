@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Te
     """
     for x in tree.flatten(state):
         rows = x.shape[0] if len(x.shape) else None
-        if isinstance(batch_size, int) and rows is not None and rows != batch_size:
+        if isinstance(batch_size, numbers.Integral) and rows is not None and rows != batch_size:
             raise ValueError(
                 f"{name} expected a state with one row for each of batch_size={batch_size} "
                 "sentences: the search repeats it for its hypotheses, and nothing is tiled. "

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend
@@ -158,7 +159,7 @@ def sample_search(
         if value is not None and value < least:
             raise ValueError(f"sample_search expected {name} >= 1. Received: {name}={value}")
     for name, number in (("temperature", temperature), ("top_p", top_p)):
-        if isinstance(number, (int, float)) and not number > 0:
+        if isinstance(number, (int, float, np.number)) and not number > 0:
             raise ValueError(f"sample_search expected {name} > 0. Received: {name}={number}")
     search = Search(
         loop.decoder("sample_search", step, state, memory, batch_size),
@@ -194,7 +195,7 @@ def _drawn(
         ids = backend.gather_in_rows(ops.cast(log_probs.ids, "int32"), order) if listed else order
     elif listed:
         ids = ops.cast(log_probs.ids, "int32")
-    highest = ops.max(values, axis=-1, keepdims=True)
+    highest = ops.max(values, axis=-1, keepdims=True, initial=tokens.NEVER)
     # If no token is left, all are alike: the sum is -inf whichever is drawn.
     shares = ops.exp(ops.where(highest > tokens.NEVER, values - highest, 0.0) / temperature)
     up_to = ops.cumsum(shares, axis=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -35,7 +36,8 @@ class SentenceRules(NamedTuple):
 
     Attributes:
         limits: int32 `(B,)`, its greatest number of tokens.
-        prefix: int32 `(B, P)`, the token of each step, `FREE` where any may stand; `()` for none.
+        prefix: int32 `(B, P + 1)`, the token of each step, `FREE` where any may stand, which is
+            last; `()` for none.
         forbidden: int32 `(B, F)`, tokens that it never has, `FREE` for none; `()` for none at all.
     """
 
@@ -74,7 +76,7 @@ def rules(
     Raises:
         ValueError: `max_length` below 1, or another argument of a wrong shape.
     """
-    if isinstance(max_length, int) and max_length < 1:
+    if isinstance(max_length, numbers.Integral) and max_length < 1:
         raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape):
@@ -94,6 +96,8 @@ def rules(
                 f"Received: {which} {tuple(table.shape)}"
             )
         tables[which] = ops.zeros((batch_size, 1), "int32") + table
+    if _given(tables["prefix"]):  # steps past it are free
+        tables["prefix"] = ops.pad(tables["prefix"], [[0, 0], [0, 1]], constant_values=FREE)
     return Rules(start, _ends(name, end_id), longest, SentenceRules(limits, **tables))
 
 
@@ -140,10 +144,8 @@ def allowed(log_probs: Tensor | Shortlist, time: Tensor, rules: SentenceRules, r
         hit = ops.equal(ops.expand_dims(ids, -1), ops.expand_dims(banned, 1))
         values = ops.where(ops.any(hit, axis=-1), NEVER, values)
     if _given(rules.prefix):
-        places = rules.prefix.shape[1]
-        at = ops.minimum(ops.cast(time, "int32"), places - 1)
-        forced = ops.take(rules.prefix, at, axis=1)
-        forced = _for_rows(ops.where(time < places, forced, FREE)[:, None], rows)
+        at = ops.minimum(ops.cast(time, "int32"), ops.shape(rules.prefix)[1] - 1)
+        forced = _for_rows(ops.take(rules.prefix, at, axis=1)[:, None], rows)
         other = ops.logical_and(forced != FREE, ids != forced)
         values = ops.where(other, NEVER, values)
     return Shortlist(values, log_probs.ids) if listed else values

@@ -186,3 +186,18 @@ def test_a_mechanism_that_addons_has_not_is_told():
     layer.build((None, None, 4), (None, None, 4))
     with pytest.raises(ValueError, match="load_weights expected AdditiveAttention"):
         addons.load_weights(layer, {})
+
+
+@pytest.mark.parametrize(
+    ("case", "mechanism", "said"),
+    [
+        ("bahdanau normalized", "bahdanau", "normalize=True"),
+        ("luong scaled", "luong", "use_scale=True"),
+        ("bahdanau monotonic", "bahdanau normalized", "a score bias"),
+    ],
+)
+def test_weights_that_the_layer_has_no_place_for_are_told(case, mechanism, said):
+    name = next(name for name in GOLD if name.startswith(f"{case}, "))
+    layer = built(mechanism, name.partition(", ")[2])
+    with pytest.raises(ValueError, match=f"load_weights expected a layer with .*{said}"):
+        addons.load_weights(layer, saved(name))

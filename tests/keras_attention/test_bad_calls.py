@@ -79,3 +79,27 @@ def test_bad_arguments_are_told_with_layer_expected_and_received(make, expected,
         make()
     assert expected in str(error.value)
     assert received in str(error.value)
+
+
+def test_a_key_of_another_length_is_told_before_a_step():
+    layer = MultiplicativeAttention("dot")
+    layer.build((2, 3, 7), (2, 5, 7))
+    with pytest.raises(ValueError, match="expected key and value of the same length"):
+        layer.prepare(np.ones((2, 4, 7), "float32"), np.ones((2, 5, 7), "float32"))
+
+
+@pytest.mark.parametrize(
+    ("change", "received"),
+    [
+        (lambda given: {**given, "memory": given["memory"][0]}, "3 elements"),
+        (lambda given: {**given, "memory": given["memory"][:1]}, "1 elements"),
+        (lambda given: {**given, "memory_mask": [None]}, "1 elements"),
+        (lambda given: {**given, "memory_key": given["memory"][:1]}, "1 elements"),
+    ],
+)
+def test_several_memories_come_in_lists_of_as_many(change, received, rng):
+    attentions = [AdditiveAttention(UNITS), AdditiveAttention(UNITS)]
+    layer = AttentionRNN(keras.layers.GRUCell(DQ), attentions)
+    memories = [keras.ops.convert_to_tensor(normal(rng, B, TV, DV)) for _ in attentions]
+    with pytest.raises(ValueError, match=f"lists of 2, one .*{received}"):
+        layer(normal(rng, B, TQ, DQ), **change({"memory": memories}))

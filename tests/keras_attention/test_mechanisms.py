@@ -366,3 +366,16 @@ def test_bad_arguments_are_told_with_layer_expected_and_received(case):
     message = str(error.value)
     assert expected in message.split("Received: ")[0]
     assert received in message.split("Received: ")[1]
+
+
+def test_the_place_in_a_long_memory_is_predicted_in_float32(rng):
+    score, precise = MultiplicativeAttention("general"), "mixed_bfloat16"
+    layer = LocalAttention(score, 2, predictive=True, units=37, dtype=precise)
+    layer.build((None, None, DQ), (None, None, DV))
+    randomize(layer, rng)
+    query = ops.cast(normal(rng, B, TQ, DQ), "bfloat16")
+    kernel = ops.cast(layer.position_kernel, "bfloat16")
+    hidden = array(ops.cast(ops.tanh(ops.matmul(query, kernel)), "float32"))
+    expected = reference.sigmoid(hidden @ weights_of(layer)["position_scale"])
+    found = array(layer.queries(query)["position"])[..., 0]
+    np.testing.assert_allclose(5000 * found, 5000 * expected, atol=0.5)

@@ -4,7 +4,7 @@ import time
 import numpy as np
 import pytest
 
-from keras_attention import plot_attention
+from keras_attention import AdditiveAttention, plot_attention
 
 SOURCE, TARGET = ["a", "green", "apple"], ["une", "pomme"]
 WEIGHTS = np.array([[0.9, 0.1, 0.0], [0.05, 0.15, 0.8]])
@@ -134,3 +134,11 @@ def test_many_panels_stay_within_bounds():
 def test_weights_that_are_no_grid_are_told(image, weights):
     with pytest.raises(ValueError, match=r"for an image .*Received: "):
         plot_attention(np.ones(image), TARGET, np.ones(weights))
+
+
+def test_weights_may_be_those_of_a_layer():
+    query, value = np.ones((1, 2, 5), "float32"), np.ones((1, 3, 5), "float32")
+    layer = AdditiveAttention(7, dtype="mixed_bfloat16")
+    _, weights = layer(query, value, return_attention_scores=True)
+    figure = plot_attention(SOURCE, TARGET, weights[0])
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), 1 / 3, atol=1e-2)

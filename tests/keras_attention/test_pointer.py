@@ -235,3 +235,11 @@ def test_what_does_not_fit_is_refused(rng, change):
     given = [change.get(i, x) for i, x in enumerate(inputs(rng))]
     with pytest.raises(ValueError, match=r"PointerGenerator expected features .* Received: \("):
         built(rng)(*given)
+
+
+def test_a_mixed_policy_computes_in_float32(rng):
+    values = inputs(rng)
+    exact, mixed = built(rng), PointerGenerator(dtype="mixed_bfloat16")
+    mixed.build((None, None, DIM), (None, None, V), (None, None, S), (None, S))
+    mixed.set_weights(exact.get_weights())
+    assert_close(mixed(*values), array(exact(*values)))

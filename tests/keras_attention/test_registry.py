@@ -29,6 +29,8 @@ def test_a_name_makes_the_layer_with_its_own_options():
         ("chunkwise", {"distribution": "sparsemax"}, "no distribution"),
         ("coverage", {"num_heads": 2}, "num_heads=1"),
         ("dot", {"half_width": 3}, "half_width"),
+        ("dot", {"score": "general"}, "score"),
+        ("local_m", {"predictive": True}, "predictive"),
     ],
 )
 def test_what_a_mechanism_does_not_have_is_refused(name, options, message):

@@ -1,3 +1,5 @@
+import argparse
+import itertools
 import json
 
 import numpy as np
@@ -5,9 +7,12 @@ import pytest
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
+from tests.training.conftest import tiny_config
 from training import study
 from training.command.errors import UserError
+from training.data import corpus
 from training.data.pair_files import Split
+from training.data.splits import load_split
 from training.score import metrics
 from training.studies import compare
 from training.studies.compare import Difference
@@ -66,8 +71,24 @@ def test_a_side_against_itself_is_chance(rng, references):
     found = [metrics.bleu_statistics(texts(rng, references, 0.3), [[r] for r in references])]
     same = compare.compare(np.stack(found), np.stack(found), metrics.bleu_of, 50, 0)
     assert (same.difference, same.low, same.high) == (0, 0, 0)
-    assert same.p > 0.01
+    assert same.p == 1
     assert same.is_chance
+
+
+@pytest.mark.parametrize(("wrong", "count"), [((), 7), ((0, 3, 4, 9), 10), ((1, 2, 5, 6, 8), 11)])
+def test_the_probability_is_that_of_all_exchanges(wrong, count):
+    """One side errs in some sentences, the other never: each exchange of the errors is counted."""
+    ours, theirs = np.zeros((1, count, 2)), np.ones((1, count, 2)) * (0, 1)
+    ours[0, :, 1] = 1
+    ours[0, list(wrong), 0] = 1
+    differences = [
+        abs(sum(side if n in wrong else 0 for n, side in enumerate(sides)))
+        for sides in itertools.product((1, -1), repeat=count)
+    ]
+    exact = np.mean([difference >= len(wrong) for difference in differences])
+    found = compare.compare(ours, theirs, metrics.ratio, 4000, 0)
+    assert found.difference == pytest.approx(len(wrong) / count)
+    assert found.p == pytest.approx(exact, abs=0.02)
 
 
 def test_fewer_errors_are_better():
@@ -79,7 +100,7 @@ def test_fewer_errors_are_better():
 def test_the_study_ends_in_a_verdict(tiny_run, tmp_path, monkeypatch, capsys):
     sources = ["She eats.", "He sleeps."] * 10
     split = Split(sources, [["Elle mange."], ["Il dort."]] * 10)
-    monkeypatch.setattr(compare.corpus, "load", lambda *_, **__: split)
+    monkeypatch.setattr(compare, "load_split", lambda *_, **__: (split, {}))
     path = str(tiny_run.path)
     command = ["compare", "--run", path, "--against", path, path, "--samples", "20"]
     study.main([*command, "--output", str(tmp_path)])
@@ -89,6 +110,18 @@ def test_the_study_ends_in_a_verdict(tiny_run, tmp_path, monkeypatch, capsys):
     assert found["difference"] == 0
     assert (len(found["run"]), len(found["against"])) == (1, 2)
     assert (tmp_path / "compare.csv").read_text().count("\n") == 4
+
+
+def test_sentences_of_files_are_those_that_training_left_out(tmp_path):
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"word {n}\twort {n}\n" for n in range(211)))
+    config = tiny_config(f"data=tsv:{file}", "dev=0.1")
+    options = argparse.Namespace(data=None, split="dev", limit=None)
+    found, whole = compare._load(config, options), corpus.load(f"tsv:{file}", "dev")
+    assert 5 < len(found.sources) < 50
+    assert len(whole.sources) == 211
+    kept = load_split(config, "train")[0]
+    assert sorted([*found.sources, *kept.sources]) == sorted(whole.sources)
 
 
 def test_sides_of_other_sentences_are_refused(rng):

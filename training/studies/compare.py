@@ -17,14 +17,17 @@ from typing import Any
 import numpy as np
 
 from training.command.errors import UserError
+from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
+from training.data.splits import load_split
 from training.decode.asked import Search
 from training.runs.run import Run, load_run
 from training.score import metrics
 from training.studies import shared
 
 LEVEL = 0.05  # of the verdict
+_ROUNDING = 1e-9  # of sums in another order: as large a difference counts
 SIDES = ("run", "against")
 Score = Callable[[np.ndarray], float]
 
@@ -57,8 +60,7 @@ def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
     paths = {side: getattr(options, side) for side in SIDES}
     first = load_run(paths["run"][0]).config
-    split = corpus.load(options.data or first.data, options.split, limit=options.limit)
-    split = corpus.written_like(first.data, split)
+    split = _load(first, options)
     found = {
         side: [
             _statistics(load_run(path), first.metric, split, options, f"{side}-{number}")
@@ -119,7 +121,7 @@ def compare(
     for _ in range(samples):
         kept = rng.integers(2, size=count).astype(bool)[:, None]
         shuffled = mean(np.where(kept, ours, theirs)) - mean(np.where(kept, theirs, ours))
-        as_large += abs(shuffled) > abs(difference)
+        as_large += abs(shuffled) >= abs(difference) - _ROUNDING
     return Difference(
         (_each(score, sides[0]), _each(score, sides[1])),
         difference,
@@ -127,6 +129,14 @@ def compare(
         float(high),
         (as_large + 1) / (samples + 1),
     )
+
+
+def _load(config: Config, options: argparse.Namespace) -> Split:
+    """Read the sentences that both sides translate: those that training left out, if none are."""
+    if not options.data:
+        return load_split(config, options.split, limit=options.limit)[0]
+    split = corpus.load(options.data, options.split, limit=options.limit)
+    return corpus.written_like(config.data, split)
 
 
 def _scores(metric: str) -> list[tuple[str, Score, bool]]:

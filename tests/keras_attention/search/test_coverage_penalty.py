@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from keras import ops
 
+from keras_attention import beam_search
 from tests.keras_attention.decoders import (
+    END,
+    START,
     B,
     Decoder,
     S,
@@ -75,3 +78,27 @@ def test_a_small_beam_with_a_coverage_penalty_equals_a_naive_search(rng):
         for n, ids in enumerate(naive_beam_search(Covering(), b, 3, 0.6)):
             assert tuple(result.ids[b, n][: len(ids)]) == ids
             assert_close(result.scores[b, n], Covering().score(b, ids, 0.6))
+
+
+@pytest.mark.parametrize(
+    ("change", "mask"),
+    [
+        (lambda weights: (weights, weights), (B, S)),
+        (lambda weights: None, (B, S)),
+        (lambda weights: weights, (B, S + 1)),
+        (lambda weights: weights, (S,)),
+    ],
+    ids=["several memories", "no weights", "another length", "no batch"],
+)
+def test_coverage_is_of_one_memory_as_long_as_its_mask(rng, change, mask):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        return log_probs, change(weights), state
+
+    options = {"start_id": START, "end_id": END, "max_length": 3, "batch_size": B}
+    with pytest.raises(ValueError, match=r"beam_search expected.* coverage_penalty"):
+        beam_search(
+            step, decoder.state(), coverage_penalty=1.0, memory_mask=np.ones(mask, bool), **options
+        )

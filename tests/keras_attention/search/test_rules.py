@@ -283,3 +283,53 @@ def test_a_shortlist_cannot_hold_a_prefix(rng):
 
     with pytest.raises(ValueError, match="whole vocabulary"):
         search(greedy_search, decoder, step, prefix=[3])
+
+
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("prefix", [[], np.zeros((B, 0), "int32")], ids=["none", "of none"])
+def test_an_empty_prefix_forces_nothing(rng, find, prefix):
+    decoder = Decoder(rng)
+    found, free = search(find, decoder, prefix=prefix), search(find, decoder)
+    np.testing.assert_array_equal(found["ids"], free["ids"])
+
+
+@pytest.mark.tensorflow
+def test_a_prefix_may_be_of_unknown_length(rng):
+    import tensorflow as tf
+
+    decoder = Decoder(rng)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
+    def ids(prefix):
+        options = {"start_id": START, "end_id": END, "max_length": LENGTH, "batch_size": B}
+        state = decoder.state()
+        return greedy_search(decoder.step, state, prefix=prefix, pad_id=PAD, **options).ids
+
+    for prefix in (np.zeros((B, 0), "int32"), np.full((B, 2), 3, "int32")):
+        found = ids(prefix).numpy()
+        np.testing.assert_array_equal(found, search(greedy_search, decoder, prefix=prefix)["ids"])
+        np.testing.assert_array_equal(found[:, : prefix.shape[1]], prefix)
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_a_batch_of_0_gives_no_results(rng, find):
+    def step(tokens, state):
+        return ops.zeros((ops.shape(tokens)[0], VOCABULARY)), None, state
+
+    options = {"start_id": START, "end_id": END, "max_length": LENGTH, "batch_size": 0}
+    found = find(step, (), return_attention_weights=False, **options)
+    assert found.ids.shape[0] == found.scores.shape[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("find", "options", "said"),
+    [
+        (greedy_search, {"max_length": np.int64(0)}, "max_length >= 1"),
+        (sample_search, {"temperature": np.float32(0)}, "temperature > 0"),
+        (sample_search, {"top_p": np.float32(0)}, "top_p > 0"),
+        (greedy_search, {"batch_size": np.int64(B + 1)}, "a state with one row for each"),
+    ],
+)
+def test_numbers_of_numpy_are_checked_too(rng, find, options, said):
+    with pytest.raises(ValueError, match=said):
+        search(find, Decoder(rng), **options)
