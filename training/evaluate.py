@@ -37,7 +37,9 @@ def main(arguments: list[str] | None = None) -> None:
         help="score a baseline, too: the target of the most similar training sentence; for an "
         "outcome, models of the last known values",
     )
-    parser.add_argument("--by-length", action="store_true", help="add BLEU by source length")
+    parser.add_argument(
+        "--by-length", action="store_true", help="add BLEU by source length, up to 40 words"
+    )
     parser.add_argument(
         "--output",
         type=file_to_write,

@@ -13,6 +13,7 @@ import training.command.extras  # noqa: F401
 from training.command.errors import ConfigError, UsageError
 from training.command.options import main_guard
 from training.command.parser import Parser
+from training.config.keys import is_unicode
 from training.config.load import later_keys
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles
@@ -46,7 +47,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
         action="store_true",
         help="resume although the corpus has other sentences than the run began with",
     )
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    for name, value in vars(options).items():
+        if not is_unicode(str(value)):
+            raise UsageError(f"--{name} expected text of Unicode. Received: {str(value)!a}")
+    return options
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -88,6 +93,8 @@ def _to_resume(options: argparse.Namespace) -> Path:
     for name in ("init", "data", "dev", "test"):
         if getattr(options, name):
             raise UsageError(f"--resume expected no --{name}: a run goes on with its own")
+    if options.output and options.preset:
+        raise UsageError("--resume expected no --preset beside --output: a run goes on as it is")
     if not options.output and not options.preset:
         raise UsageError("--resume expected --output. Received: none")
     return options.output or default_output(options)

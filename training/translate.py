@@ -13,6 +13,7 @@ from training.command.errors import UsageError
 from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, positive_int
 from training.command.progress import progress
+from training.data.pair_files import clean
 
 if TYPE_CHECKING:
     from training.decode.texts import Translation
@@ -51,31 +52,32 @@ def main(arguments: list[str] | None = None) -> None:
     import training.command.startup  # noqa: F401
 
     from training.decode.asked import Search
-    from training.decode.texts import make_nbest
+    from training.decode.texts import make_nbest, say_cut
     from training.runs.run import load_translators
 
     texts = [_lines(path.read_bytes()) for path in options.files]
-    translate = make_nbest(
-        load_translators(options.runs),
-        Search.of(options, count),
-        options.batch_size,
-    )
+    runs, asked = load_translators(options.runs), Search.of(options, count)
+    translate = make_nbest(runs, asked, options.batch_size)
     if not options.files and sys.stdin.isatty():
         print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)
         for number, line in enumerate(sys.stdin, 1):
-            _write(translate([line.rstrip("\n")]), options, number)
+            text = clean(line)
+            say_cut(runs[0], [text], asked)
+            _write(translate([text]), options, number)
         return
     lines = [line for text in texts for line in text]
     if not options.files:
         lines = _lines(sys.stdin.buffer.read())
+    say_cut(runs[0], lines, asked)
     with progress(len(lines), "lines") as advance:
         found = translate(lines, advance)
     _write(found, options)
 
 
 def _lines(data: bytes) -> list[str]:
-    text = data.decode("utf-8", errors="replace")
-    return text.removesuffix("\n").split("\n") if text else []
+    """Return the lines of a file as training reads them."""
+    text = data.decode("utf-8-sig", errors="replace")
+    return [clean(line) for line in text.removesuffix("\n").split("\n")] if text else []
 
 
 def _write(

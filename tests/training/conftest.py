@@ -39,7 +39,7 @@ def no_pictures():
         yield
 
 
-def untrained(config, path):
+def untrained(config, path, **options):
     """Return a run with its first weights: all of a training but its steps, which take longest."""
 
     def fit(model, *_, callbacks, **__):
@@ -50,7 +50,7 @@ def untrained(config, path):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.Model, "fit", fit)
-        train(override(config, ["average_epochs=0"]), path)
+        train(override(config, ["average_epochs=0"]), path, **options)
     return load_run(path)
 
 

@@ -135,3 +135,17 @@ def test_an_interrupted_training_says_how_to_go_on(begun, said, tmp_path, monkey
         main_guard(lambda: train.main(["--preset", "cmudict", "--output", "a run"]))
     assert ended.value.code == 130
     assert capsys.readouterr().err == f"\nInterrupted: {said}\n"
+
+
+def test_a_resumed_run_has_no_preset_beside_its_place(monkeypatch, capsys):
+    """A preset alone names the place; nothing else of it is read."""
+    train = importlib.import_module("training.train")
+    with pytest.raises(SystemExit) as ended:
+        main_guard(lambda: train.main(["--resume", "--output", "x", "--preset", "cmudict"]))
+    assert ended.value.code == 2
+    assert "expected no --preset beside --output" in capsys.readouterr().err
+    gone_on = []
+    monkeypatch.setattr("training.fit.train.resume", lambda path, *more: gone_on.append(path))
+    monkeypatch.setattr(train, "summary", lambda files: {})
+    train.main(["--resume", "--preset", "cmudict"])
+    assert [str(path) for path in gone_on] == ["runs/cmudict"]

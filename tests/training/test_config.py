@@ -1,6 +1,7 @@
 import argparse
 import dataclasses
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,24 @@ def test_a_configuration_reads_back_as_it_was_written(tmp_path):
     config = Config(data='tsv:a "b"\\c.tsv', learning_rate=3e-4, tie_embeddings=False, epochs=3)
     config.save(tmp_path / "config.toml")
     assert load_config(tmp_path / "config.toml") == config
+
+
+ODD = "".join(map(chr, [*range(1, 300), 0x2028, 0xFEFF, 0xFFFF, 0x1F600, 0x20BB7, 0x10FFFF]))
+
+
+@pytest.mark.parametrize("name", [ODD, "tsv:/data/😀/𠮷.tsv", '"""', "\\u0041\r\n"], ids=len)
+def test_every_path_is_written_as_toml(tmp_path, name):
+    path = tmp_path / "config.toml"
+    Config(data=name).save(path)
+    assert tomllib.loads(path.read_text(encoding="utf-8"))["data"] == name
+    assert load_config(path).data == name
+
+
+def test_batches_of_one_pair_have_none_to_join():
+    with pytest.raises(ConfigError, match=r"join expected batch_size of 2 or more. Received: 1$"):
+        override(Config(), ["join=0.5", "batch_size=1"])
+    assert override(Config(), ["join=0.5", "batch_size=2"]).join == 0.5
+    assert override(Config(), ["batch_size=1"]).batch_size == 1
 
 
 def test_settings_take_the_type_of_their_key():
@@ -86,6 +105,10 @@ def test_settings_take_the_type_of_their_key():
         ("epochs=true", "epochs expected a value of type int"),
         ("keep_by=bleu", "keep_by expected one of auto, score, perplexity"),
         ("tie_embeddings=true", "tie_embeddings expected readout_units = embedding_size"),
+        ("seed=4294967296", "seed expected at most 4294967295. Received: 4294967296"),
+        ("encoder_units=2147483648", "encoder_units expected at most 2147483647. Received: 2147"),
+        (f"epochs=1{'0' * 400}", "epochs expected at most 2147483647"),
+        ("data=tsv:\udcff", r"data expected text of Unicode. Received: 'tsv:\udcff'"),
     ],
 )
 def test_a_setting_that_does_not_fit_is_one_clear_line(setting, said):

@@ -127,6 +127,59 @@ def test_translate_reads_files_and_writes_the_n_best_with_scores(tiny_run, tmp_p
         translate.main([*files, *words, "--nbest", "4"])
 
 
+def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monkeypatch):
+    (tmp_path / "plain").write_bytes("The café is green.\nHe sleeps.\n".encode())
+    other = "\ufeff The  cafe\u0301 is\u00a0green. \r\nHe sleeps.\r\n"
+    (tmp_path / "other").write_bytes(other.encode())
+    words = ["--run", str(tiny_run.path), "--beam-width", "1"]
+    read = []
+
+    def recorded(runs, asked, batch_size):
+        def translate(texts, progress=None):
+            read.append(texts)
+            return make_nbest(runs, asked, batch_size)(texts, progress)
+
+        return translate
+
+    monkeypatch.setattr("training.decode.texts.make_nbest", recorded)
+    for name in ("plain", "other"):
+        translate.main([str(tmp_path / name), *words])
+    plain, *rest = capsys.readouterr().out.splitlines()
+    assert read == [["The café is green.", "He sleeps."]] * 2
+    assert [plain, *rest[:1]] == rest[1:]
+    terminal = io.StringIO(other.removeprefix("\ufeff"))
+    terminal.isatty = lambda: True
+    monkeypatch.setattr(sys, "stdin", terminal)
+    translate.main(words)
+    assert read[2:] == [["The café is green."], ["He sleeps."]]
+
+
+def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys):
+    texts = ["He sleeps.", " ".join(["He sleeps."] * 200), " ".join(["She is eating."] * 300)]
+    ids = tiny_run.source_tokenizer.tokenize(texts)
+    assert [len(row) > 256 for row in ids.numpy()] == [False, True, True]
+    file = tmp_path / "texts"
+    file.write_text("\n".join(texts))
+    words = ["--run", str(tiny_run.path), "--beam-width", "1"]
+    translate.main([str(file), *words])
+    assert "2 of 3 texts are cut after 256 tokens.\n" in capsys.readouterr().err
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{text}\tx\n" for text in texts))
+    evaluate.main(["--data", f"tsv:{pairs}", *words])
+    assert "2 of 3 texts are cut after 256 tokens.\n" in capsys.readouterr().err
+    file.write_text(texts[0])
+    translate.main([str(file), *words])
+    assert "are cut" not in capsys.readouterr().err
+
+
+def test_bleu_by_length_is_refused_where_no_bleu_is_scored(tiny_run, monkeypatch):
+    config = dataclasses.replace(tiny_run.config, metric="phones")
+    run = dataclasses.replace(tiny_run, config=config)
+    monkeypatch.setattr("training.score.report.load_ensemble", lambda paths: [run])
+    with pytest.raises(UserError, match=r"--by-length expected .* metric = bleu\. .*: phones"):
+        evaluate.main(["--run", "x", "--by-length"])
+
+
 def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
     lines = ["She is eating a green apple.", "He sleeps.", "The boys sleep."]
     settings = {"beam_width": 3, "length_penalty": 0.0, "coverage_penalty": 0.7}

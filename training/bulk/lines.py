@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import importlib
-import importlib.util
 import io
 import itertools
 import sys
-import zlib
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from training.data import corpus
-from training.data.pair_files import CorpusError
+from training.data.pair_files import CorpusError, opened
 
 LONGEST = 1 << 16  # bytes of a line; of a longer one these are read, and one more
 _BLOCK = 16 << 20  # bytes
@@ -54,10 +50,7 @@ def blocks(spec: str, size: int = _BLOCK, limit: int = 0, seed: int = 0) -> Iter
     """
     form, _, paths = spec.partition(":")
     if form == "parallel":
-        source, comma, target = paths.partition(",")
-        if not comma:
-            raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
-        rows = _aligned(source, target)
+        rows = _aligned(*corpus.parallel(paths))
     elif form in ("tsv", "multiref"):
         rows = ((line,) for line in _lines(paths))
     else:
@@ -99,43 +92,20 @@ def _aligned(source: str, target: str) -> Iterator[tuple[bytes, ...]]:
 
 def _lines(path: str) -> Iterator[bytes]:
     """Yield lines with their ends; one that is too long is cut after LONGEST bytes."""
-    damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
-    if path.endswith(".zst"):
-        damaged = (*damaged, _zstandard(path).ZstdError)
-    try:
-        with ExitStack() as stack:
-            file = _open(path, stack)
-            if file.peek(len(_MARK)).startswith(_MARK):
-                file.read(len(_MARK))
-            while line := file.readline(LONGEST):
-                if len(line) == LONGEST and not line.endswith(b"\n"):
-                    while (more := file.readline(LONGEST)) and not more.endswith(b"\n"):
-                        pass
-                    line += b"\n"
-                elif not line.endswith(b"\n"):
-                    line += b"\n"
-                yield line
-    except damaged as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CorpusError(f"Cannot read {path}: {reason}") from None
+    with _open(path) as file:
+        if file.peek(len(_MARK)).startswith(_MARK):
+            file.read(len(_MARK))
+        while line := file.readline(LONGEST):
+            if len(line) == LONGEST and not line.endswith(b"\n"):
+                while (more := file.readline(LONGEST)) and not more.endswith(b"\n"):
+                    pass
+                line += b"\n"
+            elif not line.endswith(b"\n"):
+                line += b"\n"
+            yield line
 
 
-def _open(path: str, stack: ExitStack) -> io.BufferedReader:
-    """Open a file for reading."""
+def _open(path: str) -> AbstractContextManager[io.BufferedReader]:
     if path == corpus.STDIN:
-        return cast(io.BufferedReader, sys.stdin.buffer)
-    file = stack.enter_context(Path(path).open("rb"))  # noqa: SIM115
-    if path.endswith(".gz"):
-        unpacked: Any = stack.enter_context(gzip.GzipFile(fileobj=file))
-    elif path.endswith(".zst"):
-        reader = _zstandard(path).ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        unpacked = stack.enter_context(reader)
-    else:
-        return file
-    return stack.enter_context(io.BufferedReader(unpacked, 1 << 20))
-
-
-def _zstandard(path: str) -> Any:
-    if importlib.util.find_spec("zstandard") is None:
-        raise CorpusError(f"Cannot read {path}: zstandard is not installed: pip install zstandard")
-    return importlib.import_module("zstandard")
+        return nullcontext(cast(io.BufferedReader, sys.stdin.buffer))
+    return opened(Path(path))

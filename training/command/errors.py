@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_MEMORY = re.compile("OOM when allocating|RESOURCE_EXHAUSTED|can.t allocate memory|out of memory")
+_MEMORY = re.compile(
+    "OOM when allocating|RESOURCE_EXHAUSTED|can.t allocate memory|out of memory|Unable to allocate"
+)
 
 
 class UserError(ValueError):

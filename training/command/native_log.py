@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def without_native_log() -> Iterator[None]:
-    """Drop what is written to file descriptor 2; show it where something is raised.
+    """Drop what is written to file descriptor 2; show it where an error is raised.
 
     `TF_CPP_MIN_LOG_LEVEL=0` shows it all.
     """
@@ -24,7 +24,7 @@ def without_native_log() -> Iterator[None]:
         os.dup2(said.fileno(), 2)
         try:
             yield
-        except BaseException:
+        except Exception:  # neither Ctrl-C nor an end
             os.dup2(kept, 2)
             said.seek(0)
             os.write(2, said.read())

@@ -25,6 +25,7 @@ def key(
     least: float | None = None,
     above: float | None = None,
     below: float | None = None,
+    most: int = 2**31 - 1,
     later: bool = False,
 ) -> Any:
     """Declare a key of the configuration.
@@ -36,12 +37,14 @@ def key(
         least: the smallest value; 1 for whole numbers unless said.
         above: what the value must be more than.
         below: what the value must be less than.
+        most: the largest value of a whole number.
         later: whether a run that has begun can go on with another value.
     """
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
     limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
-    return field(default=default, metadata={"meaning": meaning, "later": later, **limits})
+    said = {"meaning": meaning, "later": later, "most": most}
+    return field(default=default, metadata={**said, **limits})
 
 
 def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
@@ -50,8 +53,12 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     if choices and value not in choices:
         allowed = ", ".join(map(str, choices))
         raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
+    if isinstance(value, str) and not is_unicode(value):
+        raise ConfigError(f"{name} expected text of Unicode. Received: {value!a}")
     if isinstance(value, str | bool):
         return
+    if isinstance(value, int) and value > metadata["most"]:
+        raise ConfigError(f"{name} expected at most {metadata['most']}. Received: {value}")
     if not math.isfinite(value):
         raise ConfigError(f"{name} expected a finite number. Received: {value}")
     limits = [
@@ -62,3 +69,12 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     if not all(held for _, held in limits):
         wanted = " and ".join(words for words, _ in limits)
         raise ConfigError(f"{name} expected {wanted}. Received: {value}")
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written: a path of other bytes has lone surrogates in their place."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

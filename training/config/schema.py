@@ -75,6 +75,8 @@ class Config(Target, Events, Image, Text, Shared):
                 self.check_key(one.name)
         Text.check(self)
         Target.check(self)
+        if self.join and self.batch_size < 2:
+            raise ConfigError(f"join expected batch_size of 2 or more. Received: {self.batch_size}")
         self._check_copy()
         self._check_hard_monotonic()
         if self.attention == "none":
@@ -140,5 +142,10 @@ class Config(Target, Events, Image, Text, Shared):
 
     def save(self, path: str | Path) -> None:
         """Write the configuration as TOML."""
-        lines = [f"{key} = {json.dumps(value)}" for key, value in self.values().items()]
+        lines = [f"{key} = {_toml(value)}" for key, value in self.values().items()]
         write_text(Path(path), "\n".join(lines) + "\n")
+
+
+def _toml(value: float | str | bool) -> str:
+    """Return a value as TOML, which is JSON but for one character, and has no surrogate pairs."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -53,4 +53,4 @@ class Shared:
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
     )
     jit_compile: bool = key(False, "compile the training step with XLA")
-    seed: int = key(1, "seed of everything random", least=0)
+    seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)

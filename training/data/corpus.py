@@ -58,10 +58,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     if colon and form in ("tsv", "multiref"):
         loaded = read_tsv([Path(paths)], all_columns=form == "multiref")
     elif colon and form == "parallel":
-        source, comma, target = paths.partition(",")
-        if not comma:
-            raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: {spec}")
-        loaded = read_parallel([Path(source), Path(target)])
+        loaded = read_parallel([Path(path) for path in parallel(paths)])
     elif is_prepared(spec):
         loaded = Prepared(spec).texts(split)
     elif spec in _PHRASEBOOKS:
@@ -103,8 +100,21 @@ def absolute(spec: str) -> str:
     form, colon, paths = spec.partition(":")
     if not colon:
         return spec
-    each = paths.split(",") if form == "parallel" else [paths]
+    each = parallel(paths) if form == "parallel" else [paths]
     return f"{form}:{','.join(_absolute(path) for path in each)}"
+
+
+def parallel(paths: str) -> tuple[str, str]:
+    """Return the two files of `SOURCE,TARGET`: cut at the first comma that leaves two files.
+
+    Raises:
+        CorpusError: there is no comma.
+    """
+    commas = [place for place, letter in enumerate(paths) if letter == ","]
+    if not commas:
+        raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: parallel:{paths}")
+    cuts = [(paths[:comma], paths[comma + 1 :]) for comma in commas]
+    return next((cut for cut in cuts if all(Path(path).exists() for path in cut)), cuts[0])
 
 
 def _absolute(path: str) -> str:

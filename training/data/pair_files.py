@@ -1,18 +1,22 @@
 """Sentence pairs as files hold them: tab-separated, line-aligned, or as ALIBI's aligned tales.
 
-Any file may be compressed with gzip if its name ends in `.gz`. Blank lines of a TSV, and lines
-with text in one column alone, are left out.
+Any file may be compressed with gzip if its name ends in `.gz`, or with Zstandard if it ends in
+`.zst`. Blank lines of pairs, and lines with text on one side alone, are left out.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
+import importlib
+import importlib.util
+import io
 import random
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -137,18 +141,44 @@ def _read_lines(path: Path) -> list[str]:
     return read_text(path).removesuffix("\n").split("\n")
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[io.BufferedReader]:
+    """Open a file for reading, decompressed if its name ends in `.gz` or `.zst`.
+
+    Raises:
+        CorpusError: if it cannot be opened, or cannot be read inside the `with`.
+    """
+    damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
+    if path.suffix == ".zst":
+        damaged = (*damaged, _zstandard(path).ZstdError)
+    try:
+        with ExitStack() as stack:
+            file: Any = stack.enter_context(path.open("rb"))
+            if path.suffix == ".gz":
+                file = stack.enter_context(gzip.GzipFile(fileobj=file))
+            elif path.suffix == ".zst":
+                unpacker = _zstandard(path).ZstdDecompressor()
+                file = stack.enter_context(unpacker.stream_reader(file, read_across_frames=True))
+            yield stack.enter_context(io.BufferedReader(file, 1 << 20))
+    except damaged as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"Cannot read {path}: {reason}") from None
+
+
+def _zstandard(path: Path) -> Any:
+    if importlib.util.find_spec("zstandard") is None:
+        raise CorpusError(f"Cannot read {path}: zstandard is not installed: pip install zstandard")
+    return importlib.import_module("zstandard")
+
+
 def read_text(path: Path) -> str:
-    """Return the text of a file, decompressed if its name ends in `.gz`.
+    """Return the text of a file, decompressed as by `opened`.
 
     Raises:
         CorpusError: if it cannot be read, is not UTF-8, or empty.
     """
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            data = file.read()
-    except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CorpusError(f"Cannot read {path}: {reason}") from None
+    with opened(path) as file:
+        data = file.read()
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -162,28 +192,15 @@ def read_text(path: Path) -> str:
 def read_tsv(paths: Sequence[Path], *, all_columns: bool = False, separator: str = "") -> Split:
     """Rows `source TAB target`; with a separator, a target holds several references."""
     (path,) = paths
-    split = Split([], [])
-    unusable = []
+    rows = []
     for number, line in enumerate(_read_lines(path), start=1):
         columns = [clean(column) for column in line.split("\t")]
-        if not any(columns):
-            continue
         targets = columns[1:] if all_columns else columns[1:2]
         if separator:
             targets = [part for target in targets for part in target.split(separator)]
-        targets = [target for target in targets if target]
-        if not columns[0] or not targets:
-            unusable.append(number)
-            continue
-        split.sources.append(columns[0])
-        split.references.append(targets)
-    lines = len(split.sources) + len(unusable)
-    if not split.sources or len(unusable) > max(1, MOST_UNUSABLE * lines):
-        raise CorpusError(
-            f"{path}, line {unusable[0]}: expected source TAB target, both with text; "
-            f"{len(unusable)} of {lines} lines are otherwise"
-        )
-    return replace(split, unusable=len(unusable))
+        if any(columns):
+            rows.append((number, columns[0], targets))
+    return _with_both(rows, str(path), "source TAB target, both with text")
 
 
 def read_parallel(paths: Sequence[Path]) -> Split:
@@ -194,7 +211,31 @@ def read_parallel(paths: Sequence[Path]) -> Split:
             f"Expected as many lines in {paths[0]} and {paths[1]}. "
             f"Received: {len(sources)} and {len(targets)}"
         )
-    return Split([clean(line) for line in sources], [[clean(line)] for line in targets])
+    pairs = enumerate(zip(map(clean, sources), map(clean, targets), strict=True), start=1)
+    rows = [(number, source, [target]) for number, (source, target) in pairs if source or target]
+    return _with_both(rows, f"{paths[0]} and {paths[1]}", "text in both")
+
+
+def _with_both(rows: Sequence[tuple[int, str, list[str]]], place: str, expected: str) -> Split:
+    """Return the rows with a source and a target; the others are left out and counted.
+
+    Raises:
+        CorpusError: if those are too many.
+    """
+    split, unusable = Split([], []), list[int]()
+    for number, source, targets in rows:
+        texts = [target for target in targets if target]
+        if source and texts:
+            split.sources.append(source)
+            split.references.append(texts)
+        else:
+            unusable.append(number)
+    if not split.sources or len(unusable) > max(1, MOST_UNUSABLE * len(rows)):
+        raise CorpusError(
+            f"{place}, line {unusable[0]}: expected {expected}; "
+            f"{len(unusable)} of {len(rows)} lines are otherwise"
+        )
+    return replace(split, unusable=len(unusable))
 
 
 def read_alibi(paths: Sequence[Path]) -> Split:

@@ -46,7 +46,6 @@ def train_sentencepiece(
     *,
     model_type: str | None = None,
     normalization: str = "nmt_nfkc",
-    character_coverage: float = 1.0,
 ) -> bytes:
     """Return a serialised SentencePiece model.
 
@@ -57,7 +56,6 @@ def train_sentencepiece(
             a unigram model counts in how many different words a piece stands, so that it cuts
             "plus", in half of all lines, into letters. BPE counts how often.
         normalization: the rule by which characters are unified.
-        character_coverage: share of the characters that have a piece.
 
     Raises:
         ValueError: none can be trained from this text.
@@ -77,7 +75,7 @@ def train_sentencepiece(
             hard_vocab_limit=False,
             model_type=model_type,
             normalization_rule_name=normalization,
-            character_coverage=character_coverage,
+            character_coverage=1.0,
             pad_id=PAD_ID,
             unk_id=UNK_ID,
             bos_id=START_ID,

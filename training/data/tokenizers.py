@@ -221,8 +221,7 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
             gives a smaller vocabulary.
         **options: for `sentencepiece` alone: `model_type` ("unigram" or "bpe", by default as
             the text has many words or few), `normalization` (a SentencePiece rule: "identity" keeps
-            every character, "nmt_nfkc", the default, unifies them), `character_coverage` (1.0;
-            0.9995 for Chinese).
+            every character, "nmt_nfkc", the default, unifies them).
 
     Raises:
         ValueError: unknown kind, no text, or a vocabulary too small for the text.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,6 +105,13 @@ def make_nbest(
         return result
 
     return translate
+
+
+def say_cut(run: Run, texts: Sequence[str], asked: Search) -> None:
+    """Say on standard error how many texts are not read to their end."""
+    most = asked.max_source_length
+    if cut := np.count_nonzero(run.source.rows(texts).lengths > most):
+        print(f"{cut} of {len(texts)} texts are cut after {most} tokens.", file=sys.stderr)
 
 
 def tokens_to_copy(run: Run, text: tf.Tensor, results: int = 1) -> tf.Tensor:

@@ -15,6 +15,7 @@ from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles
 from training.runs.history import Record, best, dev_score
+from training.runs.summary import kept_average
 
 
 class Recorder:
@@ -60,8 +61,9 @@ class Recorder:
     def keep(self, record: Record) -> None:
         """Write the files of an epoch, whose record is the history's last, and print it."""
         epoch = len(self.history)
-        is_best = best(self.history, self.config.keep_by) is record
+        is_best = record is best(self._scored(), self.config.keep_by)
         if is_best:
+            self.files.average.unlink(missing_ok=True)  # the best weights are no mean any more
             save_best(self.files, self.model)
         if self.config.average_epochs:
             save_recent(self.files, epoch, self.model, self.config.average_epochs)
@@ -75,23 +77,39 @@ class Recorder:
 
         The model is left with the mean. Nothing is done for a history whose mean is known.
         """
+        last, count = len(self.history), self.config.average_epochs
+        there = self.files.all_recent_weights()
+        epochs = [epoch for epoch in there if last - count < epoch <= last]
+        if len(epochs) < min(count, last):
+            print(
+                f"average_epochs expected the weights of the last {min(count, last)} epochs. "
+                f"Received: those of {len(epochs)}, all that the run has kept"
+            )
         file = self.files.average
-        known = read_json(file)["epochs"] if file.is_file() else [0]
-        if known[-1] == self.history[-1]["epoch"]:
+        if not epochs or (file.is_file() and read_json(file)["epochs"] == epochs):
             return
-        epochs = load_average(self.files, self.model)
+        load_average(self.files, self.model, epochs)
         scores = dict(self.score())
         self.keep_average(epochs, scores)
 
     def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
         """Write and print the scores of the mean of these epochs' weights, which the model has."""
         by = self.config.keep_by
-        kept = dev_score(scores, by) > dev_score(best(self.history, by), by)
+        kept = dev_score(scores, by) > dev_score(best(self._scored(), by), by)
+        earlier = kept_average(self.files)
         if kept:
             save_best(self.files, self.model)
-        write_json(self.files.average, {"epochs": epochs, **scores, "kept": kept})
+        tried = {"epochs": epochs, **scores, "kept": kept}
+        if earlier and not kept:
+            tried["earlier"] = earlier
+        write_json(self.files.average, tried)
         print(f"mean of epochs {epochs[0]} to {epochs[-1]}  {numbers_line(scores)}")
         write_card(self.files, self.config, self.model)
+
+    def _scored(self) -> list[Record]:
+        """Return what the best is chosen from: the mean that is kept, if any, and all epochs."""
+        average = kept_average(self.files)
+        return [average, *self.history] if average else self.history
 
     def _check(self, record: Record) -> None:
         """Refuse numbers that are not finite."""

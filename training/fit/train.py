@@ -21,7 +21,16 @@ from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
 from training.fit.recorder import Recorder
 from training.model.build import build_model
-from training.runs.begin import Opened, begin, check_free, knows, open_run, reopen, saved_config
+from training.runs.begin import (
+    Opened,
+    as_init_reads,
+    begin,
+    check_free,
+    knows,
+    open_run,
+    reopen,
+    saved_config,
+)
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record
@@ -35,7 +44,7 @@ from training.sources.text.copying import begin_copying
 def train(config: Config, output: Path, init: Path | None = None) -> Record:
     """Train a model into a run directory, which is made if need be; return the last record.
 
-    `init` is a run of the same sizes to start from.
+    `init` is a run of the same sizes to start from, whose tokenizers are taken.
 
     Raises:
         CorpusError: the data cannot be read.
@@ -45,6 +54,8 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
     files = RunFiles(output)
     with locked(files):
         check_free(files)
+        if init is not None:
+            config = as_init_reads(config, init)
         settle(config)
         opened = open_run(files, config, init, stream(config, files.streamed, init))
         model, gradient_norm = _build(opened)
@@ -72,13 +83,13 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     files = RunFiles(output)
     config = changed_later(saved_config(files), changes)
     with locked(files):
-        if changes:
-            config.save(files.config)
         settle(config)
         known = partial(knows, files, config, force=force)
         opened = reopen(files, config, force, stream(config, files.streamed, output, known))
         model, gradient_norm = _build(opened)
         history = restore_checkpoint(files, model)
+        if changes:  # which nothing has refused
+            config.save(files.config)
         return _fit(files, opened, model, gradient_norm, history)
 
 

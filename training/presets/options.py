@@ -27,7 +27,7 @@ from training.sources.kinds import KINDS
 
 SPECS = """SPECs name data:
 {specs}
-Files may be compressed (.gz). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
+Files may be compressed (.gz, .zst). Corpora are looked for in $KERAS_ATTENTION_DATA, then in
 ~/.cache/keras-attention, and downloaded there."""
 
 
@@ -99,7 +99,10 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
         raise UsageError(str(error)) from None
     config = override(config, [f"{name}={value}" for name, value in given if value])
     paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
-    paths["extra_data"] = " ".join(map(corpus.absolute, config.extra_data.split()))
+    extra = [corpus.absolute(spec) for spec in config.extra_data.split()]
+    if spaced := [spec for spec in extra if len(spec.split()) > 1]:
+        raise ConfigError(f"extra_data expected paths without spaces. Received: {spaced[0]}")
+    paths["extra_data"] = " ".join(extra)
     return override(config, [f"{name}={path}" for name, path in paths.items() if path])
 
 

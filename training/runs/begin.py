@@ -15,7 +15,7 @@ from training.command.files import write_json
 from training.config.load import load_config
 from training.config.schema import Config
 from training.data.pair_files import Split
-from training.data.prepared import Prepared, Streamed
+from training.data.prepared import Prepared, Streamed, is_prepared
 from training.data.sentences import Sentences
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, load_tokenizer
@@ -75,6 +75,32 @@ def saved_config(files: RunFiles) -> Config:
     if not files.config.is_file():
         raise RunError(f"nothing to resume: {files.config} does not exist")
     return load_config(files.config)
+
+
+def as_init_reads(config: Config, init: Path) -> Config:
+    """Return the configuration with the sizes of the vocabularies of `init`, a run to start from.
+
+    A prepared corpus has its own, which are compared later.
+
+    Raises:
+        ConfigError: other kinds of tokenizers are asked for than those of `init`.
+        RunError: those of `init` cannot be read.
+    """
+    if is_prepared(config.data):
+        return config
+    source, target = load_sides(config, RunFiles(init))
+    read = source.tokenizer if isinstance(source, TextSource) else None
+    sizes: dict[str, Any] = {}
+    for side, tokenizer in zip(SIDES, (read, target), strict=True):
+        if tokenizer is None:
+            continue
+        kind = getattr(config, f"{side}_tokenizer")
+        if kind != tokenizer.kind:
+            raise ConfigError(
+                f"{side}_tokenizer expected {tokenizer.kind}, as {init} has it. Received: {kind}"
+            )
+        sizes[f"{side}_vocab_size"] = tokenizer.vocab_size
+    return replace(config, **sizes)
 
 
 def open_run(

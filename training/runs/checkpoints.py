@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,7 @@ def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True)
     for folder in reversed(found):
         try:
             history = _restore(folder, model)
-        except (OSError, ValueError, KeyError) as error:
+        except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             reason = (str(error).splitlines() or [""])[0]
             print(f"Warning: {folder} is damaged: {reason}", file=sys.stderr)
         else:
@@ -90,21 +91,21 @@ def save_recent(files: RunFiles, epoch: int, model: keras.Model, count: int) -> 
         old.unlink()
 
 
-def load_average(files: RunFiles, model: keras.Model) -> list[int]:
-    """Load the mean of the weights that `save_recent` has kept; return their epochs."""
-    recent, bare = files.all_recent_weights(), _bare(model)
+def load_average(files: RunFiles, model: keras.Model, epochs: Sequence[int]) -> None:
+    """Load the mean of the weights that `save_recent` has kept after these epochs."""
+    bare = _bare(model)
     mean: list[Any] = [0.0 for _ in model.weights]
-    for file in recent.values():
+    for epoch in epochs:
+        file = files.recent_weights(epoch)
         check(files, file)
         bare.load_weights(file)
         mean = [
-            m + ops.convert_to_numpy(w) / len(recent)
+            m + ops.convert_to_numpy(w) / len(epochs)
             for m, w in zip(mean, model.weights, strict=True)
         ]
     for weight, m in zip(model.weights, mean, strict=True):
         if "int" not in weight.dtype:  # a table has no mean, and is the same in all
             weight.assign(m)
-    return list(recent)
 
 
 def _restore(folder: Path, model: keras.Model) -> list[Record]:

@@ -26,7 +26,8 @@ class RunFiles:
         best: `best.weights.h5`, the weights of the epoch with the best dev score, or of a better
             average.
         history: `history.json`, one record an epoch.
-        average: `average.json`, the score of the average.
+        average: `average.json`, the score of the last average that was tried, and of an earlier
+            one that is kept; gone once an epoch is better.
         digests: `digests.json`, SHA-256 of the weights and of what reads both sides.
         card: `README.md`, what the run is, for people.
         curves: `curves.png`, the history as a picture.

@@ -16,14 +16,24 @@ def kept(files: RunFiles) -> dict[str, Any]:
 
     That is the best epoch's, or, with `epochs` in place of `epoch`, that of the mean of several.
     """
-    if files.average.is_file():
-        average = read_json(files.average)
-        if average.pop("kept"):
-            return average
+    if average := kept_average(files):
+        return average
     history = read_history(files.history)
     if not history:
         raise RunError(f"{files.history} has no epoch")
     return dict(best(history, load_config(files.config).keep_by))
+
+
+def kept_average(files: RunFiles) -> dict[str, Any] | None:
+    """Return the record of the mean weights that are kept; None where an epoch's are.
+
+    An earlier mean is still kept where the last one was worse.
+    """
+    if not files.average.is_file():
+        return None
+    tried = read_json(files.average)
+    earlier: dict[str, Any] | None = tried.pop("earlier", None)
+    return tried if tried.pop("kept") else earlier
 
 
 def summary(files: RunFiles) -> dict[str, Any]:

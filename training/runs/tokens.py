@@ -25,6 +25,7 @@ from training.runs.files import RunFiles
 
 FORMAT = 1
 _MANIFEST, _WORDS = "manifest.json", "source_words.npy"
+_KEYS = ("corpus", "splits", "bytes")
 
 
 def write_tokens(
@@ -108,9 +109,14 @@ def read_source_words(folder: Path) -> np.ndarray:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    manifest: dict[str, Any] = read_json(folder / _MANIFEST)
-    if manifest.get("format") != FORMAT:
-        raise RunError(f"{folder} expected format {FORMAT}. Received: {manifest.get('format')}")
+    manifest = read_json(folder / _MANIFEST)
+    found = manifest.get("format") if isinstance(manifest, dict) else None
+    if found != FORMAT:
+        raise RunError(f"{folder} expected format {FORMAT}. Received: {found}")
+    if any(key not in manifest for key in _KEYS):
+        raise RunError(
+            f"{folder / _MANIFEST} expected {', '.join(_KEYS)}. Received: {', '.join(manifest)}"
+        )
     try:
         check_sizes(folder, manifest["bytes"])
     except CorpusError as error:

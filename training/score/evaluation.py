@@ -38,7 +38,7 @@ def evaluate(
         batch_size: sentences translated together.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
-        bootstrap: whether to add 95 % confidence intervals of BLEU, PER, WER and AER.
+        bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER.
         by_length: whether to add BLEU by number of source words.
 
     Returns:
@@ -81,16 +81,13 @@ def _score(
 ) -> dict[str, Any]:
     """Score hypotheses of a split: the part of `evaluate` that knows no model."""
     references = split.references
-    rates = metrics.RATES.get(metric)
-    if rates and lowercase:
-        hypotheses = [text.lower() for text in hypotheses]
-        references = [[text.lower() for text in texts] for texts in references]
     result: dict[str, Any] = metrics.score(metric, hypotheses, references, lowercase=lowercase)
-    if rates:
+    if metric in metrics.RATES:
         if bootstrap:
-            for key, errors in rates.items():
-                statistics = errors(hypotheses, references) * (100, 1)  # percent
-                result[f"{key}_interval"] = metrics.bootstrap_interval(statistics, metrics.ratio)
+            counts = metrics.rate_statistics(metric, hypotheses, references, lowercase=lowercase)
+            for key, count in counts.items():
+                interval = metrics.bootstrap_interval(count * (100, 1), metrics.ratio)  # percent
+                result[f"{key}_interval"] = interval
         return result
     options: dict[str, Any] = {
         "lowercase": lowercase,

@@ -15,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
+from training.command.errors import UserError
 from training.sources.events.histories import Histories
 
 Fitted = Callable[[np.ndarray], np.ndarray]
@@ -79,8 +80,16 @@ def boosted_trees(x: np.ndarray, labels: np.ndarray, people: np.ndarray) -> Fitt
 def _chosen(
     make: Callable, choices: tuple, x: np.ndarray, labels: np.ndarray, people: np.ndarray
 ) -> Fitted:
+    if (ids := len(np.unique(people))) < INNER_FOLDS:
+        raise UserError(f"--baseline expected {INNER_FOLDS} ids to train on. Received: {ids}")
+    folds = list(GroupKFold(INNER_FOLDS).split(x, labels, people))
+    if any(len(np.unique(labels[train])) < 2 for train, _ in folds):
+        raise UserError(
+            f"--baseline expected both outcomes in {INNER_FOLDS - 1} of any {INNER_FOLDS} folds of "
+            f"the training ids. Received: {int(labels.sum())} of {len(labels)} examples came true"
+        )
     losses = dict.fromkeys(choices, 0.0)
-    for train, test in GroupKFold(INNER_FOLDS).split(x, labels, people):
+    for train, test in folds:
         for choice in choices:
             said = _fitted(make(choice), x[train], labels[train])(x[test])
             losses[choice] += float(log_loss(labels[test], said, labels=[0, 1]))

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from training.command.errors import UserError
 from training.decode.labels import make_predictor
 from training.runs.run import Run
 from training.score import labels as scores
@@ -38,7 +39,16 @@ def evaluate_labels(
     Returns:
         `auc`, `auprc`, `cross_entropy`, `calibration_error`; with `train` the same two for each
         baseline and each published score, `NAME_auc`; `examples`, `people`, `positive`, `seconds`.
+
+    Raises:
+        UserError: `bootstrap` or the baselines have too few examples, or all of one outcome.
     """
+    positive = int(data.labels.sum())
+    if bootstrap and positive in (0, len(data.labels)):
+        raise UserError(
+            "--bootstrap expected examples of both outcomes. "
+            f"Received: {positive} of {len(data.labels)} examples came true"
+        )
     predict = make_predictor(runs)
     started = time.perf_counter()
     probabilities = predict(data).probabilities
@@ -65,7 +75,7 @@ def evaluate_labels(
         **result,
         "examples": len(data.labels),
         "people": len(np.unique(data.people)),
-        "positive": int(data.labels.sum()),
+        "positive": positive,
         "seconds": round(seconds, 1),
     }
 

@@ -30,9 +30,9 @@ def score(
         or `exact` and `cer`. Figures are in percent.
     """
     if metric in RATES:
+        counts = rate_statistics(metric, hypotheses, references, lowercase=lowercase)
         found: dict[str, float | str] = {
-            name: 100 * ratio(count(hypotheses, references).sum(axis=0))
-            for name, count in RATES[metric].items()
+            name: 100 * ratio(count.sum(axis=0)) for name, count in counts.items()
         }
     else:
         tokenize = bleu_tokenization(metric)
@@ -224,6 +224,20 @@ RATES = {
     "exact": {"exact": exact_matches},
     "characters": {"exact": exact_matches, "cer": character_errors},
 }
+
+
+def rate_statistics(
+    metric: str,
+    hypotheses: Sequence[str],
+    references: Sequence[Sequence[str]],
+    *,
+    lowercase: bool = False,
+) -> dict[str, np.ndarray]:
+    """Each rate's errors or matches, and of how many, of each sentence: `(N, 2)`."""
+    if lowercase:
+        hypotheses = [text.lower() for text in hypotheses]
+        references = [[text.lower() for text in texts] for texts in references]
+    return {name: count(hypotheses, references) for name, count in RATES[metric].items()}
 
 
 def bootstrap_interval(

@@ -14,6 +14,7 @@ from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
 from training.decode.asked import Search, check_precision
+from training.decode.texts import say_cut
 from training.runs.run import Run, load_ensemble
 from training.score import metrics
 from training.score.baselines import most_similar
@@ -29,10 +30,13 @@ def report(options: argparse.Namespace) -> None:
         _evaluate_labels(options, runs)
         return
     split, read = _load_split(options, runs)
+    asked = Search.of(options)
+    if runs[0].config.source == "text":
+        say_cut(runs[0], split.sources, asked)
     result = evaluate(
         runs,
         split,
-        Search.of(options),
+        asked,
         batch_size=options.batch_size,
         lowercase=options.lowercase,
         hypotheses_file=options.hypotheses,
@@ -53,10 +57,12 @@ def report(options: argparse.Namespace) -> None:
 def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split, dict[str, Any]]:
     """Read the examples to score by the runs' source, and say which they are."""
     config = runs[0].config
-    if config.source == "text":
-        return _load_sentences(options, config)
-    _refuse(options, ("by_length", "baseline"), "source = text", config.source)
-    return _load_others(options, runs[0])
+    if config.source != "text":
+        _refuse(options, ("by_length", "baseline"), "source = text", config.source)
+        return _load_others(options, runs[0])
+    if config.metric in metrics.RATES:
+        _refuse(options, ("by_length",), "metric = bleu", config.metric)
+    return _load_sentences(options, config)
 
 
 def _refuse(options: argparse.Namespace, names: Sequence[str], wanted: str, given: str) -> None:

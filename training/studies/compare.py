@@ -157,8 +157,11 @@ def _statistics(
     file = options.output / "translations" / f"{name}.json"
     asked = Search(options.beam_width)
     hypotheses = shared.translated(str(found.path), found, asked, split.sources, file)
-    if rates := metrics.RATES.get(metric):
-        return {key: of(hypotheses, split.references) * (100, 1) for key, of in rates.items()}
+    if metric in metrics.RATES:
+        counts = metrics.rate_statistics(
+            metric, hypotheses, split.references, lowercase=options.lowercase
+        )
+        return {name: count * (100, 1) for name, count in counts.items()}
     statistics = metrics.bleu_statistics(
         hypotheses,
         split.references,

@@ -5,6 +5,7 @@ import types
 import pytest
 
 from tests.training.data.files import one_line, write
+from training.bulk.cleaning import read_pairs
 from training.data import corpus
 from training.data.corpus import NAMES, load, written_like
 from training.data.pair_files import CorpusError
@@ -78,6 +79,49 @@ def test_a_few_lines_without_a_pair_are_left_out_and_counted(tmp_path):
     assert loaded.sources == [f"s{i}" for i in range(40)]
     assert loaded.unusable == 3  # a blank line is no line
     assert loaded.select([1, 2]).sources == ["s1", "s2"]
+
+
+def test_aligned_lines_without_a_pair_are_left_out_and_counted(tmp_path):
+    sides = [(f"s{i}", f"t{i}") for i in range(40)]
+    sides[3:3] = [("no target", " "), ("", ""), ("", "no source")]
+    source = write(tmp_path / "s", "".join(f"{pair[0]}\n" for pair in sides))
+    target = write(tmp_path / "t", "".join(f"{pair[1]}\n" for pair in sides))
+    loaded = load(f"parallel:{source},{target}", "test")
+    assert loaded.pairs() == [(f"s{i}", f"t{i}") for i in range(40)]
+    assert loaded.unusable == 2  # a blank line is no line
+    write(target, "".join("\n" if i in (4, 5) else f"t{i}\n" for i in range(7)))
+    write(source, "".join(f"s{i}\n" for i in range(7)))
+    with pytest.raises(CorpusError, match=r"s and .*t, line 5: expected text in both; 2 of 7 li"):
+        load(f"parallel:{source},{target}", "test")
+
+
+def test_zstandard_is_read_as_what_it_packs(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    lines = ["Hi.\tSalut.\n", "Go!\tVa !\n"]
+    packed = tmp_path / "pairs.tsv.zst"
+    packed.write_bytes(b"".join(zstandard.compress(line.encode()) for line in lines))  # two frames
+    plain = write(tmp_path / "pairs.tsv", "".join(lines))
+    assert load(f"tsv:{packed}", "test") == load(f"tsv:{plain}", "test")
+    packed.write_bytes(b"no frame")
+    with pytest.raises(CorpusError, match=r"Cannot read .*pairs\.tsv\.zst: ") as error:
+        load(f"tsv:{packed}", "test")
+    one_line(error)
+
+
+def test_without_zstandard_its_files_are_one_clear_line(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    packed = write(tmp_path / "pairs.tsv.zst", "")
+    with pytest.raises(CorpusError, match="pip install zstandard") as error:
+        load(f"tsv:{packed}", "test")
+    one_line(error)
+
+
+def test_paths_of_aligned_files_may_have_commas(tmp_path):
+    write(tmp_path / "a", "wrong\n")
+    source = write(tmp_path / "a,b" / "s,1", "Hi.\n")
+    target = write(tmp_path / "a,b" / "t,2", "Salut.\n")
+    spec = f"parallel:{source},{target}"
+    assert load(spec, "train").pairs() == list(read_pairs(spec)) == [("Hi.", "Salut.")]
 
 
 def test_unreadable_files_are_one_clear_line(tmp_path):

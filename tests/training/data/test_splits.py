@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from training.bulk.streaming import stream
+from training.command.errors import ConfigError
 from training.command.parser import Parser
 from training.config.schema import Config
 from training.data import corpus
@@ -196,3 +197,29 @@ def test_files_of_extra_data_are_named_by_absolute_paths(tmp_path, monkeypatch):
     setting = "extra_data=tatoeba-en-de tsv:a.tsv"
     options = parser.parse_args(["--preset", "multi30k-en-de", "--set", setting])
     assert configuration(options).extra_data == f"tatoeba-en-de tsv:{tmp_path}/a.tsv"
+
+
+def test_a_working_directory_may_have_a_comma(tmp_path, monkeypatch):
+    folder = tmp_path / "s,t"
+    folder.mkdir()
+    for name in "ab":
+        (folder / name).write_text(f"{name}\n")
+    monkeypatch.chdir(folder)
+    absolute = corpus.absolute("parallel:a,b")
+    assert absolute == f"parallel:{folder}/a,{folder}/b"
+    assert corpus.absolute(absolute) == absolute
+    monkeypatch.chdir(tmp_path)
+    assert corpus.load(absolute, "train").pairs() == [("a", "b")]
+
+
+def test_a_path_of_extra_data_with_a_space_is_one_clear_line(tmp_path, monkeypatch):
+    folder = tmp_path / "a b"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    parser = Parser()
+    add_configuration(parser)
+    words = ["--preset", "multi30k-en-de", "--set", "extra_data=tatoeba-en-de tsv:small.tsv"]
+    with pytest.raises(ConfigError) as caught:
+        configuration(parser.parse_args(words))
+    said = f"extra_data expected paths without spaces. Received: tsv:{folder}/small.tsv"
+    assert str(caught.value) == said

@@ -94,6 +94,15 @@ def test_where_the_last_is_damaged_the_one_before_is_restored(files, name, damag
     assert warning.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    "content", ["[]", "3", "null", '{"sha256": []}', '{"epoch": 3, "sha256": {}}']
+)
+def test_where_the_progress_is_something_else_the_one_before_is_restored(files, content, capsys):
+    (files.checkpoint(3) / "progress.json").write_text(content)
+    assert restore_checkpoint(files, make_model()) == records(2)
+    assert capsys.readouterr().err.startswith(f"Warning: {files.checkpoint(3)} is damaged: ")
+
+
 def test_where_all_are_damaged_nothing_is_made_up(files, capsys):
     for folder in files.all_checkpoints().values():
         (folder / "training.weights.h5").write_bytes(b"")
@@ -105,13 +114,13 @@ def test_damaged_weights_are_not_averaged(tmp_path):
     files, model = RunFiles(tmp_path), make_model()
     for epoch in (1, 2):
         save_recent(files, epoch, filled(model, epoch), 2)
-    assert load_average(files, model) == [1, 2]
+    load_average(files, model, [1, 2])
     np.testing.assert_array_equal(keras.ops.convert_to_numpy(model.weights[1]), [1.5, 1.5])
     content = bytearray(files.recent_weights(1).read_bytes())
     content[-1] ^= 1
     files.recent_weights(1).write_bytes(content)
     with pytest.raises(RunError, match=r"recent/epoch-001.weights.h5 is damaged"):
-        load_average(files, model)
+        load_average(files, model, [1, 2])
 
 
 @pytest.mark.parametrize("has_digests", [True, False])

@@ -91,6 +91,16 @@ def test_a_model_too_large_for_the_memory_is_one_line(folder, monkeypatch):
         COMMANDS["evaluate"]("new")
 
 
+@pytest.mark.parametrize("kind", [ValueError, MemoryError])
+def test_memory_that_numpy_does_not_get_is_one_line(kind):
+    message = "Unable to allocate 745. GiB for an array with shape (100000000000,)"
+    with (
+        pytest.raises(UserError, match=r"^a model does not fit into memory$"),
+        enough_memory("a model"),
+    ):
+        raise kind(message)
+
+
 def test_other_errors_stay_what_they_are():
     with pytest.raises(KeyError), enough_memory("a model"):
         raise KeyError("memory")

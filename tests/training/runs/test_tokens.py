@@ -17,6 +17,7 @@ from training.fit import train as texts
 from training.fit.arrays import train_arrays
 from training.runs.begin import open_run
 from training.runs.files import RunFiles
+from training.runs.tokens import has_tokens
 from training.sources import pipeline
 from training.sources.pipeline import make_batches
 
@@ -146,3 +147,32 @@ def test_a_run_with_translations_does_not_go_on_without_them(tiny_run, tmp_path)
     run = shutil.copytree(tiny_run.path, tmp_path / "run")
     with pytest.raises(RunError, match=r"began with training\.train: go on with its --resume"):
         train_arrays(run)
+
+
+@pytest.mark.parametrize("refused_by", ["texts", "checkpoints"])
+def test_a_run_that_is_refused_keeps_its_settings(begun, pairs, refused_by):
+    files, _ = begun
+    before = files.config.read_bytes()
+    if refused_by == "texts":
+        with pairs.open("a") as file:
+            file.write("a dog\tun chien\n")
+    else:
+        files.checkpoint(0).mkdir(parents=True)
+    with pytest.raises(RunError, match=r"no longer has the sentences|can be read"):
+        texts.resume(files.path, ["epochs=7", "learning_rate=0.5"])
+    assert files.config.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["[]", "[1]", "3", "null", '{"format": 1}'])
+def test_ids_whose_manifest_is_broken_are_made_anew(begun, built, content):
+    files, _ = begun
+    manifest = files.tokens / "manifest.json"
+    written = manifest.read_bytes()
+    manifest.write_text(content)
+    assert not has_tokens(files, "any")
+    with pytest.raises(RunError, match=r"expected format 1|expected corpus") as caught:
+        train_arrays(files.path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BuiltError):
+        texts.resume(files.path)
+    assert manifest.read_bytes() == written

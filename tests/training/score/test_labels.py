@@ -1,7 +1,11 @@
 import numpy as np
 import pytest
 
+from tests.training.sources.test_events import random_histories
+from training.command.errors import UserError
 from training.score import labels as scores
+from training.score.label_baselines import BASELINES
+from training.score.label_evaluation import evaluate_labels
 
 
 def pairs_in_order(labels, values):
@@ -52,3 +56,21 @@ def test_people_are_resampled_whole_and_samples_are_paired():
     low, high = scores.interval(found["a"])
     alone = scores.bootstrap_people(np.arange(200), labels, {"a": values}, scores.auc)
     assert high - low > 1.5 * np.subtract(*scores.interval(alone["a"])[::-1])
+
+
+@pytest.mark.parametrize("rows", [[0], [0, 2]])
+def test_an_interval_takes_both_outcomes(rows):
+    data = random_histories()
+    data.labels[:] = 0
+    data.labels[1] = 1
+    with pytest.raises(UserError, match=r"--bootstrap expected .*: 0 of \d examples came true"):
+        evaluate_labels([], data.select(rows), bootstrap=True)
+
+
+@pytest.mark.parametrize("fit", BASELINES.values(), ids=BASELINES)
+def test_baselines_of_too_few_ids_are_refused(fit):
+    x, labels = np.arange(6.0)[:, None], np.array([0, 1, 0, 0, 0, 0])
+    with pytest.raises(UserError, match=r"--baseline expected 3 ids to train on\. Received: 2"):
+        fit(x, labels, np.array(list("aaabbb")))
+    with pytest.raises(UserError, match=r"--baseline expected both outcomes.*: 1 of 6 examples"):
+        fit(x, labels, np.array(list("aabbcc")))

@@ -16,6 +16,7 @@ from training.score.metrics import (
     chrf,
     edit_distance,
     phone_errors,
+    rate_statistics,
     ratio,
     score,
     word_errors,
@@ -131,6 +132,23 @@ def test_pronunciations_count_against_the_closest_reference():
     assert scores["per"] == pytest.approx(100 * 4 / 11)
     assert word_errors(hypotheses, references).tolist() == [[0, 1], [1, 1], [1, 1], [1, 1]]
     assert scores["wer"] == pytest.approx(75)
+
+
+@pytest.mark.parametrize(
+    ("metric", "wanted"),
+    [
+        ("exact", {"exact": 50}),
+        ("characters", {"exact": 50, "cer": 25}),
+        ("phones", {"per": 50, "wer": 50}),
+    ],
+)
+def test_rates_in_lower_case_ignore_case(metric, wanted):
+    texts = ["Ab", "cX"], [["aB"], ["q q", "CD"]]  # of the second one letter of two is wrong
+    found = score(metric, *texts, lowercase=True)
+    assert {name: found[name] for name in wanted} == pytest.approx(wanted)
+    assert score(metric, *texts) != pytest.approx(found)
+    counts = rate_statistics(metric, *texts, lowercase=True)
+    assert {name: 100 * ratio(count.sum(axis=0)) for name, count in counts.items()} == wanted
 
 
 def test_alignment_error_rate_of_a_worked_example():

@@ -19,6 +19,20 @@ a,20,4.5,,1
 ABOUT = 'id = "patient"\ntime = "day"\noutcome = "died"\n'
 
 
+LONG = """patient,day,test,result
+a,0,bili,1.5
+a,0,sex,f
+a,10,sex,f
+a,10,died,0
+b,3,died,1
+b,3,bili,2
+b,3,sex,m
+a,20,bili,4.5
+a,20,died,1
+"""
+LONG_ABOUT = ABOUT + 'name = "test"\nvalue = "result"\n'
+
+
 def write(tmp_path, table, about=ABOUT, name="visits.csv"):
     path = tmp_path / name
     path.write_text(table)
@@ -45,11 +59,7 @@ def test_a_table_of_visits_gives_the_history_up_to_each_outcome(tmp_path):
 
 
 def test_a_table_of_events_is_read_like_one_of_visits(tmp_path):
-    lines = ["patient,day,test,result"]
-    lines += ["a,0,bili,1.5", "a,0,sex,f", "a,10,sex,f", "a,10,died,0", "b,3,died,1", "b,3,bili,2"]
-    lines += ["b,3,sex,m", "a,20,bili,4.5", "a,20,died,1"]
-    about = ABOUT + 'name = "test"\nvalue = "result"\n'
-    path = write(tmp_path, "\n".join(lines) + "\n", about)
+    path = write(tmp_path, LONG, LONG_ABOUT)
     wide = tmp_path / "wide"
     wide.mkdir()
     found, wanted = read_table(path), read_table(write(wide, WIDE))
@@ -57,6 +67,19 @@ def test_a_table_of_events_is_read_like_one_of_visits(tmp_path):
     nan_equal(found.values, wanted.values)
     for name in ("times", "starts", "ends", "labels", "people"):
         np.testing.assert_array_equal(getattr(found, name), getattr(wanted, name))
+
+
+def test_chosen_names_of_a_table_of_events_stand_in_the_order_of_the_choice(tmp_path):
+    path = write(tmp_path, LONG, LONG_ABOUT + 'columns = ["sex", "bili"]\nlog = ["bili"]\n')
+    found = read_table(path)
+    assert found.schema == Schema({"sex": ["f", "m"], "bili": None}, ["bili"])
+    path = write(tmp_path, LONG, LONG_ABOUT + 'columns = ["bili"]\n')
+    known = read_table(path).schema
+    assert known == Schema({"bili": None})
+    # What is measured later need not have all that was there in training.
+    without = "".join(line for line in LONG.splitlines(True) if "bili" not in line)
+    again = read_table(write(tmp_path, without, LONG_ABOUT + 'columns = ["bili"]\n'), known)
+    assert np.isnan(again.values).all()
 
 
 def test_a_compressed_table_and_chosen_columns(tmp_path):
@@ -103,6 +126,10 @@ def test_input_names_can_be_served():
         (WIDE, 'id = "patient"\n', "expected the key time, which names a column"),
         (WIDE, ABOUT + 'colums = ["bili"]\n', "unknown key 'colums'; there are id, time"),
         (WIDE, ABOUT + 'columns = ["iron"]\n', "has no column 'iron'; it has patient, day"),
+        (WIDE, ABOUT + 'log = ["vv"]\n', r"visits.toml: log expected .* bili, sex\. .*: vv"),
+        (WIDE, ABOUT + 'columns = ["bili"]\nlog = ["sex"]\n', r"some of bili\. Received: sex"),
+        (LONG, LONG_ABOUT + 'columns = ["zz"]\n', r"columns expected .* bili, sex\. .*: zz"),
+        (LONG, LONG_ABOUT + 'log = ["vv"]\n', r"log expected some of bili, sex\. Received: vv"),
         (WIDE, "id = = 1", "cannot read .*visits.toml"),
         ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns of the name a_b"),
     ],

@@ -111,7 +111,7 @@ def _long_events(
             _append(path, history, event, row[about["id"]])
         if name == about["outcome"]:
             history[-1].outcome, found = value, True
-        elif not about.get("columns") or name in about["columns"]:
+        else:
             history[-1].values[name] = value
     if not found:
         raise CorpusError(
@@ -132,7 +132,7 @@ def _append(path: Path, history: list[_Event], event: _Event, person: str) -> No
 def _assemble(
     path: Path, about: dict[str, Any], people: dict[str, list[_Event]], schema: Schema | None
 ) -> Histories:
-    known = schema or _schema_of(about, people)
+    known = schema or _schema_of(path, about, people)
     names = known.inputs()
     if twice := [name for name in names if names.count(name) > 1]:
         raise CorpusError(f"{path} has two columns of the name {twice[0]}")
@@ -165,18 +165,24 @@ def _assemble(
     )
 
 
-def _schema_of(about: dict[str, Any], people: dict[str, list[_Event]]) -> Schema:
+def _schema_of(path: Path, about: dict[str, Any], people: dict[str, list[_Event]]) -> Schema:
     """Return the columns there are: numbers where all that stands there are numbers."""
-    found: dict[str, set[str]] = {name: set() for name in about.get("columns") or ()}
+    found: dict[str, set[str]] = {}
     for history in people.values():
         for event in history:
             for name, cell in event.values.items():
                 found.setdefault(name, set())
                 if cell not in MISSING:
                     found[name].add(cell)
+    names = about.get("columns") or list(found)
+    for key, known in (("columns", list(found)), ("log", names)):
+        if unknown := [name for name in about.get(key, []) if name not in known]:
+            raise CorpusError(
+                f"{_about_path(path)}: {key} expected some of {', '.join(known)}. "
+                f"Received: {unknown[0]}"
+            )
     columns = {
-        name: None if all(map(_is_number, cells)) else sorted(cells)
-        for name, cells in found.items()
+        name: None if all(map(_is_number, found[name])) else sorted(found[name]) for name in names
     }
     return Schema(columns, about.get("log", []))
 

@@ -1,0 +1,138 @@
+"""What a run says it keeps is what its weights are, however often it goes on."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+
+from training.config.load import override
+from training.config.schema import Config
+from training.data.batches import Statistics
+from training.fit.recorder import Recorder
+from training.runs.files import RunFiles
+from training.runs.run import load_best
+from training.runs.summary import summary
+
+
+class Scripted:
+    """A run whose perplexities are told beforehand; after epoch n all its weights are n."""
+
+    def __init__(self, path):
+        self.files, self.history, self.seen = RunFiles(path), [], []
+        inputs = keras.Input((2,))
+        self.model = keras.Model(inputs, keras.layers.Dense(1)(inputs))
+        self.model.compile("adam", "mse")
+        self.model.optimizer.build(self.model.trainable_variables)
+
+    def go_on(self, epochs, mean=None, most=2):
+        """Train an epoch for each perplexity, and have the mean scored where it has one."""
+        done = len(self.history) + len(epochs)
+        settings = [f"epochs={done}", f"average_epochs={most}", "keep_by=perplexity"]
+        config = override(Config(), settings)
+        config.save(self.files.config)
+        scores = iter([*epochs, *([] if mean is None else [mean])])
+
+        def score():
+            value = next(scores)
+            self.seen.append((value, float(self.weights()[0])))
+            return {"val_perplexity": value}
+
+        statistics = Statistics(1, 0, 1, 1, 1)
+        recorder = Recorder(self.files, config, self.model, statistics, self.history, score)
+        for _ in epochs:
+            for weight in self.model.weights:
+                weight.assign(np.full(weight.shape, len(self.history) + 1.0))
+            recorder.finish(loss=1.0, seconds=1.0)
+            self.agrees()
+        if most:
+            recorder.try_average()
+        self.agrees()
+        assert next(scores, None) is None
+
+    def weights(self):
+        return np.ravel(keras.ops.convert_to_numpy(self.model.weights[0]))
+
+    def agrees(self):
+        """Weights, summary and card are those of the best that was scored, the first of several."""
+        least, value = min(self.seen, key=lambda each: each[0])
+        said = summary(self.files)
+        assert said["val_perplexity"] == least
+        assert np.mean(said.get("epochs", said.get("epoch"))) == value
+        which = (
+            f"the mean weights of epochs {said['epochs'][0]} to {said['epochs'][-1]},"
+            if "epochs" in said
+            else f"epoch {said['epoch']},"
+        )
+        assert f"Kept in `best.weights.h5`: {which}" in self.files.card.read_text()
+        before = self.model.get_weights()
+        load_best(self.files, self.model)
+        np.testing.assert_array_equal(self.weights(), [value, value])
+        self.model.set_weights(before)
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [([9.5], 9.2)],
+        [([8.9], 8.95)],
+        [([8.9], None, 0)],
+        [([7.0], 7.5)],
+        [([7.0], None, 0)],
+        [([9.5], 7.5)],
+        [([9.5], 9.2), ([8.5], 8.7), ([7.9], 7.9), ([7.8], 7.6)],
+        [([8.0], 8.0)],
+    ],
+    ids=str,
+)
+def test_a_mean_that_is_kept_stays_until_something_is_better(tmp_path, later):
+    run = Scripted(tmp_path)
+    run.go_on([10.0, 9.0], 8.0)
+    for each in later:
+        run.go_on(*each)
+
+
+def test_the_best_epoch_is_said_where_it_is_better_than_the_mean_that_was_kept(tmp_path, capsys):
+    run = Scripted(tmp_path)
+    run.go_on([10.0, 9.0], 8.0)
+    capsys.readouterr()
+    run.go_on([8.9, 7.9], 8.8)
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert (first.endswith("best"), second.endswith("best")) == (False, True)
+
+
+def test_a_mean_is_scored_once(tmp_path):
+    run = Scripted(tmp_path)
+    run.go_on([10.0, 9.0], 8.0)
+    run.go_on([9.5], 9.2)
+    run.go_on([])
+    assert len(run.seen) == 5
+    tried = json.loads(run.files.average.read_text())
+    assert (tried["epochs"], tried["kept"]) == ([2, 3], False)
+
+
+@pytest.mark.parametrize(("had", "asked"), [(0, 3), (2, 3)])
+def test_a_mean_of_epochs_whose_weights_are_gone_is_said(tmp_path, capsys, had, asked):
+    run = Scripted(tmp_path)
+    run.go_on([10.0, 9.0, 8.5], 8.0 if had else None, had)
+    capsys.readouterr()
+    run.go_on([], None, asked)
+    assert capsys.readouterr().out == (
+        "average_epochs expected the weights of the last 3 epochs. "
+        f"Received: those of {had}, all that the run has kept\n"
+    )
+
+
+def test_a_mean_of_fewer_epochs_is_tried_of_a_finished_run(tmp_path, capsys):
+    run = Scripted(tmp_path)
+    run.go_on([10.0, 9.0, 8.5], 8.0, most=3)
+    run.go_on([], 7.0, most=2)
+    assert summary(run.files)["epochs"] == [2, 3]
+
+
+def test_weights_of_epochs_long_ago_are_no_part_of_the_mean(tmp_path):
+    run = Scripted(tmp_path)
+    run.go_on([10.0, 9.0], 8.0)
+    run.go_on([9.5, 9.4], None, 0)
+    run.go_on([7.5], 7.4)
+    assert summary(run.files)["epochs"] == [5]
