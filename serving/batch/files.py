@@ -6,9 +6,11 @@ those that match.
 
 from __future__ import annotations
 
+import codecs
 import glob
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -102,10 +104,19 @@ def opened(path: Path, mode: str, compressed: bool) -> IO[bytes]:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a text file, .gz or not, without their ends."""
+    """Yield the lines of a text file, .gz or not, without their ends and a byte-order mark.
+
+    Raises:
+        InputError: if the file is not whole.
+    """
+    mark = codecs.BOM_UTF8
     with opened(path, "rb", path.suffix == ".gz") as file:
-        for line in file:
-            yield line.rstrip(b"\r\n")
+        try:
+            for line in file:
+                yield line.removeprefix(mark).rstrip(b"\r\n")
+                mark = b""
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
 
 
 def is_json(path: Path) -> bool:

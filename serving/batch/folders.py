@@ -36,9 +36,9 @@ class Folder:
             try:
                 yield Item(name, self.kind.row(file), record)
             except OSError as error:
-                yield Item(name, None, {**record, "error": error.strerror or "cannot be read"})
+                yield Item(name, None, record, error.strerror or "cannot be read")
             except ValueError as error:
-                yield Item(name, None, {**record, "error": str(error)})
+                yield Item(name, None, record, str(error))
 
     def size(self, value: Any) -> int:
         """Return how long a file's row is."""

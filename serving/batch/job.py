@@ -88,7 +88,7 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
     """Answer all items of an input, unless its output is there.
 
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
-    the text was longer than the model reads, `model_version`, and for JSON lines all that the line
+    the text was longer than the model reads, `model_version`, and for JSON lines what else the line
     had. An image has its file's name with `text` and `score`, a history its id with `probability`.
     An item that cannot be read has `error` in their place. A file of the folder `bad` has its bytes
     or its name.
@@ -99,18 +99,19 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
     counts = dict.fromkeys(("lines", "bad", "truncated"), 0)
     bad = files.bad_lines(path, job.output)
     with _aside(bad, compressed=False) as refused, _aside(final, path.suffix == ".gz") as written:
-        for record, name in _records(job, model, path):
-            if "error" in record:
+        for item in _answered(job, model, path):
+            counts["lines"] += 1
+            if item.error:
+                item.record["error"] = item.error
                 entry = {
-                    "line": counts["lines"] + 1,
-                    "error": record["error"],
-                    "bytes": base64.b64encode(name[:LONGEST]).decode("ascii"),
+                    "line": counts["lines"],
+                    "error": item.error,
+                    "bytes": base64.b64encode(item.name[:LONGEST]).decode("ascii"),
                 }
                 refused.write(_json_line(entry))
-            written.write(_json_line(record))
-            counts["lines"] += 1
-            counts["bad"] += "error" in record
-            counts["truncated"] += bool(record.get("truncated"))
+            written.write(_json_line(item.record))
+            counts["bad"] += bool(item.error)
+            counts["truncated"] += item.truncated
     if not counts["bad"]:
         bad.unlink(missing_ok=True)
     seconds = time.monotonic() - started
@@ -142,25 +143,27 @@ def summary(job: Job, done: Iterable[Done], seconds: float) -> dict[str, Any]:
     }
 
 
-def _records(job: Job, model: Answers, path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """Yield a record for each item, and the item's name."""
+def _answered(job: Job, model: Answers, path: Path) -> Iterator[Item]:
+    """Yield the items of an input, with their answers."""
     source = job.kind.items(path)
     while window := list(itertools.islice(source, max(job.kind.window, job.batch_size))):
-        good = [item for item in window if "error" not in item.record]
+        good = [item for item in window if not item.error]
         good.sort(key=lambda item: job.kind.size(item.value))
         for first in range(0, len(good), job.batch_size):
             _answer(job, model, good[first : first + job.batch_size])
-        yield from ((item.record, item.name) for item in window)
+        yield from window
 
 
 def _answer(job: Job, model: Answers, batch: Sequence[Item]) -> None:
-    """Add the answers to the records of items."""
+    """Add the answers to items."""
     answers = model([item.value for item in batch])
     for item, answer in zip(batch, answers, strict=True):
         if isinstance(answer, ValueError):
-            item.record["error"] = str(answer)
+            item.error = str(answer)
         else:
-            item.record.update(job.kind.record(answer), model_version=job.model.name)
+            said = job.kind.record(answer)
+            item.truncated = said.get("truncated", False)
+            item.record.update(said, model_version=job.model.name)
 
 
 def _json_line(record: dict[str, Any]) -> bytes:

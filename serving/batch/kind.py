@@ -10,19 +10,23 @@ from typing import Any, ClassVar, Protocol
 Function = Callable[..., dict[str, Any]]  # a signature of a SavedModel: tensors by name
 
 
-@dataclass(frozen=True)
+@dataclass
 class Item:
     """A line, an image or a history.
 
     Attributes:
         name: its name in the folder `bad`: the line itself, a file's name, an id.
-        value: the model's input; None if `record` has an `error`.
-        record: the output's fields that are known before the answer.
+        value: the model's input; None if it has an error.
+        record: the output's fields that are known before the answer, then all of them.
+        error: why there is no answer; "" if there is one.
+        truncated: whether the value was longer than the model reads.
     """
 
     name: bytes
     value: Any = None
     record: dict[str, Any] = field(default_factory=dict)
+    error: str = ""
+    truncated: bool = False
 
 
 class Kind(Protocol):

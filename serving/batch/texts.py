@@ -10,10 +10,12 @@ from typing import Any, ClassVar
 from serving.batch import files
 from serving.batch.kind import Function, Item, outputs
 
+_ANSWERS = frozenset(("translation", "score", "truncated", "model_version", "error"))
+
 
 @dataclass(frozen=True)
 class Texts:
-    """Lines of a file, or a field of JSON lines."""
+    """Lines of a file, or a field of JSON lines, such as those of another job."""
 
     field: str = "text"
     longest: int = 4000
@@ -28,9 +30,9 @@ class Texts:
             try:
                 text, record = files.text_of(line, key, self.longest)
             except ValueError as error:
-                yield Item(line, record={"error": str(error)})
+                yield Item(line, error=str(error))
             else:
-                yield Item(line, text, record)
+                yield Item(line, text, {x: y for x, y in record.items() if x not in _ANSWERS})
 
     def size(self, value: str) -> int:
         """Return how long a text is."""

@@ -73,6 +73,8 @@ def _asked(argv: Sequence[str] | None) -> argparse.Namespace:
         parser.error("--rest, --report and --model are for --against HOST:PORT")
     if arguments.run and not is_onnx(version_dir):
         parser.error(f"--run expected an ONNX export. Received: {version_dir}")
+    if arguments.against and is_onnx(version_dir):
+        parser.error(f"--against expected a SavedModel. Received: {version_dir}")
     if arguments.against and not version_dir.name.isdecimal():
         parser.error(f"expected the directory of a version. Received: {version_dir}")
     return arguments

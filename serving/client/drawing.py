@@ -70,5 +70,6 @@ def draw_timeline(
     axes.set_xlabel("time")
     axes.set_ylabel("attention weight")
     axes.set_ylim(0, 1.05 * max(1e-9, *weights, 0.0))
-    axes.set_title(f"{title}  probability {prediction.probability:.3f}".strip())
+    heading = f"{title}  probability {prediction.probability:.3f}".strip()
+    axes.set_title(heading, parse_math=False)
     figure.savefig(path, dpi=120)

@@ -33,7 +33,7 @@ def read_table(path: str | Path, person: str, time: str) -> dict[str, dict[str, 
     with opened(path, "rt", newline="", encoding="utf-8-sig") as file:
         try:
             return parse_table(file, person, time, str(path))
-        except (EOFError, zlib.error, UnicodeDecodeError) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile, UnicodeDecodeError) as error:
             raise ValueError(f"{path} cannot be read: {error}") from None
 
 
@@ -145,7 +145,7 @@ def _fill(
     cells: Sequence[float | str | None],
 ) -> None:
     for number, cell in enumerate(cells):
-        if cell is None or cell in _MISSING:
+        if cell is None or cell in _MISSING or cell != cell:
             continue
         wanted = _input_name(f"{column}_{cell}")
         if wanted not in categories:
@@ -159,7 +159,7 @@ def _number(column: str, cell: float | str | None) -> float:
     if cell is None or cell in _MISSING:
         return math.nan
     try:
-        number = float(cell)
+        number = math.inf if "_" in str(cell) else float(cell)  # Python reads 1_000 as 1000
     except (ValueError, TypeError, OverflowError):
         number = math.inf
     if abs(number) > MOST:

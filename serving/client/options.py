@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 from serving.client.errors import ServingError
 from serving.client.install import install
 from serving.client.printing import print_error
-from serving.client.retries import RETRIES
+from serving.client.retries import MOST_SECONDS, RETRIES
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),
@@ -40,13 +40,13 @@ class Parser(argparse.ArgumentParser):
 
 
 def seconds(text: str) -> float:
-    """Read a time above 0."""
+    """Read a time above 0 that gRPC can wait."""
     try:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not number > 0:
-        raise argparse.ArgumentTypeError(f"expected seconds, more than 0. Received: {text}")
+    if not 0 < number <= MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"expected seconds, above 0, up to 1e9. Received: {text}")
     return number
 
 

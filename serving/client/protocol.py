@@ -23,7 +23,7 @@ from serving.client.errors import (
     UnexpectedResponseError,
 )
 from serving.client.results import Metadata
-from serving.client.retries import RETRIES, RetryBudget
+from serving.client.retries import MOST_SECONDS, RETRIES, RetryBudget
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
@@ -73,8 +73,8 @@ class Endpoint:
         if version is not None and label is not None:
             raise ValueError(f"expected a version or a label. Received: {version} and {label!r}")
         for name, value in (("timeout", timeout), ("call_timeout", call_timeout)):
-            if value is not None and not value > 0:
-                raise ValueError(f"expected a {name} above 0 seconds. Received: {value}")
+            if value is not None and not 0 < value <= MOST_SECONDS:
+                raise ValueError(f"expected a {name} above 0, up to 1e9 seconds. Received: {value}")
         if batch_size < 1:
             raise ValueError(f"expected a batch size of at least 1. Received: {batch_size}")
         if retries < 0:

@@ -7,6 +7,7 @@ import time
 from serving.client.errors import RateLimitedError, ServerUnavailableError, ServingError
 
 RETRIES = 5
+MOST_SECONDS = 1e9  # of a deadline; gRPC counts nanoseconds since 1970 in 63 bits
 _FIRST_DELAY, _LONGEST_DELAY = 0.1, 4.0
 _MOST_TOKENS, _TOKENS_EARNED = 20.0, 0.1
 
@@ -54,11 +55,11 @@ def pause(failure: ServingError, attempt: int, retries: int, budget: RetryBudget
         failure: of the last attempt.
         attempt: how many were sent again before.
         retries: how many may be.
-        budget: of the client; the failure is counted.
+        budget: of the client; the failure is counted where there are retries at all.
     """
     if not isinstance(failure, (ServerUnavailableError, RateLimitedError)):
         return None
-    if not budget.failed() or attempt >= retries:
+    if not retries or not budget.failed() or attempt >= retries:
         return None
     delay = min(_LONGEST_DELAY, _FIRST_DELAY * 2**attempt) * random.uniform(0.5, 1.0)
     asked = failure.wait if isinstance(failure, RateLimitedError) else None

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 
 from serving.client.results import Translation
 
-# A full stop ends a sentence before white space, a Chinese or Japanese one anywhere.
+# A full stop ends a sentence before white space, a Chinese or Japanese one anywhere. A run of white
+# space with a line break is looked at from its beginning only, not again from each of its places.
 _BOUNDARY = re.compile(
     r"""((?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+"""
-    r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|\s*\n\s*)"""
+    r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|(?<!\s)\s*\n\s*)"""
 )
 _FULL_WIDTH_END = re.compile(r"[。！？][”’」』）]*$")
 

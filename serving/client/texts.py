@@ -18,6 +18,7 @@ from serving.client.answers import (
     text,
     unpadded,
 )
+from serving.client.lists import check_pairs, checked
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import (
@@ -32,6 +33,7 @@ from serving.client.sentences import join_sentences, split_sentences
 from serving.client.transport import AsyncClient, Client, Question
 
 T = TypeVar("T")
+_SEVERAL = {"translation": "translations", "prefix": "prefixes"}
 
 
 def write_texts(texts: Sequence[str]) -> dict[str, Message]:
@@ -125,8 +127,8 @@ class _Translators(Endpoint):
         """The best translation of each text; with `split`, sentence by sentence."""
         write, read = write_texts, read_translations
         if not split:
-            return (yield from self.predict("translate", _checked(texts), write, read))
-        pieces = [split_sentences(text) for text in _checked(texts)]
+            return (yield from self.predict("translate", checked(texts), write, read))
+        pieces = [split_sentences(text) for text in checked(texts)]
         sentences = [sentence for text in pieces for sentence, _ in text]
         found = iter((yield from self.predict("translate", sentences, write, read)))
         return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
@@ -134,12 +136,12 @@ class _Translators(Endpoint):
     @Question
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
         """Each text's translations, best first, as many as the model was exported with."""
-        return self.predict("nbest", _checked(texts), write_texts, read_nbest)
+        return self.predict("nbest", checked(texts), write_texts, read_nbest)
 
     @Question
     def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
         """Each text's translation with its attention weights."""
-        return self.predict("align", _checked(texts), write_texts, read_alignments)
+        return self.predict("align", checked(texts), write_texts, read_alignments)
 
     @Question
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
@@ -178,14 +180,9 @@ class _Translators(Endpoint):
             first, rest = zip(*pairs, strict=True)
             return {"text": text_tensor(first), second: text_tensor(rest)}
 
-        pairs = list(zip(_checked(texts), _checked(others), strict=True))
+        check_pairs(texts, others, _SEVERAL[second])
+        pairs = list(zip(texts, others, strict=True))
         return self.predict(signature, pairs, write, read, lambda pair: sum(map(len, pair)))
-
-
-def _checked(texts: Sequence[str]) -> Sequence[str]:
-    if isinstance(texts, str):
-        raise TypeError("expected a list of texts. Received: one string")
-    return texts
 
 
 class Translator(_Translators, Client):

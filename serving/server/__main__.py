@@ -51,8 +51,8 @@ def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
     def handle(*_: object) -> None:
         if stop.is_set():
             _end(1)
-        signal.alarm(grace_seconds + _HARD_STOP_SECONDS)
         stop.set()
+        signal.alarm(grace_seconds + _HARD_STOP_SECONDS)
 
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     for number in (signal.SIGTERM, signal.SIGINT):

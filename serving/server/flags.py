@@ -7,12 +7,32 @@ from pathlib import Path
 from serving.server.request_log import FORMATS
 from training.command.parser import Parser, count, port, whole_number
 
+MOST_INT = 2**31 - 1  # of gRPC
+_DAY = 86_400
+
 
 def _boolean(text: str) -> bool:
     values = {"true": True, "1": True, "false": False, "0": False}
     if text.lower() not in values:
         raise argparse.ArgumentTypeError(f"expected true or false. Received: {text!r}")
     return values[text.lower()]
+
+
+def _between(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads a whole number of a range."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= most:
+            raise argparse.ArgumentTypeError(
+                f"expected a whole number of {least} to {most}. Received: {text}"
+            )
+        return number
+
+    return read
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -138,11 +158,23 @@ def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_limits(group: argparse._ArgumentGroup) -> None:
-    def limit(name: str, default: int, metavar: str, text: str) -> None:
-        _add(group, name, default, metavar, text, count)
+    def limit(
+        name: str,
+        default: int,
+        metavar: str,
+        text: str,
+        kind: Callable[[str], object] = count,
+    ) -> None:
+        _add(group, name, default, metavar, text, kind)
 
     limit("max_request_rows", 1000, "N", "rows of a request; 0 for any number")
-    limit("max_request_bytes", 100 * 2**20, "BYTES", "of a request, unpacked, over gRPC and REST")
+    limit(
+        "max_request_bytes",
+        100 * 2**20,
+        "BYTES",
+        "of a request, unpacked, over gRPC and REST",
+        _between(1, MOST_INT),
+    )
     limit(
         "max_waiting_requests",
         960,
@@ -153,7 +185,8 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         "shutdown_grace_seconds",
         30,
         "SECONDS",
-        "for requests under way on SIGTERM; then they are stopped",
+        "for requests under way on SIGTERM, at most a day; then they are stopped",
+        _between(0, _DAY),
     )
 
 

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import re
 import socket
 import threading
 import time
@@ -19,6 +20,7 @@ from serving.server import addresses, config_files
 from serving.server.api import Api
 from serving.server.batching import BatchScheduler
 from serving.server.event_loop import EventLoop
+from serving.server.flags import MOST_INT
 from serving.server.grpc_services import Services
 from serving.server.loading import Loader
 from serving.server.manager import ModelManager
@@ -229,7 +231,7 @@ class ModelServer:
     ) -> None:
         arguments = self._arguments
         usual = {
-            "grpc.max_receive_message_length": arguments.max_request_bytes or -1,
+            "grpc.max_receive_message_length": arguments.max_request_bytes,
             "grpc.max_send_message_length": -1,
             "grpc.so_reuseport": 0,
             "grpc.max_allowed_incoming_connections": _MOST_CONNECTIONS,
@@ -291,5 +293,10 @@ def _channel_arguments(text: str) -> dict[str, int | str]:
             raise invalid(
                 f"--grpc_channel_arguments: expected key=value. Received: {argument!r}",
             )
-        found[key] = int(value) if value.lstrip("-").isdecimal() else value
+        is_number = re.fullmatch("-?[0-9]+", value)
+        if is_number and (len(value) > 11 or abs(int(value)) > MOST_INT):
+            raise invalid(
+                f"--grpc_channel_arguments: expected {key} of 32 bits. Received: {value[:40]}",
+            )
+        found[key] = int(value) if is_number else value
     return found

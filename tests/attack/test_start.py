@@ -15,6 +15,7 @@ from tests.serving.conftest import error_of, ssl_config
 from tests.serving.test_versions import config, reload, served, states, write_warmup
 
 LATEST = "latest {}"
+FAR = ("99999999999", "-2147483649", "9" * 5000)  # beyond the numbers of gRPC
 
 
 @pytest.mark.parametrize("flag", ["--port", "--rest_api_port"])
@@ -23,6 +24,30 @@ def test_a_port_that_cannot_be_is_refused(capsys, flag, port):
     with pytest.raises(SystemExit):
         build_parser().parse_args([f"{flag}={port}"])
     assert f"argument {flag}: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flag", "values", "said"),
+    [
+        ("--max_request_bytes", (0, -1, 2**31, 3_000_000_000, "x"), "1 to 2147483647"),
+        ("--shutdown_grace_seconds", (-1, 86_401, 10**20), "0 to 86400"),
+    ],
+)
+def test_a_number_that_cannot_be_used_is_refused_in_one_line(capsys, flag, values, said):
+    for value in values:
+        with pytest.raises(SystemExit):
+            build_parser().parse_args([f"{flag}={value}"])
+        error = capsys.readouterr().err
+        assert error.startswith(f"error: argument {flag}: expected a whole number of {said}. Rec")
+        assert f"Received: {value};" in error
+        assert error.count("\n") == 1
+
+
+def test_channel_arguments_are_numbers_of_32_bits_or_texts(base):
+    most = "grpc.max_connection_age_ms=2147483647,a=-2147483647,b=--5,c=-,d=5-"
+    flags = ("--model_name=upper", f"--model_base_path={base}", "--max_request_bytes=2147483647")
+    with serving(*flags, f"--grpc_channel_arguments={most}") as server:
+        assert server.port
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +87,7 @@ def test_a_wrong_start_is_one_line_before_any_model_is_loaded(base, bad_ssl, cer
             ["--grpc_socket_path=/no/such/directory/socket"],
             [f"--grpc_socket_path=/tmp/{'x' * 200}"],
             ["--ssl_config_file=/no/such/file"],
+            *([f"--grpc_channel_arguments=grpc.max_connection_age_ms={n}"] for n in FAR),
             *([f"--ssl_config_file={path}"] for path in bad_ssl.iterdir() if path.name != "good"),
         ]
         code = (

@@ -112,6 +112,24 @@ def test_the_history_is_shared_by_a_link(view):
     other.context.close()
 
 
+def test_a_link_that_is_loaded_again_pushes_nothing_out_of_the_history(view):
+    own = [{"text": f"own {n}", "translation": f"OWN {n}", "at": n + 1} for n in range(48)]
+    keep = "pairs => localStorage.setItem('keras-attention-history', JSON.stringify(pairs))"
+    view.evaluate(keep, own)
+    link = view.evaluate(
+        "location.href.split('#')[0] + '#' + "
+        "encodeURIComponent(JSON.stringify(['own 7', 'of another']))"
+    )
+    for _ in range(3):
+        view.goto("about:blank")
+        view.goto(link)
+        expect(view.locator("#text")).to_have_value("own 7")
+        expect(view.locator("#history li")).to_have_count(49)
+    kept = view.evaluate("JSON.parse(localStorage.getItem('keras-attention-history'))")
+    others = [pair for pair in own if pair["text"] != "own 7"]
+    assert kept == [own[7], {"text": "of another", "translation": ""}, *others]
+
+
 def test_right_to_left_and_chinese(view):
     view.locator("#text").fill("שלום עולם")
     expect(view.locator(".words").nth(0).locator(".word")).to_have_count(2)

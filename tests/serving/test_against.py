@@ -167,3 +167,15 @@ def test_a_server_that_is_not_there_is_one_line(base, capsys):
     assert check.main([str(base / "1"), "--against", "localhost:1"]) == 1
     (line,) = capsys.readouterr().out.splitlines()
     assert line.startswith("status: UNAVAILABLE")
+
+
+def test_an_onnx_export_is_not_compared_with_a_server(tmp_path, capsys):
+    version = tmp_path / "upper" / "1"
+    version.mkdir(parents=True)
+    (version / "manifest.json").write_text("{}")
+    with pytest.raises(SystemExit) as ended:
+        check.main([str(version), "--against", "localhost:1"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err
+    assert f"error: --against expected a SavedModel. Received: {version};" in error
+    assert error.count("\n") == 1

@@ -90,6 +90,7 @@ INPUTS = ("time", "bili", "sex_f", "sex_m")
         ({"time": [0], "sex": ["x"]}, "sex was never 'x' in training; known are f, m"),
         ({"time": [0], "bili": ["high"]}, "expected bili to be a number.* Received: 'high'"),
         ({"time": [0], "bili": [[1]]}, "expected bili to be a number"),
+        ({"time": [0], "bili": ["1_000"]}, "expected bili to be a number.* Received: '1_000'"),
         ({"time": ["1e308"]}, "expected time to be a number, -1e30 to 1e30. Received: '1e308'"),
         ({"time": ["1e400"]}, "expected time to be .* Received: '1e400'"),
         ({"time": [10**400]}, "expected time to be .* Received: 1000"),
@@ -134,10 +135,21 @@ def test_a_table_whose_columns_are_not_clear_is_one_line(table, roles, said, tmp
     assert error.count("\n") == 1
 
 
+def test_a_category_that_is_nan_is_missing():
+    for nothing in (math.nan, np.float32("nan"), None, "NA"):
+        found = histories.history_columns({"time": [0, 1], "sex": [nothing, "f"]}, INPUTS)
+        assert math.isnan(found["sex_f"][0])
+        assert math.isnan(found["sex_m"][0])
+        assert (found["sex_f"][1], found["sex_m"][1]) == (1.0, 0.0)
+
+
+PACKED = gzip.compress(TABLE.encode(), mtime=0)
+
+
 @pytest.mark.parametrize(
     "content",
-    [b"id,day\n\xff,1\n", gzip.compress(TABLE.encode(), mtime=0)[:-12]],
-    ids=["not UTF-8", "cut off"],
+    [b"id,day\n\xff,1\n", PACKED[:-12], PACKED[:-8] + b"\0\0\0\0" + PACKED[-4:]],
+    ids=["not UTF-8", "cut off", "another sum"],
 )
 def test_a_damaged_table_is_one_line(content, tmp_path):
     file = tmp_path / ("table.csv.gz" if content[:1] == b"\x1f" else "table.csv")

@@ -43,5 +43,7 @@ def _meant(spec: str, names: Sequence[str]) -> str | None:
     if near := difflib.get_close_matches(spec, names, n=1):
         return near[0]
     return (
-        f"tsv:{spec}, a file that is not there" if path.suffix in (".tsv", ".txt", ".gz") else None
+        f"tsv:{spec}, a file that is not there"
+        if path.suffix in (".tsv", ".txt", ".gz", ".zst")
+        else None
     )

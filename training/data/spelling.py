@@ -14,7 +14,7 @@ from training.data.tokenizers import LETTERS, SPACES, Tokenizer
 NONE = -1  # no token
 # The characters that go on with a word; all others stand for themselves.
 INSIDE = rf"(?:{LETTERS}|['’-])"
-_SPACES_OF = {"sentencepiece": "[▁ ]+", "words": SPACES, "symbols": r"\s+"}
+_SPACES_OF = {"sentencepiece": "[▁ ]+", "words": SPACES, "symbols": r"[ \t\n\v\f\r]+"}
 # Of a kind, what a text's first token may have in front that is not shown.
 _LEADS = {"sentencepiece": ("", " "), "words": ("", " "), "symbols": (" ",)}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,8 +40,9 @@ class Search:
         length_penalty: float | None,
     ) -> None:
         defaults, size = manifest["settings"], manifest["tokenizers"]["target"]["size"]
-        self.width = beam_width or defaults["beam_width"]
-        self.results = num_results or min(defaults.get("num_results", 1), self.width)
+        self.width = defaults["beam_width"] if beam_width is None else beam_width
+        usual = min(defaults.get("num_results", 1), self.width)
+        self.results = usual if num_results is None else num_results
         self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
         self.coverage_penalty = defaults.get("coverage_penalty", 0.0)
         if not 1 <= self.results <= self.width <= size:
@@ -48,8 +50,8 @@ class Search:
                 "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
                 f"{self.results}, {self.width}, {size}"
             )
-        if self.penalty < 0:
-            raise ValueError(f"expected length_penalty >= 0. Received: {self.penalty}")
+        if not 0 <= self.penalty < math.inf:
+            raise ValueError(f"expected a finite length_penalty >= 0. Received: {self.penalty}")
 
     def inputs(self, results: int, with_weights: bool) -> dict[str, np.ndarray]:
         """Return the inputs of the graph, beside the source."""

@@ -106,15 +106,16 @@ class Spelling:
         longest = int(self.sizes.max(initial=0))
         for place in reversed(range(len(prefix))):
             names = self._inner if place else self._leading
+            rest = prefix[place : place + longest + 1]  # more of it no token spells
             exact[place] = [
                 x
-                for end in range(place + 1, min(place + longest, len(prefix)) + 1)
-                if end in open_
-                for x in names.equal(prefix[place:end])
+                for size in range(1, min(longest, len(rest)) + 1)
+                if place + size in open_
+                for x in names.equal(rest[:size])
             ]
-            if not whole:
-                partial[place] = names.longer(prefix[place:])
-            if prefix[place:] == " ":
+            if not whole and len(rest) < longest:
+                partial[place] = names.longer(rest)
+            if rest == " ":
                 exact[place].append(END_ID)  # the word is complete, and may be the last
             if exact[place] or partial[place]:
                 open_.add(place)

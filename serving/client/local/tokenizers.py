@@ -100,7 +100,10 @@ class Vocabulary:
     def _encode(self, tokens: list[str]) -> list[int]:
         if not self._copies:
             return [self._ids.get(token, UNK_ID) for token in tokens]
-        return [self._ids.get(token, self.size + tokens.index(token)) for token in tokens]
+        first: dict[str, int] = {}
+        for place, token in enumerate(tokens):
+            first.setdefault(token, place)
+        return [self._ids.get(token, self.size + first[token]) for token in tokens]
 
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from serving.client.errors import SignatureNotFoundError
+from serving.client.lists import check_pairs, checked
 from serving.client.local.beam import padded
 from serving.client.local.completing import Completing
 from serving.client.local.model import LocalModel
@@ -124,7 +125,7 @@ class LocalTranslator(LocalModel):
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """The best translation of each text; with `split`, sentence by sentence."""
-        texts = _checked(texts)
+        texts = checked(texts)
         if split:
             pieces = [split_sentences(text) for text in texts]
             found = iter(self.translate([sentence for text in pieces for sentence, _ in text]))
@@ -139,7 +140,7 @@ class LocalTranslator(LocalModel):
         """Each text's translations, best first."""
         count = self.results
         found = self._search(
-            self._read(_checked(texts)),
+            self._read(checked(texts)),
             count,
             self._hypotheses,
         )
@@ -160,7 +161,7 @@ class LocalTranslator(LocalModel):
             raise SignatureNotFoundError(
                 "this model cannot align: it was trained without attention"
             )
-        read = self._read(_checked(texts))
+        read = self._read(checked(texts))
         found = self._search(read, 1, self._aligned, with_weights=True)
         return [
             each(ids) if each else Alignment("", (), (), ())
@@ -174,11 +175,8 @@ class LocalTranslator(LocalModel):
             SignatureNotFoundError: for a model that copies, as `complete` and `alternatives` do.
         """
         self._check_knows("score")
-        read, targets = self._read(_checked(texts)), self._target.encode(_written(translations))
-        if len(targets) != len(read.ids):
-            raise ValueError(
-                f"expected as many translations as texts, {len(read.ids)}. Received: {len(targets)}"
-            )
+        check_pairs(texts, translations, "translations")
+        read, targets = self._read(texts), self._target.encode(_written(translations))
         most = 2 * self._most + 9  # what a search may find, without the end
         found: list[Any] = [None] * len(targets)
 
@@ -260,10 +258,7 @@ class LocalTranslator(LocalModel):
 
     def _begun(self, texts: Sequence[str], prefixes: Sequence[str]) -> tuple[_Read, list[str]]:
         """Return texts as ids, and prefixes that have a UTF-8 form."""
-        if len(_checked(texts)) != len(_checked(prefixes)):
-            raise ValueError(
-                f"expected as many prefixes as texts, {len(texts)}. Received: {len(prefixes)}"
-            )
+        check_pairs(texts, prefixes, "prefixes")
         return self._read(texts), _written(prefixes)
 
     def _read(self, texts: Sequence[str]) -> _Read:
@@ -345,12 +340,6 @@ class LocalTranslator(LocalModel):
             )
 
         return align
-
-
-def _checked(texts: Sequence[str]) -> Sequence[str]:
-    if isinstance(texts, str):
-        raise TypeError("expected a list of texts. Received: one string")
-    return texts
 
 
 def _written(texts: Sequence[str]) -> list[str]:

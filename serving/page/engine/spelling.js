@@ -7,7 +7,7 @@ const INSIDE = `(?:(?![${CJK}])[\\p{L}]|[\\p{N}\\p{M}]|['’-])`; // what goes o
 const GOES_ON = new RegExp(`^${INSIDE}`, "u");
 const LAST_WORD = new RegExp(`${INSIDE}+$`, "u");
 // What stands for a space, of the kinds whose texts begin with none.
-const SPACES = { sentencepiece: /[▁ ]+/gu, words: /[▁\p{Z}\p{Cc}]+/gu, symbols: /[ \t\n\f\r]+/gu };
+const SPACES = { sentencepiece: /[▁ ]+/gu, words: /[▁\p{Z}\p{Cc}]+/gu, symbols: /[ \t\n\v\f\r]+/gu };
 
 export class Spelling {
   // `tokenizer` is the target's.

@@ -9,7 +9,10 @@ const $ = (id) => document.getElementById(id);
 
 // `current()` is the pair on the page, {text, translation}; `open(text)` brings one back.
 export function startHistory(current, open) {
-  let kept = [...fromLink(), ...stored()].slice(0, MOST);
+  const own = stored();
+  const linked = fromLink().map((pair) => own.find(({ text }) => text === pair.text) ?? pair);
+  const rest = own.filter(({ text }) => !linked.some((pair) => pair.text === text));
+  let kept = [...linked, ...rest].slice(0, MOST);
   const show = () => {
     $("history").replaceChildren(...kept.map((pair) => line(pair, open)));
     $("empty").hidden = kept.length > 0;

@@ -110,6 +110,89 @@ def test_a_bad_line_is_kept_aside_with_its_reason(job, tmp_path):
     assert [found[n]["translation"] for n in (0, 2)] == ["GOOD", "GOOD"]
 
 
+def test_a_line_with_keys_of_an_answer_is_answered_as_others(job, tmp_path):
+    given = [
+        {"text": "one", "error": "old", "truncated": True, "score": 9, "id": 1},
+        {"text": "x" * 31, "error": None, "translation": "old", "model_version": "3"},
+        {"text": "two", "truncated": "yes"},
+        {"error": "no text", "id": 4},
+    ]
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps(line) + "\n" for line in given))
+    done = answer_file(job, upper, source)
+    found = read(job.output / "a.jsonl")
+    ours = {"model_version": "7"}
+    assert found[0] == {"text": "one", "id": 1, "translation": "ONE", "score": -3.0, **ours}
+    long = {"text": "x" * 31, "translation": "X" * 31, "score": -31.0, "truncated": True}
+    assert found[1] == {**long, **ours}
+    assert found[2] == {"text": "two", "translation": "TWO", "score": -3.0, **ours}
+    assert found[3] == {"error": "not an object with a text 'text'"}
+    assert (done.lines, done.bad, done.truncated) == (4, 1, 1)
+    assert [bad["line"] for bad in read(job.output / "bad" / "a.jsonl")] == [4]
+
+
+def test_the_output_of_a_job_is_the_input_of_another(job, tmp_path):
+    source = tmp_path / "a.jsonl"
+    texts = ["one", "y" * 35, "z" * 29]
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "broken\n")
+    answer_file(job, upper, source)
+    second = dataclasses.replace(job, output=tmp_path / "second", kind=Texts("translation"))
+    begin(second)
+
+    def longer(texts):
+        return [(f"{text}!!", 0.5, False) for text in texts]
+
+    done = answer_file(second, longer, job.output / "a.jsonl")
+    found = read(second.output / "a.jsonl")
+    assert [record.get("text") for record in found] == [*texts, None]
+    said = [f"{text.upper()}!!" for text in texts]
+    assert [record.get("translation") for record in found] == [*said, None]
+    assert ["truncated" in record for record in found] == [False] * 4
+    assert ["error" in record for record in found] == [False, False, False, True]
+    assert (done.lines, done.bad, done.truncated) == (4, 1, 0)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.gz"])
+def test_a_byte_order_mark_begins_a_file_and_is_no_text(name, job, tmp_path):
+    mark, texts = b"\xef\xbb\xbf", ["one", "\ufefftwo", "\ufeff"]
+    lines = [json.dumps({"text": x}, ensure_ascii=False) if "json" in name else x for x in texts]
+    content = mark + "\n".join(lines).encode()
+    source, asked = tmp_path / name, []
+    source.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+
+    def translate(texts):
+        asked.extend(texts)
+        return upper(texts)
+
+    done = answer_file(job, translate, source)
+    assert sorted(asked) == sorted(texts)
+    assert (done.lines, done.bad) == (3, 0)
+
+
+def _damaged():
+    rng = random.Random(4)
+    text = "id,time\n" + "".join(f"{rng.random()},{n}\n" for n in range(9000))
+    whole = gzip.compress(text.encode(), mtime=0)
+    return {
+        "cut off": whole[: len(whole) // 2],
+        "damaged": whole[:10] + b"\xff" * 9 + whole[19:],  # no block is of this kind
+        "another sum": whole[:-8] + b"\0\0\0\0" + whole[-4:],
+        "not gzip": text.encode(),
+    }
+
+
+@pytest.mark.parametrize("damage", _damaged())
+@pytest.mark.parametrize("ending", ["txt", "csv"])
+def test_a_file_that_is_not_whole_is_named_in_one_line(damage, ending, job, tmp_path):
+    source = tmp_path / f"a.{ending}.gz"
+    source.write_bytes(_damaged()[damage])
+    kind = Events() if ending == "csv" else Texts()
+    with pytest.raises(files.InputError, match=r"^\S*a\.\S*\.gz cannot be read: .+$") as caught:
+        answer_file(dataclasses.replace(job, kind=kind), upper, source)
+    assert "\n" not in str(caught.value)
+    assert sorted(path.name for path in job.output.iterdir()) == ["bad", "job.json"]
+
+
 def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
     folder = tmp_path / "shots"
     folder.mkdir()

@@ -14,6 +14,7 @@ from serving.client.local.spelling import Spelling
 from serving.client.local.tokenizers import SentencePiece, Vocabulary
 from serving.client.local.words import words_of
 from serving.export.completing import Completing
+from tests.attack.conftest import within
 from tests.training.decode.test_prefix import PREFIXES, TOKENIZERS, bigrams
 from training.data.ids import END_ID, START_ID
 from training.data.pieces import model_of
@@ -131,12 +132,64 @@ def test_the_same_prefixes_can_be_spelled(tokenizer, target):
     mine = Spelling(target, inside_characters(tokenizer))
     spelling = InGraph(tokenizer)
     prefixes = [*PREFIXES, "c", "ac", "ab c", "é", "ab\nb", "\ufffd", "ab  ", "  "]
+    prefixes += [f"a{space}b{space}" for space in "\t\v\f\r\x1c\x85\u3000"]
     normal = spelling.normalize(tf.constant(prefixes))
     assert [mine.normalize(x) for x in prefixes] == [x.decode() for x in normal.numpy()]
     for whole in (False, True):
         _, possible = spelling.spell(normal, tf.fill([len(prefixes)], whole))
         found = [mine.spell(mine.normalize(x), whole) is not None for x in prefixes]
         assert found == possible.numpy().tolist()
+
+
+def shown(spelling, number, place):
+    """What a token adds to a text at a place, of which a first space is not shown in front."""
+    text = spelling.texts[number]
+    hides = not place and spelling.kind in ("sentencepiece", "words", "symbols")
+    return text.removeprefix(" ") if hides else text
+
+
+def test_the_ways_to_spell_a_prefix_are_those_of_the_tokens(tokenizer, target, rng):
+    spelling = Spelling(target, inside_characters(tokenizer))
+    numbers = range(END_ID + 1, target.size)
+    some = 0
+    for _ in range(300):
+        typed = "".join(rng.choice(list("aab e\u0301"), rng.integers(0, 9)))
+        prefix, whole = spelling.normalize(typed), bool(rng.random() < 0.4)
+        open_, wanted = {len(prefix)}, []
+        for place in reversed(range(len(prefix))):
+            rest = prefix[place:]
+            said = {x: shown(spelling, x, place) for x in numbers}
+            exact = {
+                x
+                for x, text in said.items()
+                if text and rest.startswith(text) and place + len(text) in open_
+            }
+            beyond = {x for x, text in said.items() if text.startswith(rest) and text != rest}
+            partial = set() if whole else beyond
+            if rest == " ":
+                exact.add(END_ID)
+            if exact or partial:
+                open_.add(place)
+            if not place:
+                exact |= {x for x, text in said.items() if not text and 0 in open_}
+            wanted.append((exact, partial))
+        found = spelling.spell(prefix, whole)
+        assert (found is None) == (0 not in open_)
+        if found:
+            some += bool(prefix)
+            ways = zip(map(set, found.exact), map(set, found.partial), strict=True)
+            assert list(ways) == wanted[::-1]
+    assert some > 15
+
+
+def test_a_long_prefix_is_spelled_at_once(tokenizer, target):
+    spelling = Spelling(target, inside_characters(tokenizer))
+    count = 200_000
+    with within(10):
+        found = spelling.spell(spelling.normalize("ab " * count))
+    assert found is not None
+    assert found.size == 3 * count
+    assert sum(map(bool, found.partial)) <= 3
 
 
 def test_completions_are_those_of_the_saved_model(ours, served, pairs):

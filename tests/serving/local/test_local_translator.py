@@ -281,6 +281,9 @@ def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
         ({"batch_size": 0}, "batch_size"),
         ({"threads": 0}, "thread"),
         ({"length_penalty": -1.0}, "length_penalty"),
+        ({"length_penalty": float("nan")}, "length_penalty.* Received: nan"),
+        ({"beam_width": 0}, r"beam_width.* Received: \d, 0, "),
+        ({"num_results": 0}, r"num_results.* Received: 0, "),
     ],
 )
 def test_settings_that_are_not_possible_are_refused(version, settings, message):

@@ -6,8 +6,9 @@ import pytest
 import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from serving.client.local.tokenizers import load_tokenizer, said
+from serving.client.local.tokenizers import Vocabulary, load_tokenizer, said
 from serving.export.onnx.folder import _write_tokenizer
+from tests.attack.conftest import within
 from training.data.pieces import model_of
 from training.data.tokenizers import train_tokenizer
 
@@ -59,3 +60,13 @@ def test_ids_tokens_and_texts_are_those_of_training(kind, tmp_path):
 
 def test_what_was_said_ends_at_the_end_and_has_no_special_ids():
     assert said([5, 1, 6, 0, 2, 7, 3, 8]) == [5, 6, 7]
+
+
+def test_a_long_text_of_unknown_words_is_numbered_by_first_places_at_once():
+    count = 60_000
+    tokenizer = Vocabulary({"kind": "symbols", "tokens": ["known"], "copies": True})
+    text = " ".join(["known", *(f"w{n}" for n in range(count)), "w7", "known", "w0"])
+    with within(5):
+        (found,) = tokenizer.encode([text])
+    first = tokenizer.size + 1  # the place of w0 in the text is 1
+    assert found == [4, *range(first, first + count), first + 7, 4, first]

@@ -128,7 +128,7 @@ def test_prefixes_are_spelled_and_words_told_as_in_tensorflow(kind):
     tokenizer, rng = TOKENIZERS[kind](), random.Random(5)
     spelling, size = Spelling(tokenizer), tokenizer.vocab_size
     tokens = decoded(tokenizer.tokens(tf.range(size)))
-    begun = ["".join(rng.choices("aabb  éc", k=rng.randrange(8))) for _ in range(300)]
+    begun = ["".join(rng.choices("aabb  éc\v\t", k=rng.randrange(8))) for _ in range(400)]
     whole = [rng.random() < 0.4 for _ in begun]
     ids = [[rng.randrange(4, size) for _ in range(7)] for _ in range(50)]
     log_probs = [[-rng.random() for _ in row] for row in ids]

@@ -1,0 +1,74 @@
+"""Calls of a client that cannot be made as asked, and the wait for a server."""
+
+import asyncio
+import math
+
+import pytest
+
+from serving.client import AsyncTranslator, Translator, transport
+from serving.client import protobuf as messages
+from serving.client.__main__ import main as command
+from tests.attack.test_client import Server, Status, blocking, translate
+
+
+def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
+    monkeypatch.setattr(transport, "_READY_POLL", 0.001)
+    polls = 40
+
+    def starting(method, request, number):
+        if number <= polls or number == polls + 2:
+            return Status.UNAVAILABLE, "starting"
+        if method.endswith("GetModelStatus"):
+            status = messages.GetModelStatusResponse()
+            status.model_version_status.add(version=1, state=30)
+            return status.SerializeToString()
+        return translate(method, request, number)
+
+    with Server(starting) as server, Translator(server.target, "m") as client:
+        client.wait_ready(60)
+        assert len(server.asked) == polls + 1
+        assert client.translate(["a"])[0].text == "A"
+    assert len(server.asked) == polls + 3
+
+
+@pytest.mark.parametrize("name", ["timeout", "call_timeout"])
+@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 1e10, 1e300])
+def test_a_time_that_grpc_cannot_wait_is_refused(name, seconds):
+    with pytest.raises(ValueError, match=rf"^expected a {name} above 0, up to 1e9 seconds\. Rec"):
+        Translator("localhost:1", "m", **{name: seconds})
+
+
+def test_the_longest_time_is_waited_for_an_answer():
+    with Server(translate) as server:
+        assert blocking(server.target, ["a"], timeout=1e9, call_timeout=1e9)[0].text == "A"
+
+
+@pytest.mark.parametrize("text", ["0", "nan", "inf", "1e10", "soon"])
+def test_the_command_refuses_such_a_time_in_one_line(text, capsys):
+    with pytest.raises(SystemExit):
+        command(["--model", "m", "--timeout", text, "a"])
+    error = capsys.readouterr().err
+    assert f"expected seconds, above 0, up to 1e9. Received: {text};" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("kind", [Translator, AsyncTranslator])
+@pytest.mark.parametrize(
+    ("method", "others"),
+    [("score", "translations"), ("complete", "prefixes"), ("alternatives", "prefixes")],
+)
+def test_lists_of_different_lengths_are_told_before_anything_is_sent(kind, method, others):
+    async def ask(target, count):
+        translator = kind(target, "m")
+        try:
+            return getattr(translator, method)(["a", "b"], ["c"] * count)
+        finally:
+            if closed := translator.close():
+                await closed
+
+    with Server(translate) as server:
+        for count in (1, 3):
+            said = rf"^expected as many {others} as texts, 2\. Received: {count}$"
+            with pytest.raises(ValueError, match=said):
+                asyncio.run(ask(server.target, count))
+    assert server.asked == []

@@ -1,0 +1,68 @@
+"""Texts are cut into sentences in time that grows with their length, in Python and in the page."""
+
+import random
+import re
+
+import pytest
+
+from serving.client.sentences import split_sentences
+from tests.attack.conftest import within
+from tests.serving.javascript import needs_node, run
+
+# What ends a sentence, said without regard to time.
+SLOW = re.compile(
+    r"""((?<=[.!?…])\s+|(?<=[.!?…]["'”’»)\]])\s+"""
+    r"""|(?<=[。！？])(?![。！？”’」』）])\s*|(?<=[。！？][”’」』）])\s*|\s*\n\s*)"""
+)
+LONG = 300_000
+SPACES = " " * LONG
+LONG_TEXTS = {
+    "spaces": "a" + SPACES + "b",
+    "after a mark": "a." + SPACES + "b",
+    "lines": "a" + SPACES + "\n" + SPACES + "b",
+    "many lines": "a" + "\n " * LONG + "b",
+    "wide": "好。" + "\u3000" * LONG + "b",
+}
+CUT = """
+import { readFileSync } from "node:fs";
+import { splitSentences } from "engine/sentences.js";
+const started = performance.now();
+const found = JSON.parse(readFileSync(0, "utf8")).map(splitSentences);
+process.stdout.write(JSON.stringify([found, (performance.now() - started) / 1000]));
+"""
+
+
+def pieces(text):
+    return [list(pair) for pair in split_sentences(text)]
+
+
+def test_random_texts_are_cut_where_the_rule_says():
+    rng = random.Random(8)
+    signs = "ab. !?…\"'”’»)]。！？」』）  \n\n\t\u3000\x1c\x85\ufeff"
+    several = 0
+    for _ in range(20_000):
+        text = "".join(rng.choices(signs, k=rng.randrange(16)))
+        parts = SLOW.split(text.strip())
+        pairs = zip(parts[::2], [*parts[1::2], ""], strict=True)
+        wanted = [(sentence, gap) for sentence, gap in pairs if sentence]
+        assert split_sentences(text) == wanted, repr(text)
+        several += len(wanted) > 1
+    assert several > 3000
+
+
+@pytest.mark.parametrize("what", LONG_TEXTS)
+def test_long_white_space_takes_no_long_time(what):
+    text = LONG_TEXTS[what]
+    gap = re.search(r"\s+", text)[0]
+    with within(5):
+        found = split_sentences(text)
+    wanted = [(text, "")] if what == "spaces" else [(text.split(gap)[0], gap), ("b", "")]
+    assert found == wanted
+
+
+@needs_node
+def test_long_white_space_takes_the_page_no_long_time():
+    texts = list(LONG_TEXTS.values())
+    found, seconds = run(CUT, given=texts)
+    assert seconds < 5
+    assert found == [pieces(text) for text in texts]
