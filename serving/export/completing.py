@@ -17,6 +17,7 @@ from training.decode.search import Encoded
 
 MORE = 2  # words searched for each one wanted: several cuts of one word are one
 SHOWN = 80  # characters of a prefix that is refused
+MOST = 2**20  # bytes of prefixes, each counted as the longest: each byte takes 450 of memory
 
 
 class Completing:
@@ -148,7 +149,12 @@ class Completing:
         same = tf.debugging.assert_equal(
             tf.shape(text), tf.shape(prefix), "as many prefixes as texts are expected"
         )
-        with tf.control_dependencies([same]):
+        longest = tf.reduce_max(tf.concat([[0], tf.strings.length(prefix)], 0))
+        size = tf.size(prefix, tf.int64) * tf.cast(longest, tf.int64)
+        fits = tf.debugging.assert_less_equal(
+            size, tf.constant(MOST, tf.int64), f"prefixes, each as the longest: above {MOST} bytes"
+        )
+        with tf.control_dependencies([same, fits]):
             prefix = valid_text(prefix)
         normal = self._spelling.normalize(prefix)
         return normal if self._spelling.kind == "letters" else prefix, normal

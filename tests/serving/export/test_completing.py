@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from serving.client import AsyncTranslator, InvalidRequestError, Translator
 from serving.client import __main__ as client
+from serving.export.completing import MOST
 from serving.export.version import export
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
@@ -142,6 +143,15 @@ def test_rows_do_not_depend_on_one_another(call):
                 assert together[name][row].tolist() == array[0].tolist()
             else:
                 np.testing.assert_allclose(together[name][row], array[0], atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["complete", "alternatives"])
+def test_prefixes_that_would_fill_the_memory_are_refused(call, name):
+    """A prefix of many rows makes all as long: what counts is the longest, times the rows."""
+    for prefix in (["a" * (MOST + 1)], ["", "a" * (MOST // 2), ""]):
+        with pytest.raises(StatusError, match=f"above {MOST} bytes") as refused:
+            call(name, text=["x"] * len(prefix), prefix=prefix)
+        assert refused.value.code is Code.INVALID_ARGUMENT
 
 
 @pytest.fixture(scope="module")
