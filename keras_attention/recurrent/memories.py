@@ -38,7 +38,7 @@ class MemoriesLayer(BaseLayer):
         count = len(self.attentions)
         self._expect(
             isinstance(x, (list, tuple)) and not isinstance(x[0], int) and len(x) == count,
-            f"lists of {count}, one element for each memory",
+            f"{count} memory(s), and lists of as many",
             f"{len(x)} elements" if isinstance(x, (list, tuple)) else f"{type(x).__name__}",
         )
         return tuple(x)

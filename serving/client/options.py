@@ -46,7 +46,9 @@ def seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number <= MOST_SECONDS:
-        raise argparse.ArgumentTypeError(f"expected seconds, above 0, up to 1e9. Received: {text}")
+        raise argparse.ArgumentTypeError(
+            f"expected seconds, at most 1e9 and more than 0. Received: {text}"
+        )
     return number
 
 

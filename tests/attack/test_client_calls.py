@@ -48,7 +48,7 @@ def test_the_command_refuses_such_a_time_in_one_line(text, capsys):
     with pytest.raises(SystemExit):
         command(["--model", "m", "--timeout", text, "a"])
     error = capsys.readouterr().err
-    assert f"expected seconds, above 0, up to 1e9. Received: {text};" in error
+    assert f"expected seconds, at most 1e9 and more than 0. Received: {text};" in error
     assert error.count("\n") == 1
 
 

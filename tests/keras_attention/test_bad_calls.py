@@ -101,5 +101,5 @@ def test_several_memories_come_in_lists_of_as_many(change, received, rng):
     attentions = [AdditiveAttention(UNITS), AdditiveAttention(UNITS)]
     layer = AttentionRNN(keras.layers.GRUCell(DQ), attentions)
     memories = [keras.ops.convert_to_tensor(normal(rng, B, TV, DV)) for _ in attentions]
-    with pytest.raises(ValueError, match=f"lists of 2, one .*{received}"):
+    with pytest.raises(ValueError, match=rf"2 memory\(s\), and lists of as many.*{received}"):
         layer(normal(rng, B, TQ, DQ), **change({"memory": memories}))
