@@ -27,7 +27,6 @@ from keras_attention.fast import switch
 from keras_attention.layer import AveragingLayer, keeps
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
-    alike,
     batched_mask,
     both,
     causal_mask,
@@ -339,15 +338,11 @@ class Attention(AveragingLayer):
             A `Memory` to pass to `initial_state` and `step`.
 
         Raises:
-            ValueError: for a key or a mask of another length than the value's, and if the layer is
-                not built.
+            ValueError: for a value of another rank, a key or a mask that does not fit it, and if
+                the layer is not built.
         """
         self._expect_built()
-        self._expect(
-            key is None or all(map(alike, key.shape[:-1], value.shape[:-1])),
-            "key and value of the same length",
-            f"key {None if key is None else tuple(key.shape)}, value {tuple(value.shape)}",
-        )
+        check_shapes(self, None, value.shape, None if key is None else key.shape)
         mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
         value = flat_memory(ops.cast(value, self.compute_dtype))
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))

@@ -16,16 +16,17 @@ Tensor = Any
 
 def check_shapes(
     layer: keras.layers.Layer,
-    query: tuple[Any, ...],
+    query: tuple[Any, ...] | None,
     value: tuple[Any, ...],
     key: tuple[Any, ...] | None,
 ) -> None:
-    """Raise a ValueError if query, value and key cannot belong together."""
-    received = f"Received: query {tuple(query)}, value {tuple(value)}" + (
-        "" if key is None else f", key {tuple(key)}"
-    )
+    """Raise a ValueError if query, value and key cannot belong together; None is not there yet."""
+    shapes = {"query": query, "value": value, "key": key}
+    given = [f"{what} {tuple(shape)}" for what, shape in shapes.items() if shape is not None]
+    received = f"Received: {', '.join(given)}"
     name = type(layer).__name__
     key = value if key is None else key
+    query = value[:1] + value[-1:] if query is None else query
     if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
         raise ValueError(
             f"{name} expected a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or "

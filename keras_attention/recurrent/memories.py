@@ -53,10 +53,6 @@ class MemoriesLayer(BaseLayer):
     def _check_shapes(self, inputs: tuple[Any, ...], memories: tuple[Any, ...]) -> None:
         described = ", ".join(f"memory {tuple(shape)}" for shape in memories)
         received = f"inputs {tuple(inputs)}, {described}"
-        count = len(self.attentions)
-        self._expect(
-            len(memories) == count, f"{count} memory(s), one for each attention layer", received
-        )
         self._expect(
             len(inputs) == self._inputs_rank and all(len(shape) in (3, 4) for shape in memories),
             f"{self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from serving.server.request_log import FORMATS
-from training.command.parser import Parser, count, port, whole_number
+from training.command.parser import Parser, between, count, port, whole_number
 
 MOST_INT = 2**31 - 1  # of gRPC
 _DAY = 86_400
@@ -16,23 +16,6 @@ def _boolean(text: str) -> bool:
     if text.lower() not in values:
         raise argparse.ArgumentTypeError(f"expected true or false. Received: {text!r}")
     return values[text.lower()]
-
-
-def _between(least: int, most: int) -> Callable[[str], int]:
-    """Return what reads a whole number of a range."""
-
-    def read(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= most:
-            raise argparse.ArgumentTypeError(
-                f"expected a whole number of {least} to {most}. Received: {text}"
-            )
-        return number
-
-    return read
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -173,7 +156,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         100 * 2**20,
         "BYTES",
         "of a request, unpacked, over gRPC and REST",
-        _between(1, MOST_INT),
+        between(1, MOST_INT),
     )
     limit(
         "max_waiting_requests",
@@ -186,7 +169,7 @@ def _add_limits(group: argparse._ArgumentGroup) -> None:
         30,
         "SECONDS",
         "for requests under way on SIGTERM, at most a day; then they are stopped",
-        _between(0, _DAY),
+        between(0, _DAY),
     )
 
 

@@ -66,6 +66,11 @@ def _number(kind: type, wanted: str, fits: Callable[[Any], bool]) -> Callable[[s
     return read
 
 
+def between(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads a whole number of a range, its ends included."""
+    return _number(int, f"a whole number of {least} to {most}", lambda n: least <= n <= most)
+
+
 whole_number = _number(int, "a whole number", lambda n: True)
 count = _number(int, "a whole number of at least 0", lambda n: n >= 0)
 positive_int = _number(int, "a whole number of at least 1", lambda n: n >= 1)
