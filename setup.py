@@ -160,8 +160,12 @@ setup(
         "tasks": TASKS,
         "zstd": ZSTD,
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
-        # ONNX for the tests of exports from PyTorch.
-        "backends": ["jax", "torch", "onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"],
+        "backends": [
+            *("jax", "torch"),
+            *("onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"),  # PyTorch's exports
+            # Its interpreter runs the kernels where PyTorch comes without it, for CPUs alone.
+            "triton>=3.4,<4; platform_system == 'Linux' and platform_machine == 'x86_64'",
+        ],
         "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2", "latex2mathml>=3.77,<4"],
         "dev": DEV,
     },

@@ -131,6 +131,11 @@ def add_in_rows(x: Tensor, index: Tensor, size: int | Tensor) -> Tensor:
     return ops.reshape(total, (batch, time, size))
 
 
+def greatest(x: Tensor, least: float, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return the greatest of `x` and `least` over an axis, or of all, where there may be none."""
+    return ops.max(x, axis=axis, keepdims=keepdims, initial=least)
+
+
 def traces_onnx() -> bool:
     """Whether a graph of ONNX is being traced, on PyTorch: loops are unrolled there."""
     return False
@@ -184,6 +189,16 @@ def writes_in_place(*tensors: Any) -> bool:
 def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
     """Return `scores.additive` of such tensors, or None where it cannot be had so."""
     raise NotImplementedError("asked for where operations write in place alone")
+
+
+def has_kernel(*tensors: Any) -> bool:
+    """Whether there is a kernel for additive scores of these: PyTorch's float32, on a GPU."""
+    return False
+
+
+def kernel_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+    """Return `scores.additive` of such tensors."""
+    raise NotImplementedError("asked for where there is a kernel alone")
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -2,11 +2,14 @@
 
 On a CPU every operation of PyTorch reads its arguments from memory and writes its result there, and
 its `tanh` costs ten multiplications. Additive scores are their exponential form here, a block at a
-time, in memory that is used again and stays in the caches.
+time, in memory that is used again and stays in the caches. On a GPU they are kernels of Triton: see
+`triton.py`.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib.util
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +44,14 @@ def add_in_rows(x: Tensor, index: Tensor, size: int) -> Tensor:
     return x.new_zeros(*x.shape[:2], size).scatter_add(2, index, x)
 
 
+def greatest(x: Tensor, least: float, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """Return the greatest of `x` and `least`: `ops.max` takes `least` to the CPU."""
+    x = ops.convert_to_tensor(x)
+    if axis is None:
+        x, axis = torch.nn.functional.pad(x.reshape(-1), (0, 1), value=least), 0
+    return torch.clamp(torch.amax(x, axis, keepdim=keepdims), min=least)
+
+
 def traces_onnx() -> bool:
     """Whether a graph of ONNX is being traced: loops are unrolled there."""
     return bool(torch.jit.is_tracing())
@@ -72,10 +83,33 @@ def average(weights: Any, value: Any) -> Any:
 
 def writes_in_place(*tensors: Any) -> bool:
     """Whether operations on these may write into memory that exists: eagerly, on a CPU."""
-    if under_dynamo():
-        return False
+    return _runs_eagerly(*tensors) and all(x.device.type == "cpu" for x in tensors)
+
+
+def has_kernel(*tensors: Any) -> bool:
+    """Whether Triton has a kernel for these: eagerly, in float32, on a GPU."""
+    return (
+        _runs_eagerly(*tensors)
+        and all(x.is_cuda and x.dtype == torch.float32 for x in tensors)
+        and _has_triton()
+    )
+
+
+def _runs_eagerly(*tensors: Any) -> bool:
     plain = (torch.Tensor, torch.nn.Parameter)
-    return all(type(x) in plain and x.device.type == "cpu" for x in tensors)
+    return not under_dynamo() and all(type(x) in plain for x in tensors)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def kernel_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+    """Return `vᵀ tanh(q + k)` with its gradients, by kernels of Triton."""
+    from keras_attention.backend import triton  # which a CPU need not have
+
+    return triton.additive(query, key, scale)
 
 
 def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:

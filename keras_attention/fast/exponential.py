@@ -37,6 +37,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, path: str) -> Tensor:
         found = backend.in_place_additive(query, key, scale)
         if found is not None:
             return found
+    if path == "kernel":
+        return backend.kernel_additive(query, key, scale)
     way = _way(path)
 
     @ops.custom_gradient

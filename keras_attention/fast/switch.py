@@ -21,7 +21,7 @@ from typing import Any, Literal
 from keras_attention import backend
 
 Tensor = Any
-AdditivePath = Literal["formula", "blocks", "exponential", "compiled", "in_place"]
+AdditivePath = Literal["formula", "blocks", "exponential", "compiled", "in_place", "kernel"]
 
 VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
 # Numbers in a block of additive scores: about as many as the caches hold. Smaller scores are
@@ -99,6 +99,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
     - `"exponential"` where XLA compiles the whole;
     - `"compiled"`, the exponential form as a function that XLA compiles by itself;
     - `"in_place"`, the exponential form in memory that is written again and again, on PyTorch;
+    - `"kernel"`, by kernels of Triton, on PyTorch with a GPU;
     - `"blocks"`, by `tanh` for one block of queries after the other, elsewhere.
     """
     lengths = query.shape[1], key.shape[1]
@@ -114,6 +115,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> AdditivePath:
         return "in_place"
     if 1 in lengths or backend.in_loop():
         return "formula"
+    if backend.has_kernel(query, key, scale):
+        return "kernel"
     if count is not None and count <= _largest_formula():
         return "formula"
     if backend.under_xla():

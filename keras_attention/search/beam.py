@@ -232,5 +232,5 @@ def _is_settled(beam: _Beam, progress: Progress, lost: Tensor | None) -> Tensor:
     longest = ops.maximum(ops.expand_dims(progress.rules.limits, 1), length)
     reach = ops.where(finished, NEVER, _score(beam, total, longest, None))
     worst_result = ops.top_k(ended, beam.num_results)[0][:, -1]
-    best_open = ops.max(reach, axis=1, initial=NEVER)
+    best_open = backend.greatest(reach, NEVER, axis=1)
     return ops.logical_or(worst_result >= best_open, ops.all(finished, axis=1))

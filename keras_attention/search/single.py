@@ -195,7 +195,7 @@ def _drawn(
         ids = backend.gather_in_rows(ops.cast(log_probs.ids, "int32"), order) if listed else order
     elif listed:
         ids = ops.cast(log_probs.ids, "int32")
-    highest = ops.max(values, axis=-1, keepdims=True, initial=tokens.NEVER)
+    highest = backend.greatest(values, tokens.NEVER, axis=-1, keepdims=True)
     # If no token is left, all are alike: the sum is -inf whichever is drawn.
     shares = ops.exp(ops.where(highest > tokens.NEVER, values - highest, 0.0) / temperature)
     up_to = ops.cumsum(shares, axis=-1)

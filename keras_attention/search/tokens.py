@@ -80,7 +80,7 @@ def rules(
         raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape):
-        longest = ops.max(limits, initial=1)
+        longest = backend.greatest(limits, 1)
     limits = ops.zeros((batch_size,), "int32") + limits
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
     start = ops.zeros((batch_size, 1), "int32") + start

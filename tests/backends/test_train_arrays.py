@@ -8,7 +8,9 @@ import sys
 import keras
 import pytest
 
-from tests.training.conftest import TINY
+from tests.training.conftest import TINY, tiny_config
+from training.fit.compiled import compile_model
+from training.model.build import build_model
 
 # As on a machine without TensorFlow: to import it fails.
 TRAIN = """
@@ -47,13 +49,13 @@ def python(backend, *arguments):
 
 def test_what_another_backend_trains_tensorflow_scores_alike_and_exports(tmp_path):
     run = tmp_path / "run"
-    wanted = [*TINY, "length_multiple=16", "epochs=3"]
+    wanted = [*TINY, "length_multiple=16"]
     settings = [word for setting in wanted for word in ("--set", setting)]
     prepare = ("-m", "training.prepare", "--preset", "phrasebook-en-fr", "--output", str(run))
     python("tensorflow", *prepare, *settings)
     python(keras.backend.backend(), "-c", TRAIN, str(run))
     history = json.loads((run / "history.json").read_text())
-    assert [record["epoch"] for record in history] == [1, 2, 3]
+    assert [record["epoch"] for record in history] == [1, 2]
     assert history[-1]["val_perplexity"] < history[0]["val_perplexity"]
     scored = float(python("tensorflow", "-c", SCORE, str(run)))
     best = min(record["val_perplexity"] for record in history)
@@ -61,3 +63,21 @@ def test_what_another_backend_trains_tensorflow_scores_alike_and_exports(tmp_pat
     model = tmp_path / "models" / "tiny"
     python("tensorflow", "-m", "serving.export", "--run", str(run), "--output", str(model))
     assert list(model.glob("*/saved_model.pb"))
+
+
+def test_a_pronouncer_is_trained_with_two_predictions_a_word(rng):
+    aligned = ("attention=hard_monotonic", "order=luong", "decoder=lstm", "tie_embeddings=false")
+    rates = ("dropout=0.5", "learning_rate=0.02", "warmup_steps=1")
+    config = tiny_config(*aligned, *rates, "label_smoothing=0", "consistency=1")
+    model = build_model(config, 11, 13)
+    compile_model(model, config, 31, jit_compile=keras.backend.backend() == "jax")
+    ids = rng.integers(4, 11, (3, 7, 5)).astype("int32")
+    batch = {"source": ids[0], "target": ids[1]}, ids[2]
+
+    def loss():
+        batches = (batch for _ in range(1))
+        fitted = model.fit(batches, steps_per_epoch=1, shuffle=False, verbose=0)
+        return fitted.history["loss"][0]
+
+    losses = [loss() for _ in range(31)]
+    assert losses[-1] < 0.9 * losses[0]

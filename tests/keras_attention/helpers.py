@@ -10,6 +10,13 @@ def array(x):
     return keras.tree.map_structure(ops.convert_to_numpy, x)
 
 
+def on_gpu():
+    """Whether PyTorch computes on a GPU."""
+    import torch
+
+    return torch.cuda.is_available()
+
+
 def weights_of(layer):
     """The layer's weights by name, float64."""
     return {w.name: array(w.value).astype("float64") for w in layer.weights}
@@ -77,7 +84,7 @@ def gradients(function, arrays):
     else:
         import torch
 
-        tensors = [torch.tensor(x, requires_grad=True) for x in arrays]
+        tensors = [ops.convert_to_tensor(x).clone().requires_grad_() for x in arrays]
         value = function(tensors)
         if value.requires_grad:
             value.backward()

@@ -8,7 +8,7 @@ from training.bulk.streaming import stream
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.model.build import build_model
-from training.model.seq2seq import build_attention
+from training.model.seq2seq import check_attention
 from training.runs.begin import begin, check_free, open_run
 from training.runs.files import RunFiles
 from training.runs.lock import locked
@@ -31,7 +31,7 @@ def prepare_run(config: Config, output: Path) -> dict:
     files = RunFiles(output)
     with locked(files):
         check_free(files)
-        build_attention(config)  # refuses what there is not, before the data are read
+        check_attention(config)  # before the data are read
         opened = open_run(files, config, streamed=stream(config, files.streamed))
         build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere
         begin(files, opened)

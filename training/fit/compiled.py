@@ -10,13 +10,12 @@ import keras
 from training.config.schema import Config
 from training.fit.crossentropy import TokenCrossentropy
 from training.fit.optimizer import ClippedAdam, make_schedule
-from training.model.seq2seq import build_attention
+from training.model.seq2seq import check_attention
 
 
 def settle(config: Config) -> None:
     """Set Keras's seed and precision; refuse an unknown mechanism before data are read."""
-    if config.attention != "hard_monotonic":
-        build_attention(config)  # before the seed is set: it draws from the same generator
+    check_attention(config)  # before the seed is set: it draws from the same generator
     keras.utils.set_random_seed(config.seed)
     keras.config.set_dtype_policy(config.precision)
 

@@ -102,7 +102,7 @@ class TokenCrossentropy(keras.losses.Loss):
 
     With `consistency` it is the loss of R-Drop (Liang et al. 2021, arXiv 2106.14448), half of
     equation 4: `(L₁ + L₂) / 2 + α/4 (KL(p₁ ‖ p₂) + KL(p₂ ‖ p₁))`. The model predicts twice, with
-    two dropout masks.
+    two dropout masks; where it predicts once, as without dropout, `KL` is 0.
 
     Args:
         label_smoothing: see `token_losses`.
@@ -123,7 +123,8 @@ class TokenCrossentropy(keras.losses.Loss):
         """Return the mean loss, a scalar."""
         labels = ops.cast(y_true, "int32")
         valid = ops.cast(ops.not_equal(labels, PAD_ID), "float32")
-        if self.consistency:
+        once = y_pred.shape[0] is not None and y_pred.shape[0] == labels.shape[0]
+        if self.consistency and not once:
             answered = ops.concatenate([labels, labels])
             first, second = ops.split(token_losses(answered, y_pred, self.label_smoothing), 2)
             divided = divergences(*ops.split(y_pred, 2))

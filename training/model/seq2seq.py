@@ -129,6 +129,12 @@ def build_decoder_cell(config: Config) -> keras.layers.Layer:
     return cells[0] if len(cells) == 1 else keras.layers.StackedRNNCells(cells)
 
 
+def check_attention(config: Config) -> None:
+    """Raise a ConfigError for a mechanism or an argument that there is not."""
+    if config.attention != "hard_monotonic":  # which is no layer of its own: `AlignedDecoder`
+        build_attention(config)
+
+
 def build_attention(config: Config) -> Attention:
     """Build the attention layer; a ConfigError for a mechanism or an argument that there is not."""
     if config.attention == "none":

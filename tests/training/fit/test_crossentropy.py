@@ -92,3 +92,4 @@ def test_two_answers_cost_their_mean_and_what_divides_them(batch, smoothing):
     assert_allclose(loss(labels, np.concatenate([first, second])), expected, rtol=1e-5)
     same = loss(labels, np.concatenate([first, first]))
     assert_allclose(same, mean_loss(labels, first, smoothing), rtol=1e-5)
+    assert_allclose(loss(labels, first), mean_loss(labels, first, smoothing), rtol=1e-5)

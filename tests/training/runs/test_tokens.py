@@ -2,6 +2,7 @@
 
 import hashlib
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from tests.training.conftest import tiny_config
 from training.bulk import streaming
 from training.bulk.run import prepare_run
 from training.bulk.streaming import stream
-from training.command.errors import RunError
+from training.command.errors import ConfigError, RunError
 from training.data import tokenizing
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
@@ -87,6 +88,15 @@ def begun(pairs, tmp_path):
     config = tiny_config("train_limit=0", f"data=tsv:{pairs}")
     prepare_run(config, tmp_path / "run")
     return RunFiles(tmp_path / "run"), config
+
+
+def test_a_pronouncer_is_prepared_too(pairs, tmp_path):
+    aligned = ("attention=hard_monotonic", "order=luong", "decoder=lstm", "tie_embeddings=false")
+    config = tiny_config("label_smoothing=0", *aligned, f"data=tsv:{pairs}")
+    prepare_run(config, tmp_path / "run")
+    assert RunFiles(tmp_path / "run").tokens.is_dir()
+    with pytest.raises(ConfigError, match="attention expected one of none, additive"):
+        prepare_run(replace(config, attention="unheard"), tmp_path / "other")
 
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
