@@ -17,7 +17,7 @@ from parts.calls import Case, make_calls, plain_additive
 from gpu_parts import calls
 from keras_attention import AdditiveAttention, scores
 
-SIZES = ((32, 48, 48, 512), (64, 512, 512, 1024))  # batch, queries, keys, units
+SIZES = ((32, 48, 48, 512), (64, 128, 128, 512))  # batch, queries, keys, units
 TINY = ((3, 5, 7, 11),)
 
 

@@ -20,7 +20,7 @@ from gpu_parts import arrays, calls
 from training.config.schema import Config
 
 VOCABULARY, UNITS, LENGTH = 8000, 512, 13
-BATCHES = (64, 128, 256, 512, 1024, 2048)
+BATCHES = (64, 256, 1024)
 
 
 def measure(tiny: bool) -> Iterator[dict[str, Any]]:

@@ -52,6 +52,7 @@ elif keras.backend.backend() == "jax":
     from keras_attention.backend.jax import (
         fuses_sums,
         is_eager,
+        project,
         scan,
         under_xla,
         unfold,

@@ -7,6 +7,9 @@ from typing import Any
 
 import jax
 from jax import numpy as jnp
+from keras import ops
+
+from keras_attention.backend import generic
 
 Tensor = Any
 
@@ -45,6 +48,17 @@ def unfold(
 
     steps, state, outputs = jax.lax.while_loop(proceed, body, (jnp.int32(0), state, outputs))
     return outputs, state, steps
+
+
+def project(x: Tensor, kernel: Tensor) -> Tensor:
+    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
+
+    With a vector it is a sum where XLA makes `x` in the loop that sums it; a product would store
+    `x`, and round it to TF32 on a GPU.
+    """
+    if len(kernel.shape) == 1 and fuses_sums():
+        return ops.sum(x * kernel, axis=-1)
+    return generic.project(x, kernel)
 
 
 def is_eager() -> bool:

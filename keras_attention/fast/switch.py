@@ -29,6 +29,7 @@ VARIABLE = "KERAS_ATTENTION_FAST_PATHS"
 BLOCK = 2**20
 EAGER = 2**27  # the same where TensorFlow or JAX run eagerly: half a gigabyte
 DYNAMO = 2**24  # the same under torch.compile
+FUSED = 2**26  # the same under JAX on a GPU, where the formula ends in a sum that XLA fuses
 IN_PLACE = 2**18  # the same where memory is written again: one core's own cache
 LARGE = 2000  # elements of a row
 
@@ -133,7 +134,9 @@ def _largest_formula() -> int:
     if not backend.under_xla():
         return BLOCK
     # Of fewer a step is up to 1.28 times as slow in the exponential form; on JAX's CPU up to 1.14.
-    return 2 * BLOCK if backend.fuses_sums() else 4 * BLOCK
+    if backend.is_tensorflow():
+        return 2 * BLOCK
+    return FUSED if backend.fuses_sums() else 4 * BLOCK
 
 
 def _compiles(*sequences: Tensor) -> bool:

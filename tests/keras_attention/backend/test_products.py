@@ -1,11 +1,11 @@
-"""Products that TensorFlow's graph gets in a form of its own, against NumPy."""
+"""Products that a backend gets in a form of its own, against NumPy."""
 
 import keras
 import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import backend
+from keras_attention import backend, scores
 from tests.keras_attention.helpers import assert_close, normal
 
 B, N, S, DV = 3, 5, 7, 11
@@ -36,3 +36,21 @@ def test_a_projection_is_the_product_over_the_last_axis(rng, columns):
     x, kernel = normal(rng, B, N, S), normal(rng, S, *columns)
     found = traced(lambda x: backend.project(x, ops.convert_to_tensor(kernel)), x)
     assert_close(found, np.tensordot(x, kernel, 1))
+
+
+def test_on_a_gpu_xla_fuses_the_sum_of_additive_scores(rng, monkeypatch):
+    if keras.backend.backend() != "jax":
+        pytest.skip("needs the JAX backend")
+    import jax
+
+    arrays = normal(rng, B, N, DV), normal(rng, B, S, DV), normal(rng, DV)
+
+    def products():
+        traced = jax.make_jaxpr(lambda *xs: scores.additive(*xs))  # anew each time
+        return str(traced(*arrays)).count("dot_general")
+
+    assert products() == 1
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert products() == 0
+    hidden = np.tanh(arrays[0][:, :, None] + arrays[1][:, None])
+    assert_close(jax.jit(lambda *xs: scores.additive(*xs))(*arrays), hidden @ arrays[2])

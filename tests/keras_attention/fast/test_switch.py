@@ -87,13 +87,14 @@ def test_the_environment_sets_the_switch(value):
     [
         ({"under_dynamo": True}, (64, 20, 20, 64), (32, 48, 48, 256)),
         ({"under_xla": True, "fuses_sums": False}, (32, 30, 30, 128), (32, 40, 40, 128)),
-        ({"under_xla": True, "fuses_sums": True}, (64, 20, 20, 64), (32, 30, 30, 128)),
+        ({"under_xla": True, "fuses_sums": True}, (32, 48, 48, 512), (64, 128, 128, 512)),
+        ({"under_xla": True, "is_tensorflow": True}, (64, 20, 20, 64), (32, 30, 30, 128)),
         ({"is_eager": True}, (32, 48, 48, 256), (64, 100, 100, 256)),
     ],
-    ids=["torch.compile", "JAX on a CPU", "XLA elsewhere", "eager"],
+    ids=["torch.compile", "JAX on a CPU", "JAX on a GPU", "TensorFlow under XLA", "eager"],
 )
 def test_the_formula_runs_where_it_is_the_faster(monkeypatch, mode, formula, fast):
-    everything = ("under_dynamo", "under_xla", "fuses_sums", "is_eager")
+    everything = ("under_dynamo", "under_xla", "fuses_sums", "is_eager", "is_tensorflow")
     for name in everything:
         monkeypatch.setattr(switch.backend, name, lambda name=name: mode.get(name, False))
     monkeypatch.setattr(switch.backend, "writes_in_place", lambda *tensors: False)
