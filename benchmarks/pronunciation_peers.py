@@ -20,6 +20,7 @@ import os
 import resource
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -109,9 +110,9 @@ def _learn_peer(
     data = options.output / language
     for split in ("train", "dev"):
         words = corpus.load(corpus_name(language), split)
-        yoyodyne.write_pairs(
-            data / f"{split}.tsv", words.sources, [each[0] for each in words.references]
-        )
+        spelled = [unicodedata.normalize("NFD", word) for word in words.sources]  # as ours reads
+        phones = [each[0] for each in words.references]
+        yoyodyne.write_pairs(data / f"{split}.tsv", spelled, phones)
     peer = PEERS[model].Peer(options.pythons[project(model)], model, data, folder)
     peer.prepare()
     minutes = processor_minutes(lambda: peer.train(seconds, options.seed))

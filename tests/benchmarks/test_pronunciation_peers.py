@@ -125,7 +125,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     rng = random.Random(3)
     folder = tmp_path / "data" / "g2p-sigmorphon2021"
     folder.mkdir(parents=True)
-    words = sorted({"".join(rng.choices("abcdefgh", k=rng.randint(2, 7))) for _ in range(7)})
+    words = sorted({"".join(rng.choices("abcdéfgh", k=rng.randint(2, 7))) for _ in range(7)})
     pairs = [(word, " ".join(word)) for word in words]
     for split in ("train", "dev"):
         lines = "".join(f"{word}\t{phones}\n" for word, phones in pairs)
@@ -159,6 +159,10 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     assert [row["epochs"] for row in rows] == [11, 7, 7]
     told = json.loads((output / "ice" / "transducer-LSTM" / "config.yaml").read_text())
     assert told["trainer"]["callbacks"][0]["init_args"]["seconds"] == 45
+    given = (output / "ice" / "train.tsv").read_text(encoding="utf-8")
+    spelled = "".join(line.split("\t")[0] for line in given.splitlines())
+    assert "e\u0301" in spelled  # a letter and its mark, as the preset reads them
+    assert "é" not in spelled
 
     (commands / "yoyodyne").unlink()
     models.remove("Transformer")
