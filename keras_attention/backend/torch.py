@@ -25,6 +25,8 @@ from keras_attention.backend.generic import NO_SECOND_DERIVATIVE
 LARGEST = 44.0
 # Numbers in a block: few enough for the caches, so many that threads rarely wait for one another.
 AT_A_TIME = 2**21
+# Programs along an axis of a GPU's grid.
+LARGEST_GRID = 65_535
 
 _Block = tuple[slice, slice, slice]
 
@@ -91,6 +93,7 @@ def has_kernel(*tensors: Any) -> bool:
     return (
         _runs_eagerly(*tensors)
         and all(x.is_cuda and x.dtype == torch.float32 for x in tensors)
+        and max(max(x.shape) for x in tensors) <= LARGEST_GRID
         and _has_triton()
     )
 
