@@ -98,3 +98,17 @@ def test_a_question_without_a_prefix_is_refused(tab):
     answer = tab.request.post(f"{tab.url}api/complete", data={"text": "one"})
     assert answer.status == 400
     assert "prefix" in answer.json()["error"]
+
+
+def test_words_of_one_sentence_do_not_touch_those_of_the_next(tab):
+    sentences = [
+        {"source": source, "gap": "", "text": "".join(words), "score": -1.0, "truncated": False}
+        | {"words": words, "word_probabilities": [0.9] * len(words)}
+        for source, words in (
+            ("他睡觉。", ["He", " sleeps", "."]),
+            ("她吃。", ["She", " eats", "."]),
+        )
+    ]
+    tab.route("**/api/translate", lambda route: route.fulfill(json={"sentences": sentences}))
+    tab.locator("#text").fill("他睡觉。她吃。")
+    expect(tab.locator("#translation")).to_have_text("He sleeps. She eats.")

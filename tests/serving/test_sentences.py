@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from serving.client.sentences import split_sentences
+from serving.client import Translation
+from serving.client.sentences import join_sentences, split_sentences
 from tests.attack.conftest import within
 from tests.serving.javascript import needs_node, run
 
@@ -29,6 +30,12 @@ import { splitSentences } from "engine/sentences.js";
 const started = performance.now();
 const found = JSON.parse(readFileSync(0, "utf8")).map(splitSentences);
 process.stdout.write(JSON.stringify([found, (performance.now() - started) / 1000]));
+"""
+
+JOIN = """
+import { readFileSync } from "node:fs";
+import { joined } from "static/joined.js";
+process.stdout.write(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(joined)));
 """
 
 
@@ -66,3 +73,20 @@ def test_long_white_space_takes_the_page_no_long_time():
     found, seconds = run(CUT, given=texts)
     assert seconds < 5
     assert found == [pieces(text) for text in texts]
+
+
+@needs_node
+def test_the_page_joins_translations_as_the_client_does():
+    rng = random.Random(9)
+    said = ["He sleeps.", "他睡觉。", "「走れ！」", "好。 x", "", "a\nb"]
+    texts = [
+        [(rng.choice(said), rng.choice(["", " ", "  ", "\n", " \n "])) for _ in range(n % 4)]
+        for n in range(200)
+    ]
+    given = [[{"text": text, "gap": gap} for text, gap in row] for row in texts]
+    wanted = [
+        join_sentences([(Translation(text, 0.0), gap) for text, gap in row]).text for row in texts
+    ]
+    assert run(JOIN, given=given) == wanted
+    chinese = [{"text": "He sleeps.", "gap": ""}, {"text": "She eats.", "gap": ""}]
+    assert run(JOIN, given=[chinese]) == ["He sleeps. She eats."]

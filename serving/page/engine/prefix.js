@@ -52,7 +52,7 @@ export class NextWord extends Prefix {
 
   after(at, token) {
     const { place, begun } = super.after(at, token);
-    const shown = place > this.size && this.spelling.texts[token].trim() !== "";
+    const shown = place > this.size && /[^ ]/.test(this.spelling.texts[token]);
     return { place, begun: begun || shown || (this.inside && place >= this.size) };
   }
 

@@ -17,7 +17,7 @@ export class Spelling {
     this.texts = Array.from({ length: tokenizer.size }, (_, id) => (id > END ? text(tokenizer.token(id)) : ""));
     this.first = SPACES[this.kind] ? this.texts.map((text) => text.replace(/^ /, "")) : this.texts;
     this.continues = this.texts.map((text) => GOES_ON.test(text));
-    this.longest = Math.max(...this.texts.map((text) => text.length));
+    this.longest = this.texts.reduce((most, text) => Math.max(most, text.length), 0);
     [this.inner, this.leading] = [byText(this.texts), byText(this.first)];
   }
 

@@ -13,6 +13,9 @@ const MORE = 2; // words searched for each one wanted: several cuts of one word 
 // What has no UTF-8 form, half of a pair, becomes "?".
 const written = (text) => text.replace(/\p{Surrogate}/gu, "?");
 
+// Without ASCII's spaces around: others, such as one that does not break, are words.
+const stripped = (text) => text.replace(/^[ \t\n\v\f\r]+|[ \t\n\v\f\r]+$/g, "");
+
 export class Translator {
   // `model` as `readModel` gives it.
   constructor(model) {
@@ -64,7 +67,7 @@ export class Translator {
       const forced = new Prefix(this.spelling, normal.slice(0, start) + raw, true);
       const [best] = this.find(ids, { ...this.asked(), results: 1 }, forced);
       const translation = this.spelling.compose(head + this.text(best).slice(start));
-      return { word: this.spelling.compose(raw.trim()), probability, translation, score: best.score };
+      return { word: this.spelling.compose(stripped(raw)), probability, translation, score: best.score };
     });
   }
 

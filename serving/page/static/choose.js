@@ -1,5 +1,6 @@
 // Words of a translation that people change: the rest follows, and what is before stays.
 
+import { gaps } from "./joined.js";
 import { element, move, percent, tellSure } from "./look.js";
 import { ask } from "./server.js";
 import { fail } from "./status.js";
@@ -13,9 +14,9 @@ let asking = new AbortController();
 // Show sentences in the translation's place. `changed(place, sentence)` is told what people choose.
 export function showWords(sentences, changed) {
   closeChoices();
-  const spans = [];
+  const [spans, between] = [[], gaps(sentences)];
   const nodes = sentences.flatMap((sentence, place) => {
-    if (!sentence.words?.length) return [sentence.text + sentence.gap];
+    if (!sentence.words?.length) return [sentence.text + between[place]];
     return [...sentence.words.flatMap((text, position) => {
       const space = text.match(/^\s*/)[0];
       const made = chosen(sentence, position, text.slice(space.length), spans.length);
@@ -23,7 +24,7 @@ export function showWords(sentences, changed) {
       made.addEventListener("click", () => openChoices(made, sentence, position, place, changed));
       spans.push(made);
       return [space, made];
-    }), sentence.gap];
+    }), between[place]];
   });
   spans.forEach((made, from) => made.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") {

@@ -5,6 +5,7 @@ import { forgetChanges, showWords } from "./choose.js";
 import { scored } from "./difference.js";
 import { showExamples } from "./examples.js";
 import { startHistory } from "./history.js";
+import { joined } from "./joined.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 import { typed } from "./unknown.js";
@@ -39,7 +40,7 @@ export function startText(found) {
   update();
 }
 
-const said = () => shown.sentences.map(({ text, gap }) => text + gap).join("");
+const said = () => joined(shown.sentences);
 
 function put(text) {
   $("text").value = text;

@@ -8,9 +8,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from serving.client.local.batches import Batches
+from serving.client.local.completing import Completing
+from serving.client.local.search import Search
+from serving.client.local.spelling import Spelling as LocalSpelling
+from serving.client.local.tokenizers import Vocabulary
 from serving.export.texts import Exported
 from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run
+from tests.serving.local.test_completing import Bigrams
 from tests.serving.page_files.conftest import RUN, SETTINGS
 from tests.training.decode.test_prefix import TOKENIZERS
 from training.data.spelling import NONE, Spelling, begun_word
@@ -45,6 +51,30 @@ const spelled = prefixes.map(([prefix, whole]) => {
 });
 const words = said.map(([ids, logProbs]) => spelling.words(ids, logProbs));
 process.stdout.write(JSON.stringify({ spelled, words }));
+"""
+
+# A translator whose decoder knows the last token alone, and how long its longest token is.
+BIGRAMS = """
+import { readFileSync } from "node:fs";
+import { Translator } from "engine/translator.js";
+import { tensor } from "engine/tensors.js";
+const { tokens, table, settings, prefixes } = JSON.parse(readFileSync(0, "utf8"));
+const side = { kind: "characters", tokens };
+const rows = table.map((row) => row.map((x) => x ?? -Infinity));
+const numbers = (ids) => Float32Array.from([...ids].flatMap((id) => rows[id]));
+const step = ({ tokens }) => ({
+  log_probs: tensor(numbers(tokens.data), [...tokens.dims, rows.length]),
+  weights: tensor(new Float32Array(tokens.data.length), [...tokens.dims, 1]),
+});
+const translator = new Translator({
+  source: side, target: side, settings: { ...settings, max_source_length: 9 },
+  memory: [], state: [],
+  encoder: { ask: () => ({}) }, step: { ask: step },
+});
+const found = prefixes.map((prefix) => translator.alternatives("ab", prefix));
+const many = Array.from({ length: 200_000 }, (_, id) => `${id}`);
+const large = new Translator({ source: side, target: { ...side, tokens: many } }).spelling.longest;
+process.stdout.write(JSON.stringify({ found, large }));
 """
 
 
@@ -158,3 +188,26 @@ def test_prefixes_are_spelled_and_words_told_as_in_tensorflow(kind):
         assert "".join(one["words"]) == "".join(decoded(words[row]))
         wanted = probabilities[row][: len(one["words"])]
         np.testing.assert_allclose(one["word_probabilities"], wanted, rtol=1e-5)
+
+
+def test_spaces_that_do_not_break_are_words_as_in_python(rng):
+    tokens = ["a", "b", " ", "\u00a0", "\u3000", "\ufeff", "\t"]
+    logits = rng.normal(size=(4 + len(tokens),) * 2)
+    logits[:, :3] = -np.inf  # special tokens are not said
+    table = (logits - np.log(np.exp(logits).sum(1, keepdims=True))).astype("float32")
+    folder, target = Bigrams(table), Vocabulary({"kind": "characters", "tokens": tokens})
+    search = Search(folder.manifest, None, None, None)
+    spelling = LocalSpelling(target, "ab")
+    local = Completing(folder, target, spelling, search, Batches(4, 1))
+    prefixes = ["", "a", "ab", "a ", "a\u00a0", "\u3000", "b\t"]
+    wanted = local.alternatives([[4, 5]] * len(prefixes), prefixes, [None] * len(prefixes))
+    rows = [[None if np.isinf(x) else float(x) for x in row] for row in table]
+    given = {"tokens": tokens, "table": rows, "settings": folder.manifest["settings"]}
+    answer = run(BIGRAMS, given={**given, "prefixes": prefixes})
+    assert {"\u00a0", "\u3000"} <= {one.word for row in wanted for one in row}
+    for found, row in zip(answer["found"], wanted, strict=True):
+        assert [one["word"] for one in found] == [one.word for one in row]
+        assert [one["translation"] for one in found] == [one.translation for one in row]
+        sure = [one["probability"] for one in found]
+        np.testing.assert_allclose(sure, [one.probability for one in row], rtol=1e-4)
+    assert answer["large"] == len("199999")

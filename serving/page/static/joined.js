@@ -1,0 +1,18 @@
+// Sentences' translations as one text: `serving.client.sentences.join_sentences`.
+
+const FULL_WIDTH_END = /[。！？][”’」』）]*$/;
+
+// What stands behind each sentence's translation, {text, gap}: `gap` is what stands behind the source,
+// whose language may put spaces between sentences where the other has none.
+export function gaps(sentences) {
+  return sentences.map(({ text, gap }, place) => {
+    if (place === sentences.length - 1) return "";
+    if (gap.includes("\n")) return gap;
+    return FULL_WIDTH_END.test(text) ? "" : " ";
+  });
+}
+
+export function joined(sentences) {
+  const between = gaps(sentences);
+  return sentences.map(({ text }, place) => text + between[place]).join("");
+}
