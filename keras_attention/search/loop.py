@@ -151,7 +151,9 @@ def spread(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
     index = ops.expand_dims(running.rows, 1)
 
     def scatter(x: Tensor) -> Tensor:
-        return ops.scatter(index, x, (batch_size, *ops.shape(x)[1:]))
+        # `ops.scatter` goes from row to row on PyTorch, and waits for a GPU at each.
+        zeros = ops.zeros((batch_size, *ops.shape(x)[1:]), x.dtype)
+        return ops.scatter_update(zeros, index, x)
 
     whole = {name: tree.map_structure(scatter, x) for name, x in outputs.items()}
     if "parents" in outputs:  # those that have left are their own
