@@ -30,7 +30,7 @@ from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from training.data.splits import load_split
 from training.runs.run import load_run
-from training.score.metrics import bleu, edit_distance
+from training.score.metrics import bleu, bleu_tokenization, edit_distance
 
 BATCH = 50
 
@@ -73,8 +73,13 @@ class Model:
             return [x for text, prefix in pairs for x in self._completed([text], [prefix])]
 
 
-def halves(model: Model, sources: list[str], references: list[str]) -> dict[str, Any]:
-    """Compare what follows half of a reference with what follows in a plain translation."""
+def halves(
+    model: Model, sources: list[str], references: list[str], metric: str = "bleu"
+) -> dict[str, Any]:
+    """Compare what follows half of a reference with what follows in a plain translation.
+
+    `metric` is the run's: BLEU cuts texts as it does.
+    """
     prefixes = [text[: len(text) // 2] for text in references]
     plain, found = model.translate(sources), model.complete(sources, prefixes)
     rows = [row for row, text in enumerate(found) if text is not None]
@@ -82,13 +87,17 @@ def halves(model: Model, sources: list[str], references: list[str]) -> dict[str,
     def rest(texts: Sequence[str | None]) -> list[str]:
         return [(texts[row] or "")[len(prefixes[row]) :] for row in rows]
 
-    wanted = [[text] for text in rest(references)]
+    def scored(texts: Sequence[str], wanted: Sequence[str]) -> float | str:
+        tokenize = bleu_tokenization(metric)
+        return bleu(texts, [[text] for text in wanted], tokenize=tokenize)["bleu"]
+
+    wanted = rest(references)
     return {
         "sentences": len(rows),
         "cannot_be_spelled": len(found) - len(rows),
-        "bleu_of_the_rest": bleu(rest(found), wanted)["bleu"],
-        "bleu_of_the_rest_plain": bleu(rest(plain), wanted)["bleu"],
-        "bleu_plain": bleu(plain, [[text] for text in references])["bleu"],
+        "bleu_of_the_rest": scored(rest(found), wanted),
+        "bleu_of_the_rest_plain": scored(rest(plain), wanted),
+        "bleu_plain": scored(plain, references),
     }
 
 
@@ -149,11 +158,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limit", type=int, default=2000, help="sentences; default: 2000")
     parser.add_argument("--timed", type=int, default=200, help="sentences timed; default: 200")
     options = parser.parse_args(arguments)
-    split = load_split(load_run(options.run).config, "dev", limit=options.limit)[0]
+    config = load_run(options.run).config
+    split = load_split(config, "dev", limit=options.limit)[0]
     sources, references = list(split.sources), [each[0] for each in split.references]
     with ModelSession(options.model) as session:
         model, timed = Model(session), slice(options.timed)
-        print(json.dumps(halves(model, sources, references)), flush=True)
+        print(json.dumps(halves(model, sources, references, config.metric)), flush=True)
         print(json.dumps(latencies(model, sources[timed], references[timed])), flush=True)
         print(json.dumps(strokes(model, sources, references)), flush=True)
 

@@ -14,6 +14,7 @@ exports have the same beam width. Prints a line for each export; the last line i
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import os
 from pathlib import Path
@@ -171,7 +172,9 @@ def quality(
         name: (count, lambda sums: 100 * metrics.ratio(sums))
         for name, count in metrics.RATES.get(metric, {}).items()
     }
-    rates = rates or {"bleu": (metrics.bleu_statistics, metrics.bleu_of)}
+    tokenize = metrics.bleu_tokenization(metric)
+    bleu = functools.partial(metrics.bleu_statistics, tokenize=tokenize)
+    rates = rates or {"bleu": (bleu, metrics.bleu_of)}
     rows = np.random.default_rng(seed).integers(0, len(references), (_SAMPLES, len(references)))
     found: dict[str, Any] = {}
     for name, (count, score) in rates.items():

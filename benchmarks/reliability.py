@@ -55,7 +55,8 @@ def characters(run: Run, limit: int) -> Iterator[tuple[Sure, list[bytes]]]:
     for images, references in _batches(split):
         found = read(image_bytes=tf.constant([_contents(image) for image in images]))
         sure = _shown(found["tokens"], found["token_probabilities"])
-        yield from zip(sure, ([x.encode() for x in text] for text in references), strict=True)
+        wanted = ([x.strip().encode() for x in text] for text in references)
+        yield from zip(sure, wanted, strict=True)
 
 
 def _batches(split: Any) -> Iterator[tuple[list[Any], list[str]]]:

@@ -1,6 +1,7 @@
 """The keys of a simulated user, and how often a model is right that says how sure it is."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,6 +61,39 @@ def test_the_second_half_is_scored_where_the_first_can_be_spelled():
     assert (found["sentences"], found["cannot_be_spelled"]) == (2, 1)
     assert found["bleu_of_the_rest"] == pytest.approx(found["bleu_of_the_rest_plain"])
     assert 0 < found["bleu_of_the_rest"] < 100
+
+
+def test_the_second_half_of_chinese_is_cut_into_characters():
+    from benchmarks import interactive
+    from training.score.metrics import score
+
+    references = ["她 在 吃 一 个 绿 苹 果 。", "他 在 睡 觉 。"]
+    model = Scripted(references, [(5,), (3,)])
+    found = interactive.halves(model, ["0", "1"], references, "bleu-zh")
+    plain = [text.replace(" ", "") for text in model.translate(["0", "1"])]
+    wanted = score("bleu-zh", plain, [[text.replace(" ", "")] for text in references])
+    assert found["bleu_plain"] == pytest.approx(wanted["bleu"])
+
+
+def test_a_space_that_is_read_rightly_is_right(monkeypatch):
+    import tensorflow as tf
+
+    from benchmarks import reliability
+
+    class Reader:
+        def __init__(self, runs):
+            pass
+
+        def read(self, image_bytes):
+            tokens = tf.repeat([[*"a b"]], tf.size(image_bytes), 0)
+            return {"tokens": tokens, "token_probabilities": tf.fill(tf.shape(tokens), 0.5)}
+
+    monkeypatch.setattr(reliability, "ExportedReader", Reader)
+    split = SimpleNamespace(sources=[b"", b""], references=[["a b"], ["a c"]])
+    run = SimpleNamespace(config=SimpleNamespace(data=""), source=None)
+    run.source = SimpleNamespace(load_split=lambda *_, **__: split)
+    right, _ = reliability.reliability(reliability.characters(run, 9))
+    assert right.tolist() == [1, 1, 1, 1, 1, 0]
 
 
 def test_a_word_is_right_where_the_reference_has_it_in_order():

@@ -57,3 +57,17 @@ def test_differences_are_of_answers_that_are_the_same(monkeypatch):
         "number_difference": 0.25,
         "weight_difference": 0.5,
     }
+
+
+def test_chinese_is_scored_as_evaluate_scores_it(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    import numpy as np
+    from onnx_agreement import Answer, quality
+
+    from training.score.metrics import score
+
+    texts, references = ["她在吃一个苹果。", "他睡觉。"], [["她在吃一个绿苹果。"], ["他在睡觉。"]]
+    answers = [Answer(text, 0.0, np.zeros(0)) for text in texts]
+    found = quality("bleu-zh", references, [answers, answers], 0)
+    wanted = score("bleu-zh", texts, references)["bleu"]
+    assert found["bleu"] == found["bleu_of_saved_model"] == round(wanted, 2) > 20

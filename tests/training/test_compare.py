@@ -91,6 +91,15 @@ def test_the_probability_is_that_of_all_exchanges(wrong, count):
     assert found.p == pytest.approx(exact, abs=0.02)
 
 
+@pytest.mark.parametrize("errors", [[0, 1], [1, 0]])
+def test_every_run_counts_alike_where_a_side_has_fewer(errors):
+    """Of one sentence the exchange is all or none of it: each difference is as large."""
+    ours, theirs = np.array([[[x, 1]] for x in errors]), np.array([[[0, 1]]] * 3)
+    found = compare.compare(ours, theirs, metrics.ratio, 100, 0)
+    assert found.difference == 0.5
+    assert found.p == 1
+
+
 def test_fewer_errors_are_better():
     errors = Difference(([5.0, 5.2], [6.0, 6.3]), -1.05, -1.6, -0.4, 0.001)
     assert "--run is better" in compare._summary("per", errors, False, 100)["verdict"]

@@ -10,6 +10,7 @@ there is none. The last line before the JSON is the verdict: a side is better wh
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -114,8 +115,8 @@ def compare(
         )
         drawn.append(a - b)
     low, high = np.quantile(drawn, [LEVEL / 2, 1 - LEVEL / 2])
-    # Runs are paired in turn; where a side has fewer, its runs come again.
-    pairs = max(map(len, sides))
+    # Runs are paired in turn, each of a side as often as the others, as in its mean.
+    pairs = math.lcm(*map(len, sides))
     ours, theirs = (np.stack([side[i % len(side)] for i in range(pairs)]) for side in sides)
     as_large = 0
     for _ in range(samples):

@@ -17,8 +17,10 @@ _SPACES = {
     "words": r"[▁\s\x00-\x1f\x7f-\x9f]+",
     "symbols": r"[ \t\n\v\f\r]+",
 }
-# Characters that are words of their own.
-_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA", "HALFWIDTH KATAKANA", "IDEOGRAPHIC")
+# Letters that are words of their own: those of the scripts Han, Hiragana and Katakana. The mark
+# that prolongs a sound, and those of voiced ones in half width, are of several scripts.
+_IDEOGRAPHS = ("CJK", "HIRAGANA", "KATAKANA ", "HALFWIDTH KATAKANA LETTER", "HENTAIGANA")
+_ITERATION = ("IDEOGRAPHIC ITERATION", "VERTICAL IDEOGRAPHIC ITERATION", "OLD CHINESE")
 
 
 class Spelled(NamedTuple):
@@ -78,9 +80,10 @@ class Spelling:
     def goes_on(self, text: str) -> bool:
         """Return whether a text that no vocabulary has goes on with the word before it."""
         first = text[:1] or " "
-        if unicodedata.name(first, "").startswith(_IDEOGRAPHS):
+        kind = unicodedata.category(first)[0]
+        if kind == "L" and unicodedata.name(first, "").startswith(_IDEOGRAPHS + _ITERATION):
             return False
-        return first in "'’-" or unicodedata.category(first)[0] in "LMN"
+        return first in "'’-" or kind in "LMN"
 
     def begun_word(self, prefix: str) -> int:
         """Return the characters before the word that a prefix ends in; all of them if none."""

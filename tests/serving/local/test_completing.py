@@ -1,6 +1,7 @@
 """Completions and alternatives in this process beside those of a SavedModel, for all tokenizers."""
 
 import dataclasses
+import unicodedata
 
 import numpy as np
 import pytest
@@ -18,8 +19,8 @@ from tests.attack.conftest import within
 from tests.training.decode.test_prefix import PREFIXES, TOKENIZERS, bigrams
 from training.data.ids import END_ID, START_ID
 from training.data.pieces import model_of
+from training.data.spelling import INSIDE, inside_characters
 from training.data.spelling import Spelling as InGraph
-from training.data.spelling import inside_characters
 from training.data.tokenizers import character_classes
 from training.decode.asked import Search as Asked
 from training.decode.search import Encoded
@@ -233,3 +234,13 @@ def test_words_are_those_of_the_saved_model(tokenizer, target, rng):
 def test_a_prefix_that_no_tokens_spell_is_refused(ours):
     with pytest.raises(ValueError, match=r"^prefix\[1\] has characters .* for: a☃$"):
         ours.alternatives(SOURCES[:2], ["", "a☃"], [None, None])
+
+
+def test_characters_go_on_with_a_word_as_in_the_graph(tokenizer, target):
+    spelling = Spelling(target, inside_characters(tokenizer))
+    codes = [code for code in range(0x20000) if not 0xD800 <= code < 0xE000]
+    codes = [code for code in codes if unicodedata.category(chr(code)) != "Cn"]
+    texts = tf.constant([chr(code).encode() for code in codes])
+    wanted = tf.strings.regex_full_match(texts, INSIDE).numpy()
+    other = [chr(c) for c, x in zip(codes, wanted, strict=True) if spelling.goes_on(chr(c)) != x]
+    assert [(x, unicodedata.name(x, "")) for x in other] == []
