@@ -79,8 +79,8 @@ def unfold(
         number of steps taken; on JAX, and on TensorFlow where XLA compiles, it is `max_length`
         with zeros after the last step taken.
     """
-    outputs, t = [], 0
-    while t < int(max_length) and not (t and bool(done(state))):
+    outputs, t, longest = [], 0, int(max_length)  # of a GPU, which is waited for once
+    while t < longest and not (t and bool(done(state))):
         output, state = step(ops.convert_to_tensor(t, "int32"), state)
         if pause and resume and bool(pause(state)):
             state = resume(state)

@@ -65,10 +65,11 @@ def test_a_step_takes_as_many_operations_whatever_the_batch(rng):
     from torch.overrides import TorchFunctionMode
 
     class Counting(TorchFunctionMode):
-        count = 0
+        count = numbers = 0
 
         def __torch_function__(self, func, types, args=(), kwargs=None):
             self.count += 1
+            self.numbers += getattr(func, "__name__", "") == "__int__"
             return func(*args, **(kwargs or {}))
 
     table = ops.convert_to_tensor(np.log(rng.dirichlet(np.ones(7), 7)).astype("float32"))
@@ -84,6 +85,7 @@ def test_a_step_takes_as_many_operations_whatever_the_batch(rng):
         asked = {"start_id": 1, "end_id": 0, "forbidden": [0], "max_length": limits}
         with Counting() as counting:
             beam_search(step, (), batch_size=batch, beam_width=3, memory=memory, **asked)
+        assert counting.numbers == 1  # the greatest length: a GPU is waited for
         return counting.count
 
     operations(2)
