@@ -20,7 +20,7 @@ COMMANDS = {
     "train-arrays": ("training.train_arrays", "train on them, on JAX or PyTorch"),
     "export": ("serving.export", "make a SavedModel of a run, or ONNX"),
     "check": ("serving.check", "check that a SavedModel can be served, an ONNX export used"),
-    "server": ("serving.server", "serve SavedModels"),
+    "server": ("serving.server", "serve exports"),
     "read": ("serving.read", "read images with a served model"),
     "predict": ("serving.predict", "say how probable an outcome is, with a served model"),
     "client": ("serving.client", "translate with a served model, or --local"),

@@ -55,14 +55,15 @@ def _add_corpus(parser: argparse.ArgumentParser) -> None:
         type=count,
         default=0,
         metavar="N",
-        help="leave out pairs with a longer side",
+        help="leave out pairs with a longer side; 0 for none",
     )
     group.add_argument(
         "--max-ratio",
         type=number_from_0,
         default=0.0,
         metavar="X",
-        help="leave out pairs with one side X times as long as the other, in characters",
+        help="leave out pairs with one side X times as long as the other, in characters; "
+        "0 for none",
     )
     group.add_argument(
         "--no-identical", action="store_true", help="leave out pairs whose sides are the same"

@@ -22,7 +22,8 @@ def build_parser() -> argparse.ArgumentParser:
     """Parser of the server's command line; `--flag` alone means true, as `--flag=true` does."""
     parser = Parser(
         prog="python -m serving.server",
-        description="Serves SavedModels with TensorFlow Serving's protocol and flags.",
+        description="Serves SavedModels and ONNX exports with TensorFlow Serving's protocol "
+        "and flags.",
         examples=(
             "--port=8500 --model_name=en-fr --model_base_path=$PWD/models/en-fr",
             "--rest_api_port=8501 --model_config_file=models.config --enable_batching",
@@ -73,7 +74,7 @@ def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
     add("host", "127.0.0.1", "ADDRESS", "address to listen on; 0.0.0.0 lets other machines in")
     add("grpc_socket_path", None, "PATH", "also listen for gRPC at this UNIX socket", Path)
     add("rest_api_port", 0, "PORT", "TCP port of REST; 0 for none", port)
-    add("rest_api_timeout_in_ms", 30000, "MS", "timeout of REST requests", count)
+    add("rest_api_timeout_in_ms", 30000, "MS", "timeout of REST requests; 0 for none", count)
     add("model_name", "default", "NAME", "name of the model (not with --model_config_file)")
     add("model_base_path", None, "PATH", "directory of the model's numbered versions", Path)
     add(
