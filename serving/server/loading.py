@@ -20,7 +20,7 @@ class Loader:
         if storage.is_onnx(path):
             from serving.server.onnx_model import OnnxModel
 
-            return OnnxModel(path, self._arguments.tensorflow_intra_op_parallelism or 1)
+            return OnnxModel(path, max(1, self._arguments.tensorflow_intra_op_parallelism))
         import training.command.startup  # noqa: F401
 
         from serving.savedmodel.model import SavedModel

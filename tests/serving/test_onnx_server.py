@@ -20,6 +20,8 @@ from serving.export.texts import Exported
 from serving.export.version import export
 from serving.savedmodel.status import Code, StatusError
 from serving.server.completeness import missing_part
+from serving.server.flags import build_parser
+from serving.server.loading import Loader
 from serving.server.onnx_model import OnnxModel
 from serving.server.tensors import packed
 from tests.attack.conftest import tensor_request
@@ -106,6 +108,13 @@ def test_requests_run_together(models):
     ):
         found = list(pool.map(lambda text: translator.translate([text])[0], TEXTS))
     assert [one.text for one in found] == [one.text for one in wanted]
+
+
+@pytest.mark.parametrize("threads", [0, -1])
+def test_threads_below_one_are_one_thread(models, threads):
+    flags = ["--model_base_path=/x", f"--tensorflow_intra_op_parallelism={threads}"]
+    model = Loader(build_parser().parse_args(flags)).load(models / "onnx" / "1")
+    model.close()
 
 
 @pytest.mark.parametrize(
