@@ -74,7 +74,8 @@ def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
     add("host", "127.0.0.1", "ADDRESS", "address to listen on; 0.0.0.0 lets other machines in")
     add("grpc_socket_path", None, "PATH", "also listen for gRPC at this UNIX socket", Path)
     add("rest_api_port", 0, "PORT", "TCP port of REST; 0 for none", port)
-    add("rest_api_timeout_in_ms", 30000, "MS", "timeout of REST requests; 0 for none", count)
+    most = between(0, MOST_INT)  # the stock server has them as int32, too
+    add("rest_api_timeout_in_ms", 30000, "MS", "timeout of REST requests; 0 for none", most)
     add("model_name", "default", "NAME", "name of the model (not with --model_config_file)")
     add("model_base_path", None, "PATH", "directory of the model's numbered versions", Path)
     add(
@@ -89,14 +90,14 @@ def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
         0,
         "SECONDS",
         "between reads of it; 0 reads once",
-        count,
+        most,
     )
     add(
         "file_system_poll_wait_seconds",
         1,
         "SECONDS",
         "between looks for versions; 0 looks once",
-        count,
+        most,
     )
     switch("allow_version_labels_for_unavailable_models", False, "let new labels wait for versions")
     add("saved_model_tags", "serve", "TAGS", "of the meta graph to load, with commas between them")

@@ -31,6 +31,9 @@ def test_a_port_that_cannot_be_is_refused(capsys, flag, port):
     [
         ("--max_request_bytes", (0, -1, 2**31, 3_000_000_000, "x"), "1 to 2147483647"),
         ("--shutdown_grace_seconds", (-1, 86_401, 10**20), "0 to 86400"),
+        ("--file_system_poll_wait_seconds", (-1, 2**31, 10**20), "0 to 2147483647"),
+        ("--model_config_file_poll_wait_seconds", (-1, 2**31), "0 to 2147483647"),
+        ("--rest_api_timeout_in_ms", (-1, 2**31), "0 to 2147483647"),
     ],
 )
 def test_a_number_that_cannot_be_used_is_refused_in_one_line(capsys, flag, values, said):
