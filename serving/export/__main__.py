@@ -18,7 +18,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.weights == "int8" and options.format != "onnx":
         parser.error("--weights int8 expected --format onnx. Received: --format savedmodel")
-    if not options.tables and options.format != "onnx":
+    if options.no_tables and options.format != "onnx":
         parser.error("--no-tables expected --format onnx. Received: --format savedmodel")
     if options.num_results > options.beam_width:
         parser.error(
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
             weights=options.weights,
             precision=options.precision,
             replaces_unknown=options.replace_unknown,
-            **({} if options.tables else {"tables": False}),
+            **({"tables": False} if options.no_tables else {}),
         )
     print(f"Exported {version}")
     manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
@@ -116,8 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--no-tables",
-        dest="tables",
-        action="store_false",
+        action="store_true",
         help="of ONNX: keep embeddings and kernels in place of tables of their products: a little "
         "slower, and several times smaller, for a page that is downloaded",
     )

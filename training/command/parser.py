@@ -18,7 +18,6 @@ class Help(argparse.RawDescriptionHelpFormatter):
         text = action.help or ""
         default = action.default
         nothing = default is None or default is False or default in ("", [], argparse.SUPPRESS)
-        nothing = nothing or isinstance(action, argparse._StoreFalseAction)  # `--no-…`
         if nothing or "default: " in text.lower():
             return text
         value = f"{default:g}" if isinstance(default, float) else default

@@ -6,8 +6,7 @@ from training.command.parser import Parser
 @pytest.mark.parametrize(
     ("flag", "settings", "said"),
     [
-        ("--no-tables", {"action": "store_false", "dest": "tables"}, "leave them out\n"),
-        ("--tables", {"action": "store_true"}, "leave them out\n"),
+        ("--no-tables", {"action": "store_true"}, "leave them out\n"),
         ("--count", {"type": int, "default": 0}, "leave them out; default: 0\n"),
         ("--share", {"type": float, "default": 1.0}, "leave them out; default: 1\n"),
     ],
