@@ -192,13 +192,8 @@ def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | Non
 
 
 def has_kernel(*tensors: Any) -> bool:
-    """Whether there is a kernel for additive scores of these: PyTorch's float32, on a GPU."""
+    """Whether `triton.py` has additive scores of these: PyTorch's float32, on a GPU."""
     return False
-
-
-def kernel_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
-    """Return `scores.additive` of such tensors."""
-    raise NotImplementedError("asked for where there is a kernel alone")
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

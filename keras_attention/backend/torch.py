@@ -108,13 +108,6 @@ def _has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def kernel_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
-    """Return `vᵀ tanh(q + k)` with its gradients, by kernels of Triton."""
-    from keras_attention.backend import triton  # which a CPU need not have
-
-    return triton.additive(query, key, scale)
-
-
 def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
     """Return `vᵀ tanh(q + k)` with its gradients; None where exponentials would leave float32."""
     with torch.no_grad():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import fast_paths, scores
+from keras_attention import backend, fast_paths, scores
 from keras_attention.fast import switch
 from tests.keras_attention.fast.test_exponential import inputs, reference
 from tests.keras_attention.helpers import array, assert_close, on_gpu
@@ -80,6 +80,15 @@ def test_a_second_derivative_is_refused(rng, additive):
     first = torch.autograd.grad(additive(*leaves).square().sum(), leaves, create_graph=True)
     with pytest.raises(NotImplementedError, match=r"fast_paths\(False\)"):
         torch.autograd.grad(first[0].square().sum(), leaves)
+
+
+def test_scores_are_the_kernels_where_there_are_some(rng, additive, monkeypatch):
+    monkeypatch.setattr(backend, "writes_in_place", lambda *tensors: False)
+    monkeypatch.setattr(backend, "has_kernel", lambda *tensors: True)
+    monkeypatch.setattr(switch, "IN_PLACE", 1)
+    tensors = leaves_of(inputs(rng)[:3])
+    assert switch.additive(*tensors) == "kernel"
+    holds(scores.additive, inputs(rng))
 
 
 def test_a_gpu_takes_them_for_large_scores_in_float32(rng):
