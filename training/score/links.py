@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from training.data.pair_files import Split
 from training.data.tokenizers import word_of_piece
-from training.decode.texts import forced_attention
+from training.decode.texts import Attended, make_attender
 from training.runs.run import Run
 from training.score.metrics import Link
 
@@ -73,8 +73,16 @@ class WordWeights:
     target: list[int]
 
 
+Attender = Callable[[Sequence[str], Sequence[str]], list[Attended]]
+
+
 def attend(runs: Sequence[Run], split: Split) -> list[WordWeights]:
     """Force-decode the first references of a split with gold words."""
+    return attend_by(make_attender(runs), split)
+
+
+def attend_by(attender: Attender, split: Split) -> list[WordWeights]:
+    """Do as `attend` by a function that `make_attender` returned."""
     targets = [references[0] for references in split.references]
     return [
         WordWeights(
@@ -83,7 +91,7 @@ def attend(runs: Sequence[Run], split: Split) -> list[WordWeights]:
             word_of_piece(target, target_words, attended.target_tokens),
         )
         for attended, source, target, source_words, target_words in zip(
-            forced_attention(runs, split.sources, targets),
+            attender(split.sources, targets),
             split.sources,
             targets,
             *split.words(),

@@ -22,10 +22,10 @@ from keras_attention import plot_attention
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.texts import forced_attention
+from training.decode.texts import make_attender
 from training.runs.run import Run, load_run
 from training.score import links, metrics
-from training.score.links import SYMMETRIZATIONS, Reading
+from training.score.links import SYMMETRIZATIONS, Attender, Reading
 from training.studies import shared
 
 MODELS = {
@@ -69,22 +69,24 @@ def run(options: argparse.Namespace) -> dict:
     for name, found in runs.items():
         if found.config.attention == "none":
             raise UserError(f"{name} expected a model that attends: {found.path} does not")
-    rows = [row for name, found in runs.items() for row in measure(name, found)]
+    # Each is compiled once.
+    attenders = {name: make_attender([found]) for name, found in runs.items()}
+    rows = [row for name, found in runs.items() for row in measure(name, found, attenders[name])]
     if rows:
         shared.write_table(options.output / "readings.csv", rows, printed=False)
     best = [row for row in rows if row["chosen"] == "yes"]
     if best:
         shared.write_table(options.output / "alignment.csv", best)
         draw(best, options.output / "alignment.png")
-    draw_heat_maps(runs, options.output / "heat-maps.png")
+    draw_heat_maps(runs, attenders, options.output / "heat-maps.png")
     return {"aer": best}
 
 
-def measure(name: str, run: Run) -> list[dict]:
+def measure(name: str, run: Run, attender: Attender) -> list[dict]:
     """Try every reading on every set, and what is chosen for it: rows of the table."""
     rows = []
     for set_name, split, dev in gold_sets(run.config.data):
-        errors = errors_by_reading(run, split)
+        errors = errors_by_reading(attender, split)
         results: list[tuple[Reading | None, np.ndarray]] = [*errors.items()]
         common = {
             "model": name,
@@ -96,7 +98,7 @@ def measure(name: str, run: Run) -> list[dict]:
         }
         best = None
         if dev:
-            best = best_reading(errors_by_reading(run, dev))
+            best = best_reading(errors_by_reading(attender, dev))
             chosen = [best]
         else:
             chosen, crossed = choose_by_halves(errors)
@@ -107,9 +109,9 @@ def measure(name: str, run: Run) -> list[dict]:
     return rows
 
 
-def errors_by_reading(run: Run, split: Split) -> dict[Reading, np.ndarray]:
+def errors_by_reading(attender: Attender, split: Split) -> dict[Reading, np.ndarray]:
     """Return `metrics.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
-    weights, gold = links.attend([run], split), split.gold()
+    weights, gold = links.attend_by(attender, split), split.gold()
     return {
         reading: metrics.alignment_errors([links.read(one, reading) for one in weights], *gold)
         for reading in READINGS
@@ -192,14 +194,14 @@ def draw(rows: Sequence[dict], path: Path) -> None:
     figure.savefig(path, dpi=120)
 
 
-def draw_heat_maps(runs: dict[str, Run], path: Path) -> None:
+def draw_heat_maps(runs: dict[str, Run], attenders: dict[str, Attender], path: Path) -> None:
     """Draw where the models look in sentences with reordering, a column for each model."""
     maps = {}
     for name, run in runs.items():
         pairs = EXAMPLES.get(run.config.data[-2:], ())
         if pairs:
             sources, targets = zip(*pairs, strict=True)
-            maps[name] = forced_attention([run], sources, targets)
+            maps[name] = attenders[name](sources, targets)
     if not maps:
         return
     lines = max(map(len, maps.values()))

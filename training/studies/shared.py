@@ -140,16 +140,30 @@ def kept(file: Path, key: Any, make: Callable[[], Any]) -> Any:
     return value
 
 
-def translated(name: str, run: Run, asked: Search, sources: Sequence[str], file: Path) -> list[str]:
-    """Translate by a run, or take the translations that an earlier try kept in a file."""
+class Translations:
+    """Translations by a run, or those that an earlier try kept in files.
 
-    def translate() -> list[str]:
-        print(f"{name}: translating {len(sources):,} sentences", flush=True)
-        with progress(len(sources), "sentences") as advance:
-            return make_translator([run], asked)(sources, advance)
+    Args:
+        run: that translates; it is compiled once, and only where a file lacks.
+        asked: how it searches.
+    """
 
-    found: list[str] = kept(file, key_of(run, asdict(asked), sources), translate)
-    return found
+    def __init__(self, run: Run, asked: Search) -> None:
+        self._run, self._asked = run, asked
+        self._translate: Callable[..., list[str]] | None = None
+
+    def of(self, name: str, sources: Sequence[str], file: Path) -> list[str]:
+        """Translate sources, which are told of by a name, or read what the file keeps of them."""
+
+        def translate() -> list[str]:
+            print(f"{name}: translating {len(sources):,} sentences", flush=True)
+            if self._translate is None:
+                self._translate = make_translator([self._run], self._asked)
+            with progress(len(sources), "sentences") as advance:
+                return self._translate(sources, advance)
+
+        found: list[str] = kept(file, key_of(self._run, asdict(self._asked), sources), translate)
+        return found
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], printed: bool = True) -> None:
