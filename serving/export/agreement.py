@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
+from keras_attention import exporting
 from serving.export.examples import dev_sources
 from serving.export.texts import WARMUP_TEXTS, Exported
+from serving.export.weights import traced
 from training.command.progress import Tell
 from training.runs.run import Run
 from training.sources.kinds import KINDS
@@ -33,11 +35,11 @@ def compared_sources(run: Run) -> list[Any]:
 def agreement(
     runs: Sequence[Run],
     texts: Sequence[str],
-    module: Exported,
+    rounded: Callable[..., dict[str, tf.Tensor]],
     settings: dict[str, Any],
     tell: Tell = lambda what, share=None: None,
 ) -> dict[str, float]:
-    """Compare the translations of texts by a module with those in float32.
+    """Compare the translations of texts by a signature, `translate`, with those in float32.
 
     Returns:
         The number of `texts`, how many have the `same` translation, and the largest
@@ -45,13 +47,14 @@ def agreement(
     """
     plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
     found = []
-    for turn, each in enumerate((plain, module)):
-        translate = tf.function(each.translate, autograph=False, reduce_retracing=True)
+    with exporting():
+        traced_plain = traced(plain.translate, {"text": ((None,), "string")})
+    for turn, translate in enumerate((traced_plain, rounded)):
         batches = []
         for start in range(0, len(texts), _TOGETHER):
             done = (turn + start / len(texts)) / 2
             tell("comparing its translations with those in float32", done)
-            batches.append(translate(tf.constant(texts[start : start + _TOGETHER])))
+            batches.append(translate(text=tf.constant(texts[start : start + _TOGETHER])))
         found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
     return _differences(*found)
 

@@ -82,7 +82,9 @@ def export(
             if rounded is not None:
                 tell_on = _after(tell, _COMPARING)
                 texts = compared_sources(runs[0])
-                manifest["agreement"] = agreement(runs, texts, rounded, settings, tell_on)
+                manifest["agreement"] = agreement(
+                    runs, texts, signatures["translate"], settings, tell_on
+                )
             extra = aside / "assets.extra"
             extra.mkdir()
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
