@@ -30,8 +30,9 @@ $(STAMP): setup.py
 demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-fr|en-zh), or TASK=digits|captcha|pbcseq|pronounce
 	$(if $(TASK),$(BIN)/python -m serving.tasks $(TASK) --output demo/$(TASK),$(BIN)/python -m serving.demo --pair $(PAIR) --output $(DEMO))
 
-# Each program that XLA compiles runs once.
+# Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
 test: export XLA_FLAGS = --xla_backend_optimization_level=0
+test: export TF_NUM_INTRAOP_THREADS = 1
 test: $(STAMP)  ## run the tests on TensorFlow
 	$(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks
 
