@@ -45,9 +45,9 @@ def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
     assert 1 < record["val_perplexity"] < 100
     base = tmp_path / "tiny"
     run = load_run(tmp_path / "run")
-    version = export([run], base, beam_width=2, num_results=2)
+    version = export([run], base, beam_width=2, num_results=2, max_source_length=7)
     assert check_version(version) == []
-    flags = ["--model_name=tiny", f"--model_base_path={base}"]
+    flags = ["--model_name=tiny", f"--model_base_path={base}", "--enable_model_warmup=false"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "tiny") as client:
         (found,) = client.align(TEXT)
     assert [found.translation] == make_translator([run], Search(beam_width=2))(TEXT)

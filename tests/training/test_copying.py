@@ -194,7 +194,8 @@ def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_ru
 
 
 def test_a_served_model_copies(copying_run, tmp_path):
-    version = export([copying_run], tmp_path / "names", beam_width=3, num_results=2)
+    settings = {"beam_width": 3, "num_results": 2, "max_source_length": 23}
+    version = export([copying_run], tmp_path / "names", **settings)
     assert check_version(version) == []
     pairs = names_task(np.random.default_rng(4), 20)
     sources = [source for source, _ in pairs]

@@ -1,3 +1,4 @@
+import contextlib
 import dataclasses
 import io
 import json
@@ -25,13 +26,22 @@ def run_command(run, tmp_path, *arguments):
     return json.loads(output.read_text())
 
 
-def test_scores_are_those_of_sacrebleu_on_what_was_translated(tiny_run, tmp_path, capsys):
-    hypotheses = tmp_path / "hypotheses.txt"
-    result = run_command(
-        tiny_run, tmp_path, "--hypotheses", str(hypotheses), "--baseline", "--bootstrap"
-    )
-    split = corpus.load("phrasebook-en-fr", "test", limit=23)
+@pytest.fixture(scope="module")
+def scored(tiny_run, tmp_path_factory):
+    """What the command found, the translations, and the last line that it printed."""
+    folder = tmp_path_factory.mktemp("scored")
+    hypotheses, printed = folder / "hypotheses.txt", io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        result = run_command(
+            tiny_run, folder, "--hypotheses", str(hypotheses), "--baseline", "--bootstrap"
+        )
     texts = hypotheses.read_text(encoding="utf-8").splitlines()
+    return result, texts, printed.getvalue().strip().splitlines()[-1]
+
+
+def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
+    result, texts, printed = scored
+    split = corpus.load("phrasebook-en-fr", "test", limit=23)
     references = [[references[0] for references in split.references]]
     assert result["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, references).score)
     assert result["chrf"] == pytest.approx(sacrebleu.corpus_chrf(texts, references).score)
@@ -40,12 +50,11 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(tiny_run, tmp_path
     assert result["baseline_bleu"] > result["bleu"]
     low, high = result["aer_interval"]
     assert 0 < low <= result["aer"] <= high <= 1
-    printed = capsys.readouterr().out.strip().splitlines()[-1]
     assert json.loads(printed) == result
 
 
-def test_an_ensemble_of_a_run_with_itself_is_that_run(tiny_run, tmp_path):
-    one = run_command(tiny_run, tmp_path)
+def test_an_ensemble_of_a_run_with_itself_is_that_run(tiny_run, scored, tmp_path):
+    one, *_ = scored
     two = run_command(tiny_run, tmp_path, "--run", str(tiny_run.path))
     assert (two["bleu"], two["chrf"]) == pytest.approx((one["bleu"], one["chrf"]))
 
@@ -132,12 +141,14 @@ def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monk
     other = "\ufeff The  cafe\u0301 is\u00a0green. \r\nHe sleeps.\r\n"
     (tmp_path / "other").write_bytes(other.encode())
     words = ["--run", str(tiny_run.path), "--beam-width", "1"]
-    read = []
+    read, nbest = [], make_nbest([tiny_run], Search(beam_width=1))
 
     def recorded(runs, asked, batch_size):
+        assert asked == Search(beam_width=1)
+
         def translate(texts, progress=None):
             read.append(texts)
-            return make_nbest(runs, asked, batch_size)(texts, progress)
+            return nbest(texts, progress)
 
         return translate
 
