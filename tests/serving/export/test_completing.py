@@ -7,12 +7,12 @@ import urllib.request
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import model_pb2
 
 from serving.client import AsyncTranslator, InvalidRequestError, Translator
 from serving.client import __main__ as client
 from serving.export.completing import MOST
 from serving.export.version import export
-from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import Code, StatusError
 from tests.serving.conftest import serving
 from tests.serving.test_rest import free_port
@@ -27,8 +27,18 @@ def version(terse_run, tmp_path_factory):  # noqa: F811
 
 
 @pytest.fixture(scope="module")
-def call(version):
-    with ModelSession(version) as session:
+def server(version):
+    flags = ["--model_name=m", f"--model_base_path={version.parent}"]
+    rest = f"--rest_api_port={free_port()}"
+    with serving(*flags, rest, "--enable_model_warmup=false") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def call(server):
+    """Call a signature in the server's session: another would prepare each signature again."""
+    with server._manager.acquire(model_pb2.ModelSpec(name="m")) as servable:
+        session = servable.model.session
 
         def run(signature, **inputs):
             protos = {
@@ -152,14 +162,6 @@ def test_prefixes_that_would_fill_the_memory_are_refused(call, name):
         with pytest.raises(StatusError, match=f"above {MOST} bytes") as refused:
             call(name, text=["x"] * len(prefix), prefix=prefix)
         assert refused.value.code is Code.INVALID_ARGUMENT
-
-
-@pytest.fixture(scope="module")
-def server(version):
-    flags = ["--model_name=m", f"--model_base_path={version.parent}"]
-    rest = f"--rest_api_port={free_port()}"
-    with serving(*flags, rest, "--enable_model_warmup=false") as server:
-        yield server
 
 
 def test_the_client_gives_what_the_model_answers(server, call):

@@ -1,5 +1,6 @@
 """A translator in this process against the run that it was exported from."""
 
+import functools
 import json
 import os
 import re
@@ -51,9 +52,13 @@ def served(run):
     """Return the answers of a SavedModel of the run, as NumPy arrays."""
     module = Exported([run], **SETTINGS)
 
+    @functools.cache
+    def signature(name):
+        return tf.function(getattr(module, name), autograph=False)
+
     def ask(name, texts=TEXTS, **more):
         texts = tf.constant([text.encode("utf-8", "replace") for text in texts])
-        return {key: x.numpy() for key, x in getattr(module, name)(texts, **more).items()}
+        return {key: x.numpy() for key, x in signature(name)(texts, **more).items()}
 
     return ask
 
