@@ -71,15 +71,15 @@ def export(
     with _aside(output) as aside:
         module, settings = _module(runs, settings)
         manifest = _manifest(runs, settings)
-        rounded = module if isinstance(module, Exported) and is_rounded(settings) else None
-        scale = 1.0 if rounded is None else _COMPARING
+        compares = isinstance(module, Exported) and is_rounded(settings)
+        scale = _COMPARING if compares else 1.0
         tell("tracing the model", _TRACING * scale)
         with exporting():
             signatures = module.signatures()
         tell("writing the SavedModel", _WRITING * scale)
         try:
             tf.saved_model.save(module, str(aside), signatures=signatures)
-            if rounded is not None:
+            if compares:
                 tell_on = _after(tell, _COMPARING)
                 texts = compared_sources(runs[0])
                 manifest["agreement"] = agreement(

@@ -14,7 +14,7 @@ from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
 from training.decode.search import score_targets, search
-from training.decode.texts import forced_attention, make_nbest, make_translator
+from training.decode.texts import make_attender, make_nbest, make_translator
 from training.score import evaluation
 from training.sources.pipeline import source_batches
 
@@ -87,7 +87,8 @@ def test_pronunciations_have_intervals_too(tiny_run):
 def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
     sources = ["She is eating a green apple.", "He sleeps."]
     targets = ["Elle mange une pomme verte.", "Il dort."]
-    long, short = forced_attention([tiny_run], sources, targets)
+    attend = make_attender([tiny_run])
+    long, short = attend(sources, targets)
     for attended in (long, short):
         assert attended.weights.shape == (
             len(attended.target_tokens),
@@ -95,7 +96,7 @@ def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
         )
         np.testing.assert_allclose(attended.weights.sum(-1), 1, atol=1e-5)
     assert len(short.source_tokens) < len(long.source_tokens)
-    (alone,) = forced_attention([tiny_run], sources[1:], targets[1:])
+    (alone,) = attend(sources[1:], targets[1:])
     np.testing.assert_allclose(alone.weights, short.weights, atol=1e-5)
 
 

@@ -13,6 +13,7 @@ from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
+from training.decode.texts import make_attender
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, links, metrics
 from training.score.links import Reading
@@ -245,8 +246,8 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     rows = read_table(output / "readings.csv")
     assert len(rows) == 4 + 5
     # All readings are of the same weights.
-    attended = {id(part): links.attend([tiny_run], part) for part in (split, dev)}
-    monkeypatch.setattr(links, "attend", lambda runs, part: attended[id(part)])
+    attended = {id(part): links.attend(make_attender([tiny_run]), part) for part in (split, dev)}
+    monkeypatch.setattr(links, "attend", lambda attender, part: attended[id(part)])
     expected = [evaluation.aer([tiny_run], split, reading) for reading in readings]
     for row, scores in zip(rows[:4] + rows[4:8], 2 * expected, strict=True):
         assert float(row["aer"]) == pytest.approx(scores["aer"], rel=1e-4)

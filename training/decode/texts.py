@@ -143,17 +143,13 @@ class Attended:
     end_weights: np.ndarray
 
 
-def forced_attention(
-    runs: Sequence[Run], sources: Sequence[str], targets: Sequence[str], batch_size: int = 64
-) -> list[Attended]:
-    """Attention weights while the decoder is made to say each target."""
-    return make_attender(runs, batch_size)(sources, targets)
-
-
 def make_attender(
     runs: Sequence[Run], batch_size: int = 64
 ) -> Callable[[Sequence[str], Sequence[str]], list[Attended]]:
-    """Return `forced_attention` of these runs, compiled once for all calls."""
+    """Return a function from sources and targets to the attention while each target is said.
+
+    It is compiled once for all calls.
+    """
     models = [run.model for run in runs]
     source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
 

@@ -11,7 +11,7 @@ from training.command.files import write_text
 from training.command.progress import progress
 from training.data.pair_files import Split
 from training.decode.asked import Search
-from training.decode.texts import make_translator
+from training.decode.texts import make_attender, make_translator
 from training.runs.run import Run
 from training.score import links, metrics
 from training.score.links import Reading
@@ -116,7 +116,7 @@ def _pointing(runs: Sequence[Run], split: Split, bootstrap: bool) -> dict[str, A
 def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
-    found = [links.read(weights, reading) for weights in links.attend(runs, split)]
+    found = [links.read(weights, reading) for weights in links.attend(make_attender(runs), split)]
     errors = metrics.alignment_errors(found, *gold)
     result = {
         "aer": metrics.ratio(errors.sum(axis=0)),

@@ -9,8 +9,7 @@ import numpy as np
 
 from training.data.pair_files import Split
 from training.data.tokenizers import word_of_piece
-from training.decode.texts import Attended, make_attender
-from training.runs.run import Run
+from training.decode.texts import Attended
 from training.score.metrics import Link
 
 SYMMETRIZATIONS = ("none", "intersection", "union", "grow-diag")
@@ -76,13 +75,8 @@ class WordWeights:
 Attender = Callable[[Sequence[str], Sequence[str]], list[Attended]]
 
 
-def attend(runs: Sequence[Run], split: Split) -> list[WordWeights]:
-    """Force-decode the first references of a split with gold words."""
-    return attend_by(make_attender(runs), split)
-
-
-def attend_by(attender: Attender, split: Split) -> list[WordWeights]:
-    """Do as `attend` by a function that `make_attender` returned."""
+def attend(attender: Attender, split: Split) -> list[WordWeights]:
+    """Force-decode the first references of a split with gold words, by a `make_attender`."""
     targets = [references[0] for references in split.references]
     return [
         WordWeights(

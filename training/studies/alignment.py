@@ -111,7 +111,7 @@ def measure(name: str, run: Run, attender: Attender) -> list[dict]:
 
 def errors_by_reading(attender: Attender, split: Split) -> dict[Reading, np.ndarray]:
     """Return `metrics.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
-    weights, gold = links.attend_by(attender, split), split.gold()
+    weights, gold = links.attend(attender, split), split.gold()
     return {
         reading: metrics.alignment_errors([links.read(one, reading) for one in weights], *gold)
         for reading in READINGS

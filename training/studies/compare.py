@@ -157,7 +157,7 @@ def _statistics(
 
     file = options.output / "translations" / f"{name}.json"
     asked = Search(options.beam_width)
-    hypotheses = shared.Translations(found, asked).of(str(found.path), split.sources, file)
+    hypotheses = shared.make_kept_translator(found, asked)(str(found.path), split.sources, file)
     if metric in metrics.RATES:
         counts = metrics.rate_statistics(
             metric, hypotheses, split.references, lowercase=options.lowercase

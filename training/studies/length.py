@@ -38,10 +38,10 @@ def run(options: argparse.Namespace) -> dict:
     sets = load_sets(config)
     rows = []
     for name, found in runs.items():
-        translations = shared.Translations(found, Search(options.beam_width))
+        translated = shared.make_kept_translator(found, Search(options.beam_width))
         for set_name, split in sets.items():
             file = options.output / "translations" / f"{set_name}-{name}.json"
-            hypotheses = translations.of(f"{name}, {set_name}", split.sources, file)
+            hypotheses = translated(f"{name}, {set_name}", split.sources, file)
             rows += table_rows(set_name, name, hypotheses, split, config.metric, options.lowercase)
     shared.write_table(options.output / "length.csv", rows)
     draw(rows, options.output / "length.png")

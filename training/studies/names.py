@@ -147,11 +147,11 @@ def table_row(
     """The table's row of a model."""
     row: dict = {"model": name, "weights": found.model.count_params()}
     asked = Search(options.beam_width, replaces_unknown=replaces_unknown)
-    translations = shared.Translations(found, asked)
+    translated = shared.make_kept_translator(found, asked)
     for kind, sentences in sets.items():
         sources, references = sentences.split.sources, sentences.split.references
         file = options.output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
-        hypotheses = translations.of(name, sources, file)
+        hypotheses = translated(name, sources, file)
         through = came_through(hypotheses, sentences.names)
         low, high = metrics.bootstrap_interval(through, metrics.ratio)
         tokenize = metrics.bleu_tokenization(found.config.metric)

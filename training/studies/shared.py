@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -140,30 +141,26 @@ def kept(file: Path, key: Any, make: Callable[[], Any]) -> Any:
     return value
 
 
-class Translations:
-    """Translations by a run, or those that an earlier try kept in files.
+def make_kept_translator(
+    run: Run, asked: Search
+) -> Callable[[str, Sequence[str], Path], list[str]]:
+    """Return a function to translations by a run, or to those that an earlier try kept in a file.
 
-    Args:
-        run: that translates; it is compiled once, and only where a file lacks.
-        asked: how it searches.
+    Its arguments are a name for messages, the sources and the file. The run is compiled once, and
+    only where a file lacks.
     """
+    translator = functools.cache(lambda: make_translator([run], asked))
 
-    def __init__(self, run: Run, asked: Search) -> None:
-        self._run, self._asked = run, asked
-        self._translate: Callable[..., list[str]] | None = None
-
-    def of(self, name: str, sources: Sequence[str], file: Path) -> list[str]:
-        """Translate sources, which are told of by a name, or read what the file keeps of them."""
-
+    def translated(name: str, sources: Sequence[str], file: Path) -> list[str]:
         def translate() -> list[str]:
             print(f"{name}: translating {len(sources):,} sentences", flush=True)
-            if self._translate is None:
-                self._translate = make_translator([self._run], self._asked)
             with progress(len(sources), "sentences") as advance:
-                return self._translate(sources, advance)
+                return translator()(sources, advance)
 
-        found: list[str] = kept(file, key_of(self._run, asdict(self._asked), sources), translate)
+        found: list[str] = kept(file, key_of(run, asdict(asked), sources), translate)
         return found
+
+    return translated
 
 
 def write_table(path: Path, rows: Sequence[Mapping[str, Any]], printed: bool = True) -> None:
