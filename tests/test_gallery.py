@@ -16,6 +16,7 @@ def test_an_example_is_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [path.stem for path in EXAMPLES])
 def test_an_example_trains_and_answers(name, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES[0].parent)
