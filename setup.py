@@ -62,8 +62,8 @@ DATA = {
     "training": [
         "presets/*.toml",
         "presets/own/*.toml",
-        "phrasebook/words/*.tsv",
         "data/*.tsv",
+        "data/phrasebook/*",
         "deploy/**/*",
     ],
     "serving": ["check/*.json", "client/*.proto", "deploy/**/*", "page/**/*"],

@@ -31,20 +31,20 @@ from typing import Any
 from parts.local_server import server
 
 from serving.client import Translator
-from training import phrasebook
+from training.data import corpus
 
 ROOT = Path(__file__).parent.parent
-DISTINCT, FILE, TOGETHER, CLIENTS = 50_000, 10_000, 64, 4
+DISTINCT, FILE, TOGETHER, CLIENTS = 40_000, 10_000, 64, 4
 ONE_THREAD = ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS", "OMP_NUM_THREADS")
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)} | dict.fromkeys(ONE_THREAD, "1")
 
 
 def draw(folder: Path, count: int) -> None:
     """Write so many lines into files."""
-    pairs = phrasebook.generate("en-fr", "train", min(count, DISTINCT), 7)
+    texts = corpus.load("phrasebook-en-fr", "train", limit=min(count, DISTINCT)).sources
     rng = random.Random(3)
     for number, first in enumerate(range(0, count, FILE)):
-        lines = (f"{rng.choice(pairs).source}\n" for _ in range(min(FILE, count - first)))
+        lines = (f"{rng.choice(texts)}\n" for _ in range(min(FILE, count - first)))
         (folder / f"part-{number:04d}.txt").write_text("".join(lines), encoding="utf-8")
 
 

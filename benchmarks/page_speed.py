@@ -28,7 +28,7 @@ from serving.client.local import LocalTranslator
 from serving.client.local.model import Folder
 from serving.page.files.model import pack
 from serving.page.files.pages import ENGINE
-from training import phrasebook
+from training.data import corpus
 
 WIDTHS = {"greedy": 1, "beam 5": 5}
 HOW = ("vectors", "loops")
@@ -159,8 +159,7 @@ def main() -> None:
         elif options.texts:
             texts = options.texts.read_text(encoding="utf-8").splitlines()
         else:
-            drawn = phrasebook.generate(options.pair, "test", options.sentences, 7)
-            texts = [sample.source for sample in drawn]
+            texts = corpus.load(f"phrasebook-{options.pair}", "test").sources
         texts = texts[: options.sentences]
         for path, (mode, width), how in itertools.product(models, WIDTHS.items(), HOW):
             row = measure(Folder(path), texts, width, how == "vectors", options.chromium)

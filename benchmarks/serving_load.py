@@ -34,7 +34,7 @@ from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, Translation
 from serving.server.storage import is_onnx, list_versions
-from training import phrasebook
+from training.data import corpus
 
 BATCHING = """
 max_batch_size { value: %d }
@@ -315,7 +315,7 @@ def main() -> None:
         random.Random(options.seed).shuffle(texts)
         texts = texts[:500]
     else:
-        texts = [pair.source for pair in phrasebook.generate("en-fr", "test", 200, options.seed)]
+        texts = corpus.load("phrasebook-en-fr", "test", limit=200, seed=options.seed).sources
     rows = measure_hostile(options, texts) if options.hostile else measure(options, texts)
     print_table(rows)
     print(json.dumps({"rows": rows, "cpus": os.cpu_count()}))

@@ -29,7 +29,7 @@ from parts.local_server import free_port
 from parts.memory import resident_megabytes
 
 from serving.client import ServingError, Translator
-from training import phrasebook
+from training.data import corpus
 
 RELOAD = "/tensorflow.serving.ModelService/HandleReloadConfigRequest"
 
@@ -215,7 +215,7 @@ def main() -> None:
     options = parser.parse_args()
     if not options.model.is_dir() or not versions_below(options.model):
         parser.error(f"{options.model} holds no version: expected a directory with 1/, 2/, ...")
-    texts = [pair.source for pair in phrasebook.generate("en-fr", "test", 50, options.seed)]
+    texts = corpus.load("phrasebook-en-fr", "test", limit=50, seed=options.seed).sources
     with tempfile.TemporaryDirectory(dir=options.model.parent) as base:
         found = soak(options, texts, Path(base).resolve())
     for row in found["rows"]:

@@ -26,7 +26,7 @@ from parts.local_server import server
 from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator
-from training import phrasebook
+from training.data import corpus
 
 _SHOWN = ("ms", "per_second", "ready_s", "rss_mb")
 ROOT = Path(__file__).parent.parent
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=32, help="of many clients")
     parser.add_argument("--seconds", type=float, default=2, help="that they ask, in each")
     options = parser.parse_args()
-    texts = [sample.source for sample in phrasebook.generate("en-fr", "test", 100)]
+    texts = corpus.load("phrasebook-en-fr", "test", limit=100).sources
     ready, started = [], time.perf_counter()
     with server(options.beside or options.model, tree=options.tree or ROOT) as (before, first):
         ready.append(time.perf_counter() - started)

@@ -86,7 +86,7 @@ MISTAKES = [
     ("training.translate", ["--run", "RUN", "--nbest", "9"], "at most --beam-width, 5"),
     ("training.translate", ["--run", "RUN", "--batch-size", "x"], "of at least 1. Received: x"),
     ("training.phrasebook", ["--pair", "en-xx"], "en-xx"),
-    ("training.phrasebook", ["--count", "-1"], "at least 0. Received: -1"),
+    ("training.phrasebook", ["--count", "-1"], "at least 1. Received: -1"),
     ("training.phrasebook", ["--split", "what"], "what"),
     ("training.presets", ["one"], "unrecognized arguments: one"),
     ("training.pictures", ["digits", "--output", "NEW", "--count", "0"], "Received: 0"),

@@ -107,10 +107,10 @@ def compare(scores: dict, name: str) -> None:
 def query(target: str, pair: str, seed: int, heat_map: Path) -> bool:
     """Translate over gRPC; return whether what is expected came back."""
     from serving.client import Translator, draw_alignment
-    from training import phrasebook
+    from training.data import corpus
 
-    drawn = phrasebook.generate(pair, "test", 8, seed)
-    wanted = {**EXPECTED[pair], **{sample.source: sample.target for sample in drawn}}
+    drawn = corpus.load(f"phrasebook-{pair}", "test", limit=8, seed=seed).pairs()
+    wanted = {**EXPECTED[pair], **dict(drawn)}
     try:
         with Translator(target, pair, timeout=30) as translator:
             translator.wait_ready(timeout=120)

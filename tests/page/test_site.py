@@ -18,7 +18,7 @@ from serving.page.files.write import write
 from tests.page.tabs import WIDTHS
 from tests.serving.conftest import image_run  # noqa: F401
 from tests.serving.page_files.conftest import versions  # noqa: F401
-from training import phrasebook
+from training.data import corpus
 from training.sources.image import digits
 
 EXAMPLE = "She is eating a green apple. He sleeps."
@@ -117,7 +117,7 @@ def test_nothing_can_be_fetched_from_a_file(browser, one_file):
 
 @pytest.mark.parametrize("vectors", [True, False])
 def test_texts_are_those_of_the_local_translator(browser, one_file, versions, vectors):  # noqa: F811
-    texts = [sample.source for sample in phrasebook.generate("en-fr", "dev", 40, 5)]
+    texts = corpus.load("phrasebook-en-fr", "dev", limit=40, seed=5).sources
     context = browser.new_context()
     if not vectors:  # as where WebAssembly is switched off
         path = one_file.with_name("plain.html")

@@ -28,6 +28,7 @@ from training.data.pair_files import (
     Split,
     merge_sources,
     read_alibi,
+    read_linked,
     read_parallel,
     read_tsv,
     sample,
@@ -49,7 +50,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
         spec: a name or a SPEC of files, see the module's text.
         split: `train`, `dev`, `test`, or another that the corpus has.
         limit: most sentences; a random sample is taken.
-        seed: seed of the sample, and of generated sentences.
+        seed: seed of the sample.
 
     Raises:
         CorpusError: the corpus or the split is not there, or a file cannot be read as one.
@@ -61,8 +62,6 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
         loaded = read_parallel([Path(path) for path in parallel(paths)])
     elif is_prepared(spec):
         loaded = Prepared(spec).texts(split)
-    elif spec in _PHRASEBOOKS:
-        loaded = _generate_phrasebook(spec, split, limit, seed)
     elif spec in _CORPORA:
         loaded = written_like(spec, _load_named(spec, split))
     else:
@@ -75,13 +74,11 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 
 def splits(name: str) -> list[str]:
     """Return the splits of a named corpus."""
-    return list(_PHRASEBOOK_SIZES if name in _PHRASEBOOKS else _CORPORA[name].files)
+    return list(_CORPORA[name].files)
 
 
 def is_here(name: str) -> bool:
     """Whether a named corpus is built in, or in one of `data_folders`."""
-    if name in _PHRASEBOOKS:
-        return True
     folder, files = _CORPORA[name].folder, _CORPORA[name].files
     return any(
         all((place / folder / file).is_file() for file in paths)
@@ -168,24 +165,6 @@ def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
     return places[-1]
 
 
-def _generate_phrasebook(name: str, split: str, limit: int | None, seed: int) -> Split:
-    from training import phrasebook
-
-    sizes = _PHRASEBOOK_SIZES
-    if split not in sizes:
-        raise CorpusError(f"{name} has no split {split!r}; it has {', '.join(sizes)}")
-    count = sizes[split] if limit is None else limit
-    pairs = phrasebook.generate(name.removeprefix("phrasebook-"), split, count, seed)
-    return Split(
-        sources=[pair.source for pair in pairs],
-        references=[[pair.target] for pair in pairs],
-        source_words=[list(pair.source_words) for pair in pairs],
-        target_words=[list(pair.target_words) for pair in pairs],
-        sure=[pair.sure for pair in pairs],
-        possible=[pair.links for pair in pairs],
-    )
-
-
 def _simplify(split: Split) -> Split:
     references = [[simplified(text) for text in texts] for texts in split.references]
     return replace(split, references=references)
@@ -197,9 +176,14 @@ def _read_pronunciations(paths: Sequence[Path]) -> Split:
 
 @dataclass(frozen=True)
 class _Corpus:
-    folder: str
+    folder: str  # below each of `data_folders`, or absolute
     files: Mapping[str, tuple[str, ...]]  # of each split
     read: Callable[[Sequence[Path]], Split]
+
+
+def _phrasebook(language: str) -> _Corpus:
+    files = {split: (f"en-{language}.{split}.tsv.gz",) for split in ("train", "dev", "test")}
+    return _Corpus(str(Path(__file__).with_name("phrasebook")), files, read_linked)
 
 
 def _tatoeba(language: str) -> _Corpus:
@@ -236,9 +220,8 @@ _TALES = (
     ("TheVision", "LaVision"),
 )
 _MIXED_CHINESE = "tatoeba-en-zh"
-_PHRASEBOOK_SIZES = {"train": 40_000, "dev": 500, "test": 1_000}
-_PHRASEBOOKS = ("phrasebook-en-fr", "phrasebook-en-zh")
 _CORPORA = {
+    **{f"phrasebook-en-{language}": _phrasebook(language) for language in ("fr", "zh")},
     **{f"tatoeba-en-{language}": _tatoeba(language) for language in ("fr", "de", "es", "zh")},
     **{f"multi30k-en-{language}": _multi30k(language) for language in ("de", "fr")},
     "cmudict": _cmudict("g2p-cmudict", "cmudict_nostress"),
@@ -264,4 +247,4 @@ _CORPORA = {
         read_alibi,
     ),
 }
-NAMES = (*_PHRASEBOOKS, *_CORPORA)
+NAMES = tuple(_CORPORA)

@@ -203,6 +203,31 @@ def read_tsv(paths: Sequence[Path], *, all_columns: bool = False, separator: str
     return _with_both(rows, str(path), "source TAB target, both with text")
 
 
+def read_linked(paths: Sequence[Path]) -> Split:
+    """Rows `source TAB target`, or these and their words, sure links and possible links alone."""
+    split = read_tsv(paths)
+    rows = [line.split("\t") for line in _read_lines(paths[0])]
+    if len(rows[0]) == 2:
+        return split
+    _, _, sources, targets, sure, possible = zip(*rows, strict=True)
+    links = [
+        [frozenset(_link(text) for text in column.split()) for column in texts]
+        for texts in (sure, possible)
+    ]
+    return replace(
+        split,
+        source_words=[text.split(" ") for text in sources],
+        target_words=[text.split(" ") for text in targets],
+        sure=links[0],
+        possible=[each | other for each, other in zip(*links, strict=True)],
+    )
+
+
+def _link(text: str) -> tuple[int, int]:
+    source, _, target = text.partition("-")
+    return int(source), int(target)
+
+
 def read_parallel(paths: Sequence[Path]) -> Split:
     """Two files, line by line."""
     sources, targets = (_read_lines(path) for path in paths)

@@ -13,7 +13,7 @@ from serving.page.files.graphs import Numbers
 from serving.page.files.model import read_tokenizer
 from tests.serving.javascript import needs_node, run
 from tests.serving.local.test_tokenizers import LINES, ODD
-from training import phrasebook
+from training.data import corpus
 from training.data.pieces import train_sentencepiece
 from training.data.tokenizers import character_classes, split_words
 
@@ -42,8 +42,9 @@ process.stdout.write(JSON.stringify({ encoded, decoded }));
 def texts():
     """10,000: sentences, odd ones, and random strings of characters from everywhere."""
     rng = random.Random(7)
-    sentences = [sample.source for sample in phrasebook.generate("en-fr", "train", 3000, 1)]
-    sentences += [sample.target for sample in phrasebook.generate("en-zh", "train", 3000, 1)]
+    sentences = corpus.load("phrasebook-en-fr", "train", limit=3000).sources
+    chinese = corpus.load("phrasebook-en-zh", "train", limit=3000)
+    sentences += [target for _, target in chinese.pairs()]
     made = [
         "".join(chr(rng.randrange(*rng.choice(RANGES))) for _ in range(rng.randrange(1, 24)))
         for _ in range(10_000 - len(sentences) - len(LINES) - len(ODD))

@@ -12,7 +12,7 @@ from serving.client.sentences import split_sentences
 from serving.page import words
 from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run
-from training import phrasebook
+from training.data import corpus
 
 pytestmark = needs_node
 ODD = ["", "\u200b", "zzz ★ \ud800", "a\x00b", "the " * 40]
@@ -34,7 +34,7 @@ def in_node(version, texts, **asked):
 
 @pytest.fixture(scope="module")
 def texts():
-    return [*ODD, *(sample.source for sample in phrasebook.generate("en-fr", "dev", 500, 3))]
+    return [*ODD, *corpus.load("phrasebook-en-fr", "dev").sources]
 
 
 @pytest.mark.parametrize("weights", ["float32", "int8"])

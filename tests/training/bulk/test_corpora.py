@@ -15,7 +15,7 @@ import pytest
 
 from tests.training import in_memory
 from tests.training.conftest import tiny_config
-from training import phrasebook, prepare
+from training import prepare
 from training.bulk import corpora
 from training.bulk.cleaning import Filters
 from training.bulk.corpora import Plan, prepare_corpus
@@ -24,6 +24,7 @@ from training.bulk.workers import workers
 from training.command.errors import ConfigError, UserError
 from training.config.load import override
 from training.data.batches import Batching, make_pair_batches
+from training.data.corpus import load
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared, is_prepared
 from training.data.splits import load_prepared
@@ -42,8 +43,8 @@ def many_blocks(monkeypatch):
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
     """Pairs in a file, with lines that hold none, with duplicates and sources said in two ways."""
-    pairs = phrasebook.generate("en-fr", "train", 503, 3)
-    lines = [f"{pair.source}\t{pair.target}\n" for pair in pairs]
+    pairs = load("phrasebook-en-fr", "train", limit=503, seed=3).pairs()
+    lines = [f"{source}\t{target}\n" for source, target in pairs]
     lines[100:100] = ["\n", "alone\n", "\tseul\n", lines[7], "  Twice  said.\tUne fois.\tmore\n"]
     lines += ["Twice said.\tDeux  fois.\n"]
     path = tmp_path_factory.mktemp("text") / "pairs.tsv"

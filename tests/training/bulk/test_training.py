@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.training.conftest import tiny_config
-from training import phrasebook
 from training.bulk.cleaning import Filters
 from training.bulk.corpora import Plan, prepare_corpus
 from training.bulk.run import prepare_run
@@ -12,6 +11,7 @@ from training.command.errors import ConfigError, RunError
 from training.command.parser import Parser
 from training.config.load import load_config, override
 from training.data.batches import Batching, make_pair_batches
+from training.data.corpus import load
 from training.data.pair_files import CorpusError
 from training.data.prepared import Prepared
 from training.data.splits import load_prepared, load_split
@@ -26,8 +26,8 @@ from training.sources.pipeline import make_dataset
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("prepared")
-    pairs = phrasebook.generate("en-fr", "train", 503, 3)
-    text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+    pairs = load("phrasebook-en-fr", "train", limit=503, seed=3).pairs()
+    text = "".join(f"{source}\t{target}\n" for source, target in pairs)
     (folder / "pairs.tsv").write_text(text, encoding="utf-8")
     config = tiny_config("train_limit=0", f"data=tsv:{folder / 'pairs.tsv'}")
     prepare_corpus(folder / "corpus", config, Plan(Filters(), processes=0))

@@ -1,6 +1,5 @@
 import gzip
-import sys
-import types
+import re
 
 import pytest
 
@@ -215,33 +214,46 @@ def test_alibi_links_are_turned_round_and_the_texts_joined(folders):
         load("alibi-en-fr", "test")
 
 
-def test_phrasebook_pairs_bring_gold_words_and_links(monkeypatch):
-    def generate(pair, split, count, seed):
-        assert pair == "en-fr"
-        return [
-            types.SimpleNamespace(
-                source=f"{split} {i % 499}",
-                target=f"{seed} {i}",
-                source_words=(split, str(i % 499)),
-                target_words=(str(seed), str(i)),
-                links=frozenset({(0, 1), (1, 1)}),
-                sure=frozenset({(0, 1)}),
-            )
-            for i in range(count)
-        ]
+@pytest.mark.parametrize("language", ["fr", "zh"])
+def test_the_phrasebook_holds_out_pairings_of_words(language):
+    splits = {name: load(f"phrasebook-en-{language}", name) for name in ("train", "dev", "test")}
+    pairs = {name: split.pairs() for name, split in splits.items()}
+    assert [len(each) for each in pairs.values()] == [40_000, 500, 1_000]
+    assert len({source for each in pairs.values() for source, _ in each}) == 41_500
+    train = "\n".join(splits["train"].sources)
+    assert "a green pear" in train
+    assert re.search(r"buy(ing)? \S+ apples?", train)
+    assert not re.search(r"green apple|\b(eat|eats|eating|ate|like|likes)( \S+)? apples?\b", train)
+    words = set(re.findall(r"[\w']+", train.lower()))
+    unseen = {
+        word for source in splits["test"].sources for word in re.findall(r"[\w']+", source.lower())
+    } - words
+    assert not unseen  # the words are known, their pairings are not
 
-    fake = types.SimpleNamespace(generate=generate)
-    monkeypatch.setitem(sys.modules, "training.phrasebook", fake)
-    monkeypatch.setattr("training.phrasebook", fake, raising=False)
-    dev = load("phrasebook-en-fr", "dev", seed=3)
-    assert len(dev.sources) == 499
-    assert dev.references[:2] == [["3 0", "3 499"], ["3 1"]]
-    assert dev.source_words[1] == ["dev", "1"]
-    assert dev.target_words[1] == ["3", "1"]
-    assert dev.sure[1] == {(0, 1)}
-    assert dev.possible[1] == {(0, 1), (1, 1)}
-    assert len(load("phrasebook-en-fr", "train").pairs()) == 40_000
-    assert len(load("phrasebook-en-fr", "test").pairs()) == 1_000
-    assert len(load("phrasebook-en-fr", "train", limit=17).pairs()) == 17
-    with pytest.raises(CorpusError, match=r"no split .test2017.; it has train, dev, test"):
+
+@pytest.mark.parametrize(
+    ("language", "source", "sure", "possible"),
+    [
+        ("fr", "He won't watch any trains.", {("won't", "pas"), ("trains", "trains")}, {"ne"}),
+        ("zh", "He won't watch any trains.", {("trains", "火车"), ("He", "他")}, {"会"}),
+    ],
+)
+def test_phrasebook_pairs_bring_gold_words_and_links(language, source, sure, possible):
+    dev = load(f"phrasebook-en-{language}", "dev")
+    for words, targets, certain, links in zip(*dev.words(), *dev.gold(), strict=True):
+        assert certain <= links
+        assert {j for _, j in links} == set(range(len(targets)))
+        assert {i for i, _ in links} <= set(range(len(words)))
+    at = dev.sources.index(source)
+    words, targets = dev.source_words[at], dev.target_words[at]
+    assert "".join(words).replace(" ", "") == source.replace(" ", "")
+    assert "".join(targets) == dev.references[at][0].replace(" ", "")
+    linked = {(words[i], targets[j]) for i, j in dev.sure[at]}
+    assert sure <= linked
+    assert possible <= {targets[j] for _, j in dev.possible[at] - dev.sure[at]}
+
+
+def test_the_phrasebook_has_its_splits_alone():
+    with pytest.raises(CorpusError, match=r"no split .test2017. in .*; it has train, dev, test"):
         load("phrasebook-en-fr", "test2017")
+    assert len(load("phrasebook-en-fr", "train", limit=17).pairs()) == 17
