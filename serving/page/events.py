@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 from serving.client import AsyncPredictor
@@ -22,7 +23,7 @@ async def follow(predictor: AsyncPredictor, body: dict[str, Any]) -> Answer:
         raise BadRequestError("expected table, id, time and person, all text")
     table, whose, when, person = map(str, given)
     try:
-        found = parse_table(table.splitlines(), whose, when)
+        found = parse_table(io.StringIO(table, newline=""), whose, when)
         person = person if person in found else next(iter(found))
         history = found[person]
         count = len(history[TIME])

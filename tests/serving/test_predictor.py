@@ -53,7 +53,7 @@ def test_what_is_served_is_what_the_run_predicts(event_run, event_server):
     with Predictor(event_server, "visits") as predictor:
         inputs = predictor.metadata().signatures["predict"]["inputs"]
         found = predictor.outcome([as_history(data, row) for row in range(len(data.labels))])
-    assert set(inputs) == {"time", "bili", "sex_f", "sex_m"}
+    assert set(inputs) == {"time", "bili", "sex__f", "sex__m"}
     said = [answer.probability for answer in found]
     np.testing.assert_allclose(said, wanted.probabilities, atol=1e-5)
     for answer, weights in zip(found, wanted.weights, strict=True):
@@ -77,32 +77,46 @@ def test_the_command_predicts_from_a_table(event_run, event_server, tmp_path, ca
     assert "has no column 'when'; it has patient, day" in capsys.readouterr().err
 
 
-INPUTS = ("time", "bili", "sex_f", "sex_m")
+INPUTS = ("time", "bili", "sex__f", "sex__m")
 
 
 @pytest.mark.parametrize(
-    ("history", "said"),
+    ("changes", "said"),
     [
-        ({"bili": [1.0]}, "a history has no time"),
-        ({"time": [0, 1], "bili": [1.0]}, "has 2 times, and 1 values of bili"),
-        ({"time": [3, 1]}, "times of a history go back, from 3 to 1"),
-        ({"time": [0, None]}, "the time of an event is missing"),
-        ({"time": [0], "sex": ["x"]}, "sex was never 'x' in training; known are f, m"),
-        ({"time": [0], "bili": ["high"]}, "expected bili to be a number.* Received: 'high'"),
-        ({"time": [0], "bili": [[1]]}, "expected bili to be a number"),
-        ({"time": [0], "bili": ["1_000"]}, "expected bili to be a number.* Received: '1_000'"),
+        ({"time": None}, "a history has no time"),
+        ({"time": [0, 1]}, "has 2 times, and 1 values of bili"),
+        ({"time": [3, 1], "bili": [1, 1], "sex": ["f"] * 2}, "times of a history go back, from 3"),
+        ({"time": [None]}, "the time of an event is missing"),
+        ({"sex": ["x y"]}, "sex was never 'x y' in training; known are f, m"),
+        ({"bili": ["high"]}, "expected bili to be a number.* Received: 'high'"),
+        ({"bili": [[1]]}, "expected bili to be a number"),
+        ({"bili": ["1_000"]}, "expected bili to be a number.* Received: '1_000'"),
         ({"time": ["1e308"]}, "expected time to be a number, -1e30 to 1e30. Received: '1e308'"),
         ({"time": ["1e400"]}, "expected time to be .* Received: '1e400'"),
         ({"time": [10**400]}, "expected time to be .* Received: 1000"),
-        ({"time": [0, math.inf]}, "expected time to be .* Received: inf"),
+        ({"time": [math.inf]}, "expected time to be .* Received: inf"),
         ({"time": ["-inf"]}, "expected time to be .* Received: '-inf'"),
         ({"time": ["nan"]}, "the time of an event is missing"),
-        ({"time": [0], "iron": [1]}, "the model has no column 'iron'; it has time, bili"),
+        ({"iron": [1]}, "the model has no column 'iron'; it has time, bili"),
+        ({"bili": None}, "a history has no bili, which the model reads; it has time, sex"),
+        ({"sex": None}, "a history has no sex, which the model reads; it has time, bili"),
     ],
 )
-def test_a_history_that_cannot_be_sent_is_one_clear_line(history, said):
+def test_a_history_that_cannot_be_sent_is_one_clear_line(changes, said):
+    history = {"time": [0], "bili": [1.0], "sex": ["f"], **changes}
     with pytest.raises(ValueError, match=said):
-        histories.history_columns(history, INPUTS)
+        histories.history_columns({k: v for k, v in history.items() if v is not None}, INPUTS)
+
+
+def test_a_column_whose_name_begins_with_anothers_stays_what_it_is():
+    inputs = ("time", "sex_ratio", "sex__f", "sex___u2b_")
+    for order in (("sex", "sex_ratio"), ("sex_ratio", "sex")):
+        columns = {"sex": ["f", "+"], "sex_ratio": [2, 3]}
+        history = {"time": [0, 1], **{name: columns[name] for name in order}}
+        wanted = {"time": [0, 1], "sex_ratio": [2, 3], "sex__f": [1, 0], "sex___u2b_": [0, 1]}
+        assert histories.history_columns(history, inputs) == wanted
+    with pytest.raises(ValueError, match=r"sex was never '-' in training; known are f, \+$"):
+        histories.history_columns({"time": [0], "sex": ["-"], "sex_ratio": [2]}, inputs)
 
 
 TABLE = "id,day,bili\na,1,2\na,2,3\n"
@@ -137,10 +151,12 @@ def test_a_table_whose_columns_are_not_clear_is_one_line(table, roles, said, tmp
 
 def test_a_category_that_is_nan_is_missing():
     for nothing in (math.nan, np.float32("nan"), None, "NA"):
-        found = histories.history_columns({"time": [0, 1], "sex": [nothing, "f"]}, INPUTS)
-        assert math.isnan(found["sex_f"][0])
-        assert math.isnan(found["sex_m"][0])
-        assert (found["sex_f"][1], found["sex_m"][1]) == (1.0, 0.0)
+        found = histories.history_columns(
+            {"time": [0, 1], "bili": [1, 2], "sex": [nothing, "f"]}, INPUTS
+        )
+        assert math.isnan(found["sex__f"][0])
+        assert math.isnan(found["sex__m"][0])
+        assert (found["sex__f"][1], found["sex__m"][1]) == (1.0, 0.0)
 
 
 PACKED = gzip.compress(TABLE.encode(), mtime=0)
@@ -176,7 +192,7 @@ def test_columns_of_a_history_are_numbers_nan_where_missing():
     history = {"time": ["0", 5], "bili": ["NA", 2.5], "sex": ["m", None], "name": ["x", "y"]}
     found = histories.history_columns(history, INPUTS, ignore=True)
     nan = math.nan
-    wanted = {"time": [0, 5], "bili": [nan, 2.5], "sex_f": [0, nan], "sex_m": [1, nan]}
+    wanted = {"time": [0, 5], "bili": [nan, 2.5], "sex__f": [0, nan], "sex__m": [1, nan]}
     assert {k: [str(v) for v in map(float, c)] for k, c in found.items()} == {
         k: [str(v) for v in map(float, c)] for k, c in wanted.items()
     }

@@ -41,7 +41,7 @@ class LocalPredictor(LocalModel):
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
-        self.outcome([{TIME: [0.0]}])
+        self.outcome([{name: [0.0] for name in self._columns}])
 
     def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
         """How probable the outcome of each history is; `ignore` leaves out unknown columns.

@@ -87,7 +87,7 @@ def test_the_outcome_is_told_after_each_event(target):
         ({"table": ""}, "no column 'patient'"),
         ({"table": "patient,day\n"}, "no rows"),
         ({"id": "who"}, "no column 'who'; it has patient, day, bili, note"),
-        ({"time": "bili"}, "the time of an event is missing"),
+        ({"time": "bili"}, "a history has no bili, which the model reads; it has day, time, note"),
         ({"table": VISITS.replace("30", "5")}, "go back, from 10 to 5"),
         ({"table": VISITS.replace("30", "x")}, "time to be a number"),
         ({"table": VISITS.replace("30", "1e308")}, "time to be a number, -1e30 to 1e30"),

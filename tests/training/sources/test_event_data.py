@@ -1,13 +1,21 @@
 import gzip
 import math
+import re
 
 import numpy as np
 import pytest
 
+from serving.client import histories as client
 from training.data.pair_files import CorpusError
 from training.sources.events import data as events
 from training.sources.events import mayo
-from training.sources.events.histories import Schema, input_name
+from training.sources.events.histories import (
+    MISSING,
+    PLACEHOLDERS,
+    Schema,
+    input_name,
+    parse_number,
+)
 from training.sources.events.table import read_table
 
 WIDE = """patient,day,bili,sex,died
@@ -47,7 +55,7 @@ def nan_equal(found, wanted):
 
 def test_a_table_of_visits_gives_the_history_up_to_each_outcome(tmp_path):
     found = read_table(write(tmp_path, WIDE))
-    assert found.schema.inputs() == ["bili", "sex_f", "sex_m"]
+    assert found.schema.inputs() == ["bili", "sex__f", "sex__m"]
     nan = math.nan
     nan_equal(found.values, [[1.5, 1, 0], [nan, 1, 0], [4.5, nan, nan], [2, 0, 1]])
     assert found.times.tolist() == [0, 10, 20, 3]
@@ -76,10 +84,13 @@ def test_chosen_names_of_a_table_of_events_stand_in_the_order_of_the_choice(tmp_
     path = write(tmp_path, LONG, LONG_ABOUT + 'columns = ["bili"]\n')
     known = read_table(path).schema
     assert known == Schema({"bili": None})
-    # What is measured later need not have all that was there in training.
+    # A name that training had may be missing of everybody, but not absent.
     without = "".join(line for line in LONG.splitlines(True) if "bili" not in line)
-    again = read_table(write(tmp_path, without, LONG_ABOUT + 'columns = ["bili"]\n'), known)
-    assert np.isnan(again.values).all()
+    path = write(tmp_path, without, LONG_ABOUT + 'columns = ["bili"]\n')
+    with pytest.raises(CorpusError, match="has no test 'bili', which training had: add a row"):
+        read_table(path, known)
+    path = write(tmp_path, without + "b,4,bili,\n", LONG_ABOUT + 'columns = ["bili"]\n')
+    assert np.isnan(read_table(path, known).values).all()
 
 
 def test_a_compressed_table_and_chosen_columns(tmp_path):
@@ -92,11 +103,129 @@ def test_a_compressed_table_and_chosen_columns(tmp_path):
     assert found.values.shape == (4, 1)
 
 
-def test_input_names_can_be_served():
-    names = ["alk.phos", "ang/isc", "cardiac arrest", "time", "5yr"]
+def test_input_names_can_be_served_and_no_two_categories_have_one():
+    names = ["alk.phos", "ang/isc", "cardiac arrest", "time", "5yr", "μλ"]
     assert [input_name(name) for name in names] == [
-        *("alk_phos", "ang_isc", "cardiac_arrest", "xtime", "x5yr")
+        *("alk_phos", "ang_isc", "cardiac_arrest", "xtime", "x5yr", "u3bcu3bb")
     ]
+    categories = [
+        "+",
+        "-",
+        "+-",
+        "男",
+        "女",
+        "a b",
+        "a_b",
+        "a-b",
+        "a.b",
+        "é",
+        "e",
+        "F",
+        "f",
+        "_",
+        ".",
+    ]
+    inputs = {input_name("s", category) for category in categories}
+    assert len(inputs) == len(categories)
+    assert all(re.fullmatch("[A-Za-z]\\w*", name, re.ASCII) for name in inputs)
+
+
+CELLS = [
+    *("1", "-1", "+1.5", ".5", "5.", "1e3", "1E-3", "1e30", "1e31", "inf", "nan", "1_000", "1,5"),
+    *(
+        "1 000",
+        "<0.5",
+        "0x1",
+        "١",
+        "１",
+        "",
+        "NA",
+        "n/a",
+        "N/A",
+        "null",
+        "-",
+        "?",
+        "missing",
+        "high",
+    ),
+    *("None", "NaN", "#N/A", "1e", "e1", ".", "+", "12%", "true"),
+]
+
+
+def test_the_client_reads_cells_and_names_columns_as_training_does():
+    assert (client.MISSING, client.PLACEHOLDERS) == (MISSING, PLACEHOLDERS)
+    for cell in CELLS:
+        wanted = math.nan if cell.lower() in PLACEHOLDERS else parse_number(cell)
+        try:
+            number = client.history_columns({"time": [0], "v": [cell]}, ["time", "v"])["v"][0]
+        except ValueError:
+            number = None
+        assert str(number) == str(wanted), cell
+        for column in (cell, f"a{cell}"):
+            assert client.input_name(column, cell) == input_name(column, cell)
+            assert client.input_name(column) == input_name(column)
+
+
+@pytest.mark.parametrize(
+    ("cell", "counted"),
+    [*(("N/A", True), ("-", True), ("?", True), ("missing", True), ("null", True)), ("NA", False)],
+)
+def test_a_cell_without_a_number_leaves_its_column_one_of_numbers(cell, counted, tmp_path, capsys):
+    table = read_table(write(tmp_path, WIDE.replace("a,10,,", f"a,10,{cell},")))
+    assert table.schema.columns == {"bili": None, "sex": ["f", "m"]}
+    nan_equal(table.values[:, 0], [1.5, math.nan, 4.5, 2])
+    said = f"1 cell is taken as missing in bili: line 3, {cell!r}"
+    assert (said in capsys.readouterr().err) == counted
+
+
+def test_categories_may_be_signs_other_scripts_or_declared_numbers(tmp_path):
+    for first, second in ("+-", "男女", "éè"):
+        path = write(tmp_path, WIDE.replace(",f,", f",{first},").replace(",m,", f",{second},"))
+        assert read_table(path).values[:, 1:].tolist()[-1] == [
+            float(first > second), float(second > first)
+        ]  # fmt: skip
+    path = write(tmp_path, WIDE, ABOUT + 'categories = ["bili"]\n')
+    assert read_table(path).schema.columns["bili"] == ["1.5", "2", "4.5"]
+
+
+def test_blank_rows_are_skipped_by_training_and_client_alike(tmp_path):
+    for blank in ("\n", ",,,,\n", " , ,,,\n", "\n,,,,\n\n"):
+        path = write(tmp_path, WIDE + blank)
+        assert len(read_table(path).times) == 4
+        assert [len(h["time"]) for h in client.read_table(path, "patient", "day").values()] == [
+            3,
+            1,
+        ]
+
+
+def test_rows_without_an_id_are_refused_by_training_and_client_alike(tmp_path):
+    path = write(tmp_path, WIDE.replace("b,3", " ,3"))
+    for read in (read_table, lambda file: client.read_table(file, "patient", "day")):
+        with pytest.raises(ValueError, match="line 4: the patient, whose row it is, is missing"):
+            read(path)
+
+
+def test_of_two_values_at_one_time_the_known_one_holds(tmp_path, capsys):
+    for row in ("a,0,bili,NA\n", "a,0,bili,N/A\n", "a,0,bili,\n", "a,0,bili,1.5\n"):
+        text = LONG.replace("a,0,bili,1.5\n", f"a,0,bili,1.5\n{row}")
+        assert read_table(write(tmp_path, text, LONG_ABOUT)).values[0, 0] == 1.5
+        text = LONG.replace("a,0,bili,1.5\n", f"{row}a,0,bili,1.5\n")
+        assert read_table(write(tmp_path, text, LONG_ABOUT)).values[0, 0] == 1.5
+    assert capsys.readouterr().err == ""
+    text = LONG.replace("a,0,bili,1.5\n", "a,0,bili,1.5\na,0,bili,7\n")
+    assert read_table(write(tmp_path, text, LONG_ABOUT)).values[0, 0] == 7
+    said = "1 values differ at one time, the last holds: bili of a, lines 2 and 3"
+    assert said in capsys.readouterr().err
+    text = LONG.replace("a,10,died,0\n", "a,10,died,0\na,10,died,NA\n")
+    assert read_table(write(tmp_path, text, LONG_ABOUT)).labels.tolist() == [0, 1, 1]
+
+
+def test_a_column_that_training_had_may_not_be_absent(tmp_path):
+    schema = read_table(write(tmp_path, WIDE)).schema
+    for header in ("patient,day,Bili,sex,died", "patient,day,bili ,gender,died"):
+        path = write(tmp_path, WIDE.replace("patient,day,bili,sex,died", header))
+        with pytest.raises(CorpusError, match=r"has no column '(bili|sex)'; it has patient, day"):
+            read_table(path, schema)
 
 
 @pytest.mark.parametrize(
@@ -114,6 +243,15 @@ def test_input_names_can_be_served():
         (WIDE.replace("a,20", "a,inf"), ABOUT, "line 5: expected day to be.*Received: inf"),
         (WIDE.replace("a,20", "a,nan"), ABOUT, "line 5: expected day to be.*Received: nan"),
         (WIDE.replace("a,20,4.5", "a,20,inf"), ABOUT, "line 5: expected bili to be.*: inf"),
+        (WIDE.replace("4.5", "high"), ABOUT, "line 5: .* a number, as 2 of 3 are, or .*: high"),
+        (WIDE.replace("4.5", "1_000"), ABOUT, "line 5: expected bili .* Received: 1_000"),
+        (WIDE.replace("4.5", '"1,5"'), ABOUT, "line 5: expected bili .* Received: 1,5"),
+        (
+            "patient,day,note,died\n" + "".join(f"a,{n},no{n},1\n" for n in range(51)),
+            ABOUT,
+            "note has 51 categories, such as 'no0': expected numbers, at most 50 categories",
+        ),
+        (WIDE, ABOUT + 'categories = ["iron"]\n', "categories expected .* Received: iron"),
         (WIDE + "c,1," + "1" * 140_000 + ",f,1\n", ABOUT, "cannot read .*field larger"),
         (WIDE, ABOUT.replace("day", "patient"), "names the column 'patient' twice: each has one"),
         (WIDE, ABOUT.replace("died", "day"), "names the column 'day' twice"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -10,14 +11,43 @@ import numpy as np
 
 from training.data.hashing import number_of
 
-MISSING = ("", "NA", "NaN", "nan")
 MOST = 1e30  # of a number, so that differences fit into float32 as well
+# In lower case: cells that are missing in any column, and in a column of numbers.
+MISSING = frozenset({"", "na", "nan", "n/a", "#n/a", "<na>", "null"})
+PLACEHOLDERS = MISSING | {
+    *("-", "--", "–", "—", "?", ".", "..", "*", "n.a.", "n.d.", "nd", "none", "nil"),
+    *("-nan", "#na", "missing", "unknown", "not available", "not done", "pending"),
+}
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)
 
 
-def input_name(name: str) -> str:
-    """Return a name that an input of a served model can have."""
-    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
-    return f"x{plain}" if not plain or plain[0].isdigit() or plain == "time" else plain
+def parse_number(cell: str) -> float | None:
+    """Return the number in a cell, from -1e30 to 1e30, None where there is none.
+
+    `serving.client.histories` has the same rule, and the same names of inputs.
+    """
+    number = float(cell) if _NUMBER.fullmatch(cell) else math.inf
+    return number if abs(number) <= MOST else None
+
+
+def input_name(column: str, category: str | None = None) -> str:
+    """Return the name of a served model's input: `column`, or `column__category`.
+
+    In a column's name, an underscore stands for spaces, points, hyphens and slashes. In a
+    category, it stands for a space alone. All other characters but ASCII letters and digits are
+    written as `u` and the hexadecimal code, so that no two categories have one name.
+    """
+    name = re.sub(r"[ ._/-]+", "_", column).strip("_")
+    name = "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"u{ord(c):x}" for c in name)
+    if not name or name[0].isdigit() or name == "time":
+        name = f"x{name}"
+    if category is None:
+        return name
+    plain = (
+        c if c.isascii() and c.isalnum() else "_" if c == " " else f"_u{ord(c):x}_"
+        for c in category
+    )
+    return f"{name}__{''.join(plain)}"
 
 
 @dataclass(frozen=True)
@@ -33,12 +63,9 @@ class Schema:
     log: list[str] = field(default_factory=list)
 
     def inputs(self) -> list[str]:
-        """Return the names of the numbers that are read: `column`, or `column_category`.
-
-        Names can be served: underscores stand for all but letters and digits.
-        """
+        """Return the names of the numbers that are read: see `input_name`."""
         return [
-            input_name(name if category is None else f"{name}_{category}")
+            input_name(name, category)
             for name, categories in self.columns.items()
             for category in ([None] if categories is None else categories)
         ]
@@ -99,5 +126,5 @@ class Histories:
 
     def of_people(self, bucket: range, buckets: int) -> Histories:
         """Return the examples of those whose id falls into some of so many buckets."""
-        chosen = [number_of(str(person)) % buckets in bucket for person in self.people]
-        return self.select(np.flatnonzero(chosen))
+        inside = [number_of(str(person)) % buckets in bucket for person in self.people]
+        return self.select(np.flatnonzero(inside))

@@ -70,40 +70,44 @@ def _pbcseq(rows: list[dict[str, str]]) -> Histories:
         for visit in visits:
             day = float(visit["day"])
             age = float(visit["age"]) + day / _YEAR
-            found = [_cell(visit[name]) for name in (*_PBC_LOG, *_PBC_PLAIN)]
+            measured = [_cell(visit[name]) for name in (*_PBC_LOG, *_PBC_PLAIN)]
             times.append(day)
-            values.append([*found, age, float(visit["sex"] == "f")])
-            left = until - day
-            if left <= 0 or (left <= _TWO_YEARS and not ended):
+            values.append([*measured, age, float(visit["sex"] == "f")])
+            remaining = until - day
+            if remaining <= 0 or (remaining <= _TWO_YEARS and not ended):
                 continue
-            examples.append((start, len(times), float(left <= _TWO_YEARS), patient))
-            needed = (_cell(visit[name]) for name in ("bili", "albumin", "protime", "edema"))
-            risks.append(mayo_risk(age, *needed))
+            examples.append((start, len(times), float(remaining <= _TWO_YEARS), patient))
+            factors = (_cell(visit[name]) for name in ("bili", "albumin", "protime", "edema"))
+            risks.append(mayo_risk(age, *factors))
     return _histories(schema, times, values, examples, {"mayo": np.array(risks)})
 
 
 def _nafld(
     people: list[dict[str, str]], tests: list[dict[str, str]], diagnoses: list[dict[str, str]]
 ) -> Histories:
-    known = sorted({row["event"] for row in diagnoses} - {"nafld"})
-    schema = Schema(dict.fromkeys((*_NAFLD_TESTS, *known, "age", "male", "bmi")))
+    names = sorted({row["event"] for row in diagnoses} - {"nafld"})
+    schema = Schema(dict.fromkeys((*_NAFLD_TESTS, *names, "age", "male", "bmi")))
     column = {name: number for number, name in enumerate(schema.columns)}
-    found: dict[str, dict[float, dict[str, list[float]]]] = defaultdict(
+    by_person: dict[str, dict[float, dict[str, list[float]]]] = defaultdict(
         lambda: defaultdict(lambda: defaultdict(list))
     )
     for row in tests:
-        if float(row["days"]) <= 0 and row["value"] not in MISSING and row["test"] in column:
-            found[row["id"]][float(row["days"])][row["test"]].append(float(row["value"]))
+        if (
+            float(row["days"]) <= 0
+            and row["value"].lower() not in MISSING
+            and row["test"] in column
+        ):
+            by_person[row["id"]][float(row["days"])][row["test"]].append(float(row["value"]))
     for row in diagnoses:
         if float(row["days"]) <= 0 and row["event"] in column:
-            found[row["id"]][float(row["days"])][row["event"]].append(1.0)
+            by_person[row["id"]][float(row["days"])][row["event"]].append(1.0)
     times: list[float] = []
     values, examples = [], []
     for row in people:
         until, died = float(row["futime"]), row["status"] in ("1", "1.0")
         if until <= 0 or (until <= _FIVE_YEARS and not died):
             continue
-        history = found[row["id"]]
+        history = by_person[row["id"]]
         for name in ("age", "male", "bmi"):
             history[0.0][name].append(_cell(row[name]))
         start = len(times)
@@ -134,7 +138,7 @@ def _histories(
 
 
 def _cell(text: str) -> float:
-    return float("nan") if text in MISSING else float(text)
+    return float("nan") if text.lower() in MISSING else float(text)
 
 
 def _read(path: Path) -> list[dict[str, str]]:

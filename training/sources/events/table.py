@@ -7,6 +7,7 @@ A table of visits has a row for each visit and a column for each value:
     outcome = "died"             # 0 or 1; a row without it is history alone
     columns = ["bili", "sex"]    # all others if not given
     log = ["bili"]               # columns whose logarithm is taken, if any
+    categories = ["stage"]       # columns of categories that look like numbers, if any
 
 A table of events has a row for each value, and names the columns that hold its name and itself:
 
@@ -17,6 +18,7 @@ A table of events has a row for each value, and names the columns that hold its 
     outcome = "died"             # one of the names; its value is 0 or 1
 
 Each outcome is an example: all that is known of the id up to its time, and whether it came true.
+A column of numbers stays one: cells that say "missing" are counted and printed, others refused.
 """
 
 from __future__ import annotations
@@ -24,28 +26,42 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from training.data.pair_files import CorpusError, read_text
-from training.sources.events.histories import MISSING, MOST, Histories, Schema
+from training.sources.events.histories import (
+    MISSING,
+    PLACEHOLDERS,
+    Histories,
+    Schema,
+    parse_number,
+)
+
+MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
+_SILENT = ("", "NA", "NaN", "nan")  # missing, as the guide has it: not worth a line
+_LIKE_NUMBER = re.compile(r"[-+<>=≤≥~]*\s*[.,]?\d[\d.,_' ]*(e[-+]?\d+)?\s*%?", re.IGNORECASE)
 
 
 def read_table(path: Path, schema: Schema | None = None) -> Histories:
-    """Read a table with the TOML file beside it; a CorpusError names the line."""
+    """Read a table with the TOML file beside it.
+
+    Args:
+        path: of the table.
+        schema: the columns that a run was trained on, which the table must have.
+
+    Raises:
+        CorpusError: the table cannot be read as one; the message names the line.
+    """
     about = _read_about(path)
-    try:
-        rows = list(csv.reader(io.StringIO(read_text(path), newline="")))
-    except csv.Error as error:
-        raise CorpusError(f"cannot read {path}: {error}") from None
-    header = [name.strip() for name in rows[0]]
-    if twice := [name for name in header if header.count(name) > 1]:
-        raise CorpusError(f"{path} has two columns {twice[0]!r}")
+    header, rows = _read_rows(path)
     long = "name" in about
     for key in ("id", "time", *(("name", "value") if long else ("outcome",))):
         if about[key] not in header:
@@ -53,69 +69,122 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
                 f"{path} has no column {about[key]!r}, the {key} of {_about_path(path)}; it has "
                 f"{', '.join(header)}"
             )
-    cells = []
-    for number, row in enumerate(rows[1:], start=2):
-        if any(row) and len(row) != len(header):
+    for line, row in rows:
+        if not row[about["id"]]:
             raise CorpusError(
-                f"{path}, line {number}: expected {len(header)} columns. Received: {len(row)}"
+                f"{path}, line {line}: the {about['id']}, whose row it is, is missing"
             )
-        if any(row):
-            cells.append((number, dict(zip(header, map(str.strip, row), strict=True))))
-    events = _long_events(path, about, cells) if long else _wide_events(path, about, cells)
+    events = (_long_events if long else _wide_events)(path, about, rows, schema)
     return _assemble(path, about, events, schema)
+
+
+def _read_rows(path: Path) -> tuple[list[str], list[tuple[int, dict[str, str]]]]:
+    """Return the names of the columns, and each row that is not blank with its line."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""))
+    rows: list[tuple[int, dict[str, str]]] = []
+    try:
+        header = [name.strip() for name in next(reader, [])]
+        if twice := [name for name in header if header.count(name) > 1]:
+            raise CorpusError(f"{path} has two columns {twice[0]!r}")
+        for row in reader:
+            cells = [cell.strip() for cell in row]
+            if not any(cells):
+                continue
+            if len(cells) != len(header):
+                raise CorpusError(
+                    f"{path}, line {reader.line_num}: expected {len(header)} columns. "
+                    f"Received: {len(cells)}"
+                )
+            rows.append((reader.line_num, dict(zip(header, cells, strict=True))))
+    except csv.Error as error:
+        raise CorpusError(f"cannot read {path}: {error}") from None
+    return header, rows
+
+
+class _Cell(NamedTuple):
+    line: int
+    text: str
 
 
 @dataclass
 class _Event:
-    """A row: where it stands, when it was, what was found, and the outcome if it says one."""
+    """A row, or the rows of one time: its line, its time, its cells, and the outcome if any."""
 
     line: int
     time: float
-    values: dict[str, str]
-    outcome: str
+    values: dict[str, _Cell]
+    outcome: _Cell
 
 
 def _wide_events(
-    path: Path, about: dict[str, Any], cells: list[tuple[int, dict[str, str]]]
+    path: Path,
+    about: dict[str, Any],
+    rows: list[tuple[int, dict[str, str]]],
+    schema: Schema | None,
 ) -> dict[str, list[_Event]]:
     """Return the events of each id, from a row for each visit."""
-    header = list(cells[0][1]) if cells else []
-    special = (about["id"], about["time"], about["outcome"])
-    names = about.get("columns") or [name for name in header if name not in special]
+    header = list(rows[0][1]) if rows else []
+    roles = (about["id"], about["time"], about["outcome"])
+    names = about.get("columns") or [name for name in header if name not in roles]
+    if schema is not None:
+        names = list(schema.columns)
     if missing := [name for name in names if name not in header]:
-        raise CorpusError(f"{path} has no column {missing[0]!r}; it has {', '.join(header)}")
+        raise CorpusError(f"{path} has no column {_listed(missing)}; it has {', '.join(header)}")
     people: dict[str, list[_Event]] = {}
-    for number, row in cells:
+    for line, row in rows:
         event = _Event(
-            number,
-            _number(path, number, about["time"], row[about["time"]]),
-            {name: row[name] for name in names},
-            row[about["outcome"]],
+            line,
+            _number(path, about["time"], _Cell(line, row[about["time"]])),
+            {name: _Cell(line, row[name]) for name in names},
+            _Cell(line, row[about["outcome"]]),
         )
         _append(path, people.setdefault(row[about["id"]], []), event, row[about["id"]])
     return people
 
 
 def _long_events(
-    path: Path, about: dict[str, Any], cells: list[tuple[int, dict[str, str]]]
+    path: Path,
+    about: dict[str, Any],
+    rows: list[tuple[int, dict[str, str]]],
+    schema: Schema | None,
 ) -> dict[str, list[_Event]]:
-    """Return the events of each id, from a row for each value; those of one time are one event."""
+    """Return the events of each id, from a row for each value; those of one time are one event.
+
+    Of two values of one name and time, one that is missing gives way; of two others the later one
+    holds, which is printed.
+    """
     people: dict[str, list[_Event]] = {}
-    found = False
-    for number, row in cells:
-        time = _number(path, number, about["time"], row[about["time"]])
-        name, value = row[about["name"]], row[about["value"]]
-        history = people.setdefault(row[about["id"]], [])
+    names = set()
+    clashes = []
+    for line, row in rows:
+        time = _number(path, about["time"], _Cell(line, row[about["time"]]))
+        person, name, cell = row[about["id"]], row[about["name"]], _Cell(line, row[about["value"]])
+        names.add(name)
+        history = people.setdefault(person, [])
         if not history or history[-1].time != time:
-            event = _Event(number, time, {}, "")
-            _append(path, history, event, row[about["id"]])
-        if name == about["outcome"]:
-            history[-1].outcome, found = value, True
+            _append(path, history, _Event(line, time, {}, _Cell(line, "")), person)
+        event, is_outcome = history[-1], name == about["outcome"]
+        before = event.outcome if is_outcome else event.values.get(name, _Cell(line, ""))
+        if before.text.lower() not in MISSING:
+            if cell.text.lower() in MISSING:
+                continue
+            if cell.text != before.text:
+                clashes.append(f"{name} of {person}, lines {before.line} and {line}")
+        if is_outcome:
+            event.outcome = cell
         else:
-            history[-1].values[name] = value
-    if not found:
+            event.values[name] = cell
+    if clashes:
+        _print(f"{path}: {len(clashes)} values differ at one time, the last holds: {clashes[0]}")
+    if about["outcome"] not in names:
         raise CorpusError(
             f"{path} has no event {about['outcome']!r}, the outcome of {_about_path(path)}"
+        )
+    if schema is not None and (missing := [name for name in schema.columns if name not in names]):
+        raise CorpusError(
+            f"{path} has no {about['name']} {_listed(missing)}, which training had: add a row with "
+            f"an empty {about['value']} where it was never measured. It has "
+            f"{', '.join(sorted(names))}"
         )
     return people
 
@@ -132,30 +201,36 @@ def _append(path: Path, history: list[_Event], event: _Event, person: str) -> No
 def _assemble(
     path: Path, about: dict[str, Any], people: dict[str, list[_Event]], schema: Schema | None
 ) -> Histories:
-    known = schema or _schema_of(path, about, people)
-    names = known.inputs()
+    schema = schema or _schema_of(path, about, people)
+    names = schema.inputs()
     if twice := [name for name in names if names.count(name) > 1]:
         raise CorpusError(f"{path} has two columns of the name {twice[0]}")
+    placeholders: dict[str, list[_Cell]] = {}
     times: list[float] = []
     values, examples = [], []
     for person, history in people.items():
         start = len(times)
         for event in history:
             times.append(event.time)
-            values.append(list(_numbers(path, event, known)))
-            if event.outcome in MISSING:
+            values.append(list(_numbers(path, event, schema, placeholders)))
+            line, outcome = event.outcome
+            if outcome.lower() in MISSING:
                 continue
-            if event.outcome not in ("0", "1", "0.0", "1.0"):
+            if outcome not in ("0", "1", "0.0", "1.0"):
                 raise CorpusError(
-                    f"{path}, line {event.line}: expected {about['outcome']} to be 0, 1 or "
-                    f"missing. Received: {event.outcome}"
+                    f"{path}, line {line}: expected {about['outcome']} to be 0, 1 or "
+                    f"missing. Received: {outcome}"
                 )
-            examples.append((start, len(times), float(event.outcome), person))
+            examples.append((start, len(times), float(outcome), person))
     if not examples:
         raise CorpusError(f"{path} has no row with the outcome {about['outcome']!r}")
+    for name, cells in placeholders.items():
+        first = min(cells)
+        counted = "1 cell is" if len(cells) == 1 else f"{len(cells)} cells are"
+        _print(f"{path}: {counted} taken as missing in {name}: line {first.line}, {first.text!r}")
     starts, ends, labels, ids = zip(*examples, strict=True)
     return Histories(
-        known,
+        schema,
         np.array(times, np.float64),
         np.array(values, np.float32).reshape(len(times), -1),
         np.array(starts, np.int64),
@@ -166,57 +241,91 @@ def _assemble(
 
 
 def _schema_of(path: Path, about: dict[str, Any], people: dict[str, list[_Event]]) -> Schema:
-    """Return the columns there are: numbers where all that stands there are numbers."""
-    found: dict[str, set[str]] = {}
+    """Return the columns: numbers where more cells look like one than do not."""
+    cells: dict[str, list[_Cell]] = {}
     for history in people.values():
         for event in history:
             for name, cell in event.values.items():
-                found.setdefault(name, set())
-                if cell not in MISSING:
-                    found[name].add(cell)
-    names = about.get("columns") or list(found)
-    for key, known in (("columns", list(found)), ("log", names)):
-        if unknown := [name for name in about.get(key, []) if name not in known]:
+                cells.setdefault(name, []).append(cell)
+    names = about.get("columns") or list(cells)
+    for key, available in (("columns", list(cells)), ("log", names), ("categories", names)):
+        if unknown := [name for name in about.get(key, []) if name not in available]:
             raise CorpusError(
-                f"{_about_path(path)}: {key} expected some of {', '.join(known)}. "
+                f"{_about_path(path)}: {key} expected some of {', '.join(available)}. "
                 f"Received: {unknown[0]}"
             )
-    columns = {
-        name: None if all(map(_is_number, found[name])) else sorted(found[name]) for name in names
-    }
-    return Schema(columns, about.get("log", []))
+    declared = about.get("categories", [])
+    return Schema(
+        {name: _categories(path, name, cells[name], name in declared) for name in names},
+        about.get("log", []),
+    )
 
 
-def _numbers(path: Path, event: _Event, schema: Schema) -> Iterator[float]:
+def _categories(path: Path, name: str, cells: list[_Cell], declared: bool) -> list[str] | None:
+    """Return the categories of a column, None for one of numbers."""
+    categories = sorted({cell.text for cell in cells if cell.text.lower() not in MISSING})
+    if declared:
+        return categories
+    words = [cell for cell in cells if cell.text.lower() not in PLACEHOLDERS]
+    count = len(words)
+    words = [cell for cell in words if not _LIKE_NUMBER.fullmatch(cell.text)]
+    declare = f"or list {name} in categories of {_about_path(path)}"
+    if words and 2 * len(words) < count:
+        raise CorpusError(
+            f"{path}, line {min(words).line}: expected {name} to be a number, as "
+            f"{count - len(words)} of {count} are, {declare}. Received: {min(words).text}"
+        )
+    if 2 * len(words) < count or not categories:
+        return None
+    if len(categories) > MOST_CATEGORIES:
+        raise CorpusError(
+            f"{path}: {name} has {len(categories)} categories, such as {categories[0]!r}: expected "
+            f"numbers, at most {MOST_CATEGORIES} categories, {declare}"
+        )
+    return categories
+
+
+def _numbers(
+    path: Path, event: _Event, schema: Schema, placeholders: dict[str, list[_Cell]]
+) -> Iterator[float]:
+    """Yield the numbers of an event, NaN where missing; `placeholders` gets the cells to print."""
     for name, categories in schema.columns.items():
-        cell = event.values.get(name, "")
-        if cell in MISSING:
-            yield from [math.nan] * (1 if categories is None else len(categories))
-        elif categories is None:
-            yield _number(path, event.line, name, cell)
-        elif cell not in categories:
+        cell = event.values.get(name, _Cell(event.line, ""))
+        if categories is None:
+            if cell.text.lower() not in PLACEHOLDERS:
+                yield _number(path, name, cell)
+                continue
+            if cell.text not in _SILENT:
+                placeholders.setdefault(name, []).append(cell)
+            yield math.nan
+        elif cell.text.lower() in MISSING:
+            yield from [math.nan] * len(categories)
+        elif cell.text not in categories:
             raise CorpusError(
-                f"{path}, line {event.line}: {name} was never {cell!r} in training; known are "
+                f"{path}, line {cell.line}: {name} was never {cell.text!r} in training; known are "
                 f"{', '.join(categories)}"
             )
         else:
-            yield from (float(cell == category) for category in categories)
+            yield from (float(cell.text == category) for category in categories)
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
-def _number(path: Path, line: int, name: str, cell: str) -> float:
-    if not _is_number(cell) or not abs(float(cell)) <= MOST:
+def _number(path: Path, name: str, cell: _Cell) -> float:
+    number = parse_number(cell.text)
+    if number is None:
         raise CorpusError(
-            f"{path}, line {line}: expected {name} to be a number, -1e30 to 1e30. Received: {cell}"
+            f"{path}, line {cell.line}: expected {name} to be a number, -1e30 to 1e30. "
+            f"Received: {cell.text}"
         )
-    return float(cell)
+    return number
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
+def _print(line: str) -> None:
+    """Print a line that is no result."""
+    print(line, file=sys.stderr)
 
 
 def _about_path(path: Path) -> Path:
@@ -233,19 +342,17 @@ def _read_about(path: Path) -> dict[str, Any]:
         about = tomllib.loads(file.read_text(encoding="utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise CorpusError(f"cannot read {file}: {error}") from None
-    known = ("id", "time", "outcome", "columns", "log", "name", "value")
-    if unknown := [key for key in about if key not in known]:
-        raise CorpusError(f"{file}: unknown key {unknown[0]!r}; there are {', '.join(known)}")
+    lists = ("columns", "log", "categories")
+    keys = ("id", "time", "outcome", "name", "value", *lists)
+    if unknown := [key for key in about if key not in keys]:
+        raise CorpusError(f"{file}: unknown key {unknown[0]!r}; there are {', '.join(keys)}")
     needed = ("id", "time", "outcome", *(("name", "value") if {"name", "value"} & {*about} else ()))
     if missing := [key for key in needed if key not in about]:
         raise CorpusError(f"{file} expected the key {missing[0]}, which names a column")
-    for key in known:
-        value, wanted = about.get(key), "names" if key in ("columns", "log") else "a name"
+    for key, value in about.items():
         texts = value if isinstance(value, list) else [value]
-        if key in about and not (
-            isinstance(value, list) == (wanted == "names")
-            and all(isinstance(t, str) for t in texts)
-        ):
+        if isinstance(value, list) != (key in lists) or not all(isinstance(t, str) for t in texts):
+            wanted = "names" if key in lists else "a name"
             raise CorpusError(f"{file}: {key} expected {wanted}. Received: {value}")
     # The outcome of a table of events is one of the names there, not a column.
     roles = [about[key] for key in needed if key != "outcome" or "name" not in about]
