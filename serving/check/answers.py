@@ -18,7 +18,6 @@ from serving.check.process import first_line
 from serving.check.questions import (
     IMAGES,
     PREDICT,
-    PREFIX,
     images,
     is_batched,
     make_inputs,
@@ -134,8 +133,6 @@ class _Signature:
         if self._takes_images:
             files = np.array([images()[0], b"a text called .png"], object)
             self._check_refused({IMAGES: files}, f"{IMAGES}[1]", "a broken image")
-        if PREFIX in self._signature.inputs:
-            self._check_prefix()
         rows = images() if self._takes_images else TEXTS
         self._check_rows("", rows, (3, len(rows)))
         if self._batched:
@@ -170,20 +167,6 @@ class _Signature:
                 "INVALID_ARGUMENT, and which it is"
             ) from None
         raise _Wrong(f" takes {what}")
-
-    def _check_prefix(self) -> None:
-        """Hold an answer to the prefix that it is given, and one that no token spells."""
-        inputs = self._inputs(TEXTS[:1])
-        outputs = self._run(inputs, "an empty prefix")
-        for alias in {"translation", "translations"} & set(outputs):
-            said = outputs[alias].reshape(-1)[0].decode("utf-8", "replace")
-            prefix = said[: len(said) // 2].encode()
-            found = self._run({**inputs, PREFIX: np.array([prefix], object)}, "a prefix")[alias]
-            if not all(text.startswith(prefix) for text in found.reshape(-1) if text):
-                raise _Wrong(f", output {alias}: does not begin with the prefix")
-        strange = np.array([b"\xf4\x8f\xbf\xbf"], object)  # U+10FFFF
-        what = "a prefix of unknown characters"
-        self._check_refused({**inputs, PREFIX: strange}, f"{PREFIX}[0]", what)
 
     def _part(self) -> float:
         """About which part of the time of all runs is over."""

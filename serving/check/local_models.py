@@ -75,8 +75,6 @@ class Translators(Kind):
         "translate": lambda model, texts: model.translate(texts),
         "nbest": lambda model, texts: model.nbest(texts),
         "align": lambda model, texts: model.align(texts),
-        "complete": lambda model, texts: model.complete(texts, [""] * len(texts)),
-        "alternatives": lambda model, texts: model.alternatives(texts, [""] * len(texts)),
         "score": lambda model, texts: model.score(texts, texts[::-1]),
     }
     says = ("text", "translation")

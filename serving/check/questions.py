@@ -9,7 +9,6 @@ from tensorflow.core.protobuf import meta_graph_pb2
 
 PREDICT = "tensorflow/serving/predict"
 IMAGES = "image_bytes"
-PREFIX = "prefix"  # of translations: which there are depends on the model, but for the empty one
 
 _OTHER_DIMENSION = 3
 
@@ -49,8 +48,6 @@ def _values(
     alias: str, info: meta_graph_pb2.TensorInfo, texts: Sequence[bytes], first: int
 ) -> np.ndarray:
     """A value for an input: the texts, or numbers that are each row's own, from row `first` on."""
-    if alias == PREFIX:
-        texts = [b""] * len(texts)
     dims = [dim.size for dim in info.tensor_shape.dim]
     scalar = not info.tensor_shape.unknown_rank and not dims
     shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
     from serving.client.results import (
         Alignment,
-        Alternative,
-        Completion,
         Hypothesis,
         Metadata,
         Prediction,
@@ -48,11 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Alignment",
-    "Alternative",
     "AsyncPredictor",
     "AsyncReader",
     "AsyncTranslator",
-    "Completion",
     "DeadlineExceededError",
     "Hypothesis",
     "InvalidRequestError",

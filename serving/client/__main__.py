@@ -33,9 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Translate; returns the exit status."""
     parser = _parser()
     arguments = parser.parse_args(_with_number(sys.argv[1:] if argv is None else argv))
-    asked = ("nbest", "align", "score", "split", "metadata")
-    if arguments.prefix is not None and any(getattr(arguments, name) for name in asked):
-        parser.error("--prefix expected no other signature than --alternatives")
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
     if arguments.png and importlib.util.find_spec("matplotlib") is None:
@@ -78,16 +75,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="with --align: write a heat map (matplotlib)",
     )
-    add(
-        "--prefix",
-        metavar="TEXT",
-        help="what each translation begins with; it may end within a word",
-    )
-    signature.add_argument(
-        "--alternatives",
-        action="store_true",
-        help="words that may come next, after --prefix, with their probabilities",
-    )
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
     return parser
@@ -127,11 +114,7 @@ def _show_metadata(translator: Translator, arguments: Any, texts: list[str]) -> 
 
 
 def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    if arguments.prefix is None:
-        answers: Sequence[Translation] = translator.translate(texts, arguments.split)
-    else:
-        answers = translator.complete(texts, [arguments.prefix] * len(texts))
-    for number, found in enumerate(answers):
+    for number, found in enumerate(translator.translate(texts, arguments.split)):
         if arguments.json:
             print_json(
                 source=texts[number],
@@ -154,19 +137,6 @@ def _of_words(found: Translation) -> dict[str, Any]:
     if not found.words:
         return {}
     return {"words": found.words, "word_probabilities": found.word_probabilities}
-
-
-def _show_alternatives(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    prefixes = [arguments.prefix or ""] * len(texts)
-    for text, words in zip(texts, translator.alternatives(texts, prefixes), strict=True):
-        if arguments.json:
-            print_json(source=text, alternatives=[asdict(word) for word in words])
-        else:
-            print(printable(text))
-            for one in words:
-                print(
-                    f"{one.probability:9.4f}  {printable(one.word)}  {printable(one.translation)}"
-                )
 
 
 def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
@@ -222,7 +192,6 @@ def _show_scores(translator: Translator, arguments: Any, texts: list[str]) -> No
 
 
 _SHOWN = {
-    "alternatives": _show_alternatives,
     "nbest": _show_nbest,
     "align": _show_alignments,
     "score": _show_scores,

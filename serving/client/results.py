@@ -21,27 +21,6 @@ class Translation:
 
 
 @dataclass(frozen=True)
-class Completion(Translation):
-    """The best translation that begins with a given prefix.
-
-    `token_scores` has the log-probability of each of `tokens`, of which the last is the end.
-    """
-
-    tokens: tuple[str, ...] = ()
-    token_scores: tuple[float, ...] = ()
-
-
-@dataclass(frozen=True)
-class Alternative:
-    """A word that may come next, its probability, and the best translation that begins so."""
-
-    word: str
-    probability: float
-    translation: str
-    score: float
-
-
-@dataclass(frozen=True)
 class Hypothesis:
     """One of a text's several translations, or of an image's several readings."""
 

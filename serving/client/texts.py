@@ -1,7 +1,7 @@
 """Translators: the clients, blocking and asyncio, their requests and their answers."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from serving.client import protobuf
 from serving.client.answers import (
@@ -21,19 +21,9 @@ from serving.client.answers import (
 from serving.client.lists import check_pairs, checked
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
-from serving.client.results import (
-    Alignment,
-    Alternative,
-    Completion,
-    Hypothesis,
-    Score,
-    Translation,
-)
+from serving.client.results import Alignment, Hypothesis, Score, Translation
 from serving.client.sentences import join_sentences, split_sentences
 from serving.client.transport import AsyncClient, Client, Question
-
-T = TypeVar("T")
-_SEVERAL = {"translation": "translations", "prefix": "prefixes"}
 
 
 def write_texts(texts: Sequence[str]) -> dict[str, Message]:
@@ -54,32 +44,6 @@ def read_translations(response: Message, count: int) -> list[Translation]:
         Translation(text(best), *rest, *of_words)
         for best, *rest, of_words in zip(*outputs, words, strict=True)
     ]
-
-
-def read_completions(response: Message, count: int) -> list[Completion]:
-    """Answers of the signature `complete`, without their padding."""
-    said = read_tokens(response, count, "tokens", token_scores=NUMBERS)
-    plain = read_translations(response, count)
-    return [
-        Completion(**vars(one), tokens=tokens, token_scores=scores)
-        for one, (tokens, scores) in zip(plain, said, strict=True)
-    ]
-
-
-def read_alternatives(response: Message, count: int) -> list[list[Alternative]]:
-    """Answers of the signature `alternatives`: the most probable next words of each text."""
-    expected = {"words": TEXTS, "probabilities": NUMBERS, "translations": TEXTS, "scores": NUMBERS}
-    found = []
-    for row in zip(*read_outputs(response, count, **expected), strict=True):
-        check_alike(*zip(expected, map(len, row), strict=True))
-        found.append(
-            [
-                Alternative(text(word), probability, text(translation), score)
-                for word, probability, translation, score in zip(*row, strict=True)
-                if word  # there may be fewer
-            ]
-        )
-    return found
 
 
 def _read_words(response: Message, count: int) -> list[tuple[Any, ...]]:
@@ -146,43 +110,14 @@ class _Translators(Endpoint):
     @Question
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
         """The probability of a given translation of each text, token by token."""
-        return self._of_pairs("score", texts, "translation", translations, read_scores)
-
-    @Question
-    def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> Steps[list[Completion]]:
-        """The best translation of each text that begins with its prefix, as it was typed.
-
-        A prefix may end within a word; a space at its end says that the word is complete.
-        """
-        return self._of_pairs("complete", texts, "prefix", prefixes, read_completions)
-
-    @Question
-    def alternatives(
-        self, texts: Sequence[str], prefixes: Sequence[str]
-    ) -> Steps[list[list[Alternative]]]:
-        """The words that may follow each prefix of a translation, the most probable first.
-
-        A prefix that ends in a word is followed by the words that begin so.
-        """
-        return self._of_pairs("alternatives", texts, "prefix", prefixes, read_alternatives)
-
-    def _of_pairs(
-        self,
-        signature: str,
-        texts: Sequence[str],
-        second: str,
-        others: Sequence[str],
-        read: Callable[[Message, int], list[T]],
-    ) -> Steps[list[T]]:
-        """Ask a signature of two inputs, `text` and a second one."""
 
         def write(pairs: Sequence[tuple[str, str]]) -> dict[str, Message]:
-            first, rest = zip(*pairs, strict=True)
-            return {"text": text_tensor(first), second: text_tensor(rest)}
+            first, second = zip(*pairs, strict=True)
+            return {"text": text_tensor(first), "translation": text_tensor(second)}
 
-        check_pairs(texts, others, _SEVERAL[second])
-        pairs = list(zip(texts, others, strict=True))
-        return self.predict(signature, pairs, write, read, lambda pair: sum(map(len, pair)))
+        check_pairs(texts, translations, "translations")
+        pairs = list(zip(texts, translations, strict=True))
+        return self.predict("score", pairs, write, read_scores, lambda pair: sum(map(len, pair)))
 
 
 class Translator(_Translators, Client):

@@ -9,12 +9,9 @@ from typing import Any
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from serving.export.completing import Completing, outcome
 from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
-from training.data.spelling import Spelling
 from training.decode.asked import Search
-from training.decode.prefix import Prefix
 from training.decode.search import Encoded, encode, score_targets, search
 from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
@@ -29,8 +26,6 @@ INPUTS = {
     "nbest": ["text"],
     "align": ["text"],
     "score": ["text", "translation"],
-    "complete": ["text", "prefix"],
-    "alternatives": ["text", "prefix"],
 }
 
 
@@ -77,17 +72,6 @@ class Exported(tf.Module):
         # token of a text that is given.
         copies = any("copy" in {layer.name for layer in model.layers} for model in models)
         self.scores = asked.precision == "float32" and not copies
-        if self.scores:
-            self.spelling = Spelling(self.target_tokenizer)
-            self._completing = Completing(
-                self.target_tokenizer,
-                self.spelling,
-                asked,
-                self._read.value,
-                self._encode.value,
-                self._search,
-                self._copied,
-            )
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
@@ -100,7 +84,6 @@ class Exported(tf.Module):
             functions["align"] = self.align
         if self.scores:
             functions["score"] = self.score
-            functions |= {"complete": self.complete, "alternatives": self.alternatives}
         made = {
             name: traced(function, dict.fromkeys(INPUTS[name], ((None,), "string")))
             for name, function in functions.items()
@@ -109,13 +92,9 @@ class Exported(tf.Module):
 
     def warmup(self) -> list[tuple[str, dict[str, Any]]]:
         """Return requests to warm up with, each the name of a signature and its inputs."""
-        names = ["translate", "nbest"]
-        names += ["align"] * self.attends
-        names += ["score", "complete", "alternatives"] * self.scores
+        names = ["translate", "nbest", *["align"] * self.attends, *["score"] * self.scores]
         return [
-            (name, {x: [""] * len(texts) if x == "prefix" else texts for x in INPUTS[name]})
-            for name in names
-            for texts in WARMUP_TEXTS
+            (name, dict.fromkeys(INPUTS[name], texts)) for name in names for texts in WARMUP_TEXTS
         ]
 
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -163,21 +142,6 @@ class Exported(tf.Module):
             "attention_weights": tf.where(said[:, :, None], found.attention_weights[:, 0], 0.0),
             **self._words(found, empty, copied),
         }
-
-    def complete(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text and prefix `(B,)` to the best translation that begins so: see `Completing`.
-
-        `tokens` `(B, T)` has the end, too, `token_scores` `(B, T)` the log-probability of each;
-        `words` and `word_probabilities` are those of `translate`.
-        """
-        outputs, found, empty = self._completing.complete(text, prefix)
-        copied = self._copied(text)
-        words = self._words(found, empty, copied)
-        return {**outputs, **outcome(found, self.target_tokenizer, empty, copied), **words}
-
-    def alternatives(self, text: tf.Tensor, prefix: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Text and prefix `(B,)` to the most probable next words: see `Completing`."""
-        return self._completing.alternatives(text, prefix)
 
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text and translation `(B,)` to how probable the translation is.
@@ -239,21 +203,16 @@ class Exported(tf.Module):
         encoded: Encoded,
         asked: Search | None = None,
         *,
-        prefix: Prefix | None = None,
         return_attention_weights: bool = False,
     ) -> SearchResult:
-        """Search as asked; for one result if nothing is."""
+        """Search for one result, or as asked."""
         asked = asked or dataclasses.replace(self._asked.value, num_results=1)
-        steps, width = self._steps.value, asked.beam_width
-        if steps and width != self._asked.value.beam_width:
-            steps = [step.with_beams(width) for step in steps]
         with self.weights.in_use():
             found = search(
                 self._models.value,
                 encoded,
                 asked,
-                steps=steps,
-                prefix=prefix,
+                steps=self._steps.value,
                 return_attention_weights=return_attention_weights or asked.replaces_unknown,
             )
         if not asked.replaces_unknown:

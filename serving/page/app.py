@@ -21,7 +21,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from serving.client import AsyncPredictor, AsyncReader, AsyncTranslator
-from serving.page import events, images, suggesting, texts
+from serving.page import events, images, texts
 from serving.page.card import Card
 from serving.page.requests import Answer, Headers, Read, answering, file, json_object, nothing
 
@@ -89,10 +89,6 @@ def build(settings: Settings) -> Starlette:
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
         Route("/api/model", answering(model, nothing)),
         _question("/api/translate", texts.translate, AsyncTranslator, json_object(MOST_TEXT)),
-        _question(
-            "/api/alternatives", suggesting.alternatives, AsyncTranslator, json_object(MOST_TEXT)
-        ),
-        _question("/api/complete", suggesting.complete, AsyncTranslator, json_object(MOST_TEXT)),
         _question("/api/look", texts.look, AsyncTranslator, json_object(MOST_TEXT)),
         _question("/api/read", images.read, AsyncReader, file(MOST_IMAGE)),
         _question("/api/follow", events.follow, AsyncPredictor, json_object(MOST_TABLE)),

@@ -42,8 +42,6 @@ _ASK: dict[str, Callable[..., Sequence[Any]]] = {
     ),
     "align": lambda model, text: model.align(_texts(text)),
     "score": lambda model, text, translation: model.score(_texts(text), _texts(translation)),
-    "complete": lambda model, text, prefix: model.complete(_texts(text), _texts(prefix)),
-    "alternatives": lambda model, text, prefix: model.alternatives(_texts(text), _texts(prefix)),
     "read": lambda model, image_bytes: _unbroken(model.read, image_bytes),
     "regions": lambda model, image_bytes: _unbroken(model.regions, image_bytes),
     "predict": lambda model, **columns: _outcomes(model, columns),

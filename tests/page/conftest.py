@@ -8,7 +8,7 @@ from playwright.sync_api import sync_playwright
 from serving.page.app import Settings
 from tests.page.tabs import CHROMIUM, FLAGS, start, tab_on
 from tests.serving.conftest import add_version, save_upper
-from tests.serving.page.models import save_begun, save_predictor, save_reader
+from tests.serving.page.models import save_predictor, save_reader, save_unsure
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +48,8 @@ def bright(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def begun(tmp_path_factory):
-    with _serving(tmp_path_factory.mktemp("begun"), "begun", save_begun) as target:
+def unsure(tmp_path_factory):
+    with _serving(tmp_path_factory.mktemp("unsure"), "unsure", save_unsure) as target:
         yield target
 
 

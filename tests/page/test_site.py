@@ -146,58 +146,6 @@ def test_a_folder_is_loaded_once_and_works_offline(browser, address, versions): 
         assert len(once) == len({*once})
 
 
-def choice(tab, position):
-    return tab.locator("#translation .choice").nth(position)
-
-
-def completed(version, text, prefix):
-    (found,) = LocalTranslator(version).complete([text], [prefix])
-    return found
-
-
-def test_a_word_is_changed_by_mouse_and_the_rest_follows(browser, one_file, versions):  # noqa: F811
-    with tab_at(browser, one_file.as_uri()) as (tab, asked):
-        tab.locator("#text").fill("She sleeps.")
-        plain = completed(versions["float32"], "She sleeps.", "")
-        expect(tab.locator("#translation")).to_have_text(plain.text)
-        words = tab.locator("#translation .choice").all_text_contents()
-        assert "".join(words) == plain.text.replace(" ", "")
-        choice(tab, 2).click()
-        others = tab.locator(".choices-panel li button")
-        expect(others).to_have_count(2)
-        (other,) = {*others.all_text_contents()} - {words[2]}
-        before = plain.text[: plain.text.index(words[2], len(" ".join(words[:2])))]
-        others.get_by_text(other, exact=True).click()
-        wanted = completed(versions["float32"], "She sleeps.", f"{before}{other}").text
-        expect(tab.locator("#translation")).to_have_text(wanted)
-        marked = ["changed" in each.get_attribute("class") for each in tab.locator(".choice").all()]
-        assert marked[:3] == [False, False, True]
-        assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]
-
-
-def test_a_word_is_typed_and_the_change_undone_by_keyboard(browser, one_file, versions):  # noqa: F811
-    with tab_at(browser, one_file.as_uri()) as (tab, _):
-        tab.locator("#text").fill("She sleeps.")
-        plain = completed(versions["float32"], "She sleeps.", "").text
-        expect(tab.locator("#translation")).to_have_text(plain)
-        choice(tab, 0).focus()
-        tab.keyboard.press("ArrowRight")
-        tab.keyboard.press("Enter")
-        expect(tab.locator(".choices-panel li")).to_have_count(2)
-        tab.get_by_label("Another word").focus()
-        tab.keyboard.type("☃")
-        tab.keyboard.press("Enter")
-        expect(tab.locator("#status.error")).to_contain_text("no tokens for")
-        tab.keyboard.press("Backspace")
-        tab.keyboard.type("matin")
-        tab.keyboard.press("Enter")
-        begun = plain.split()[0] + " matin"
-        wanted = completed(versions["float32"], "She sleeps.", begun).text
-        expect(tab.locator("#translation")).to_have_text(wanted)
-        tab.keyboard.press("Control+z")
-        expect(tab.locator("#translation")).to_have_text(plain)
-
-
 def test_a_model_that_does_not_come_is_an_error_and_is_asked_for_again(browser, address, folder):
     (folder / "model.bin").rename(folder / "away")
     context = browser.new_context()

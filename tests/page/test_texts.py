@@ -5,7 +5,7 @@ from playwright.sync_api import expect
 
 from serving.client import Translator
 from serving.page.app import Settings
-from tests.page.tabs import start
+from tests.page.tabs import start, tab_on
 from tests.serving.page.conftest import showing
 
 
@@ -209,6 +209,30 @@ def test_unknown_words_are_typed_ones_in_the_ribbons(view):
     view.route("**/api/look", answers)
     view.locator("#text").fill("She zorbs")
     expect(view.locator(".words").first).to_have_text("She zorbs")
+
+
+def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
+    with tab_on(browser, Settings(unsure, "unsure", example="one two three")) as tab:
+        expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
+        words = tab.locator("#translation span")
+        names = [word.get_attribute("aria-label") for word in words.all()]
+        assert names == ["ONE, 90 %", "TWO, unsure, 34 %", "THREE, 90 %"]
+        line = "e => getComputedStyle(e).textDecorationLine"
+        assert [word.evaluate(line) for word in words.all()] == ["none", "underline", "none"]
+
+
+def test_words_of_one_sentence_do_not_touch_those_of_the_next(view):
+    sentences = [
+        {"source": source, "gap": "", "text": "".join(words), "score": -1.0, "truncated": False}
+        | {"words": words, "word_probabilities": [0.9] * len(words)}
+        for source, words in (
+            ("他睡觉。", ["He", " sleeps", "."]),
+            ("她吃。", ["She", " eats", "."]),
+        )
+    ]
+    view.route("**/api/translate", lambda route: route.fulfill(json={"sentences": sentences}))
+    view.locator("#text").fill("他睡觉。她吃。")
+    expect(view.locator("#translation")).to_have_text("He sleeps. She eats.")
 
 
 UNMARKED = "e => [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent)"

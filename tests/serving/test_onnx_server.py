@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.client import InvalidRequestError, Translator
+from serving.client import Translator
 from serving.client.local import LocalTranslator
 from serving.export.events import ExportedPredictor
 from serving.export.images import ExportedReader
@@ -31,7 +31,6 @@ from training.runs.run import load_run
 from training.sources.image import digits
 
 RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
-PREFIXES = [b"", b"", b" Le", b"Le ", b"", b""]
 SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★", "a\x00b", "the " * 40]
 
@@ -70,17 +69,6 @@ def test_clients_get_the_answers_of_the_local_translator(server, models):
     with Translator(f"localhost:{server.port}", "onnx") as translator:
         for name in ("translate", "nbest", "align"):
             assert getattr(translator, name)(TEXTS) == getattr(local, name)(TEXTS)
-        prefixes = [prefix.decode() for prefix in PREFIXES]
-        completed = local.complete(TEXTS, prefixes)
-        assert [one.text for one in translator.complete(TEXTS, prefixes)] == [
-            one.text for one in completed
-        ]
-        words = local.alternatives(TEXTS, prefixes)
-        assert [[one.word for one in row] for row in words] == [
-            [one.word for one in row] for row in translator.alternatives(TEXTS, prefixes)
-        ]
-        with pytest.raises(InvalidRequestError, match=r"prefix\[0\] has .* for: ☃"):
-            translator.complete(TEXTS[:1], ["☃"])
         found, wanted = translator.score(TEXTS, TEXTS[::-1]), local.score(TEXTS, TEXTS[::-1])
         assert [one.tokens for one in found] == [one.tokens for one in wanted]
         for one, other in zip(found, wanted, strict=True):
@@ -117,15 +105,11 @@ def test_threads_below_one_are_one_thread(models, threads):
     model.close()
 
 
-@pytest.mark.parametrize(
-    "signature", ["translate", "nbest", "align", "score", "complete", "alternatives"]
-)
+@pytest.mark.parametrize("signature", ["translate", "nbest", "align", "score"])
 def test_every_output_is_that_of_the_saved_model(server, stubs, run, signature):
     inputs = {"text": [text.encode() for text in TEXTS]}
     if signature == "score":
         inputs["translation"] = inputs["text"][::-1]
-    if signature in ("complete", "alternatives"):
-        inputs["prefix"] = PREFIXES
     made = tensor_request("onnx", signature=signature)
     for alias, texts in inputs.items():
         made.inputs[alias].CopyFrom(tensor(texts))
@@ -202,7 +186,7 @@ def test_a_half_copied_version_is_not_complete(models, tmp_path):
 ALONE = """
 import psutil, sys, time
 started = time.monotonic()
-from serving.client import InvalidRequestError, Translator
+from serving.client import Translator
 from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
 server = ModelServer(build_parser().parse_args(

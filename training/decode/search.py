@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
-from keras import ops, tree
+from keras import ops
 
 from keras_attention import SearchResult, Shortlist, backend, beam_search, greedy_search
 from training.data.ids import END_ID, PAD_ID, START_ID
@@ -14,11 +14,7 @@ from training.decode.asked import Search
 from training.decode.steps import FixedStep, PlainStep, embed, prepare
 from training.model.seq2seq import mean_of_heads
 
-if TYPE_CHECKING:  # on TensorFlow alone
-    from training.decode.prefix import Prefix
-
 Tensor = Any
-AFTER_PREFIX = 10  # tokens that a long prefix leaves room for
 
 
 class Encoded(NamedTuple):
@@ -33,10 +29,6 @@ class Encoded(NamedTuple):
     source: Tensor
     memories: list[Any]
     states: list[Any]
-
-    def repeated(self, count: int) -> Encoded:
-        """Return each source so many times, next to one another."""
-        return tree.map_structure(lambda x: x if x is None else ops.repeat(x, count, axis=0), self)
 
 
 def encode(steps: Sequence[PlainStep] | Sequence[FixedStep], source: Tensor) -> Encoded:
@@ -53,7 +45,6 @@ def search(
     max_length: int | None = None,
     return_attention_weights: bool = False,
     steps: Sequence[PlainStep] | Sequence[FixedStep] | None = None,
-    prefix: Prefix | None = None,
 ) -> SearchResult:
     """Translate source ids; an ensemble averages the probabilities of its models.
 
@@ -66,8 +57,6 @@ def search(
         return_attention_weights: whether to return the weights, averaged over the models.
         steps: for each model one step of its decoder, see `training.decode.steps`; plain ones if
             not given.
-        prefix: the beginning of the translations. Where it has more bytes than `max_length`, they
-            may be 10 tokens longer than it. Not with a shortlist, nor where words are copied.
 
     Returns:
         A `SearchResult` with ids `(B, asked.num_results, T)`.
@@ -89,9 +78,6 @@ def search(
             log_probs = _shortlist(log_probs, asked.beam_width)
         return log_probs, sum(weights) / len(models), list(states)
 
-    if prefix is not None:
-        step, states, memories = prefix.forced(step, states, memories)
-        max_length = ops.maximum(max_length, prefix.spelled.size + AFTER_PREFIX)
     settings: dict[str, Any] = {
         "batch_size": ops.shape(source)[0],
         "start_id": START_ID,

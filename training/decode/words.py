@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from training.data.spelling import INSIDE, surfaces_of
-from training.data.tokenizers import Tokenizer, composed
+from training.data.tokenizers import LETTERS, Tokenizer, composed
+
+# The characters that go on with a word; all others stand for themselves.
+INSIDE = rf"(?:{LETTERS}|['’-])"
 
 
 def words_of(
@@ -43,3 +45,19 @@ def words_of(
     sums = tf.reshape(sums, shape)[:, :most]
     inside = tf.range(most) < tf.reduce_max(counts, 1, keepdims=True)
     return words, tf.where(inside, tf.exp(sums), 0.0)
+
+
+def surfaces_of(kind: str, tokens: tf.Tensor) -> tf.Tensor:
+    """Return what tokens of a kind of tokenizer add to a text, but for the first one's space."""
+    if kind == "symbols":
+        return tf.where(tokens == "", "", " " + tokens)
+    spaced = kind in ("sentencepiece", "words")
+    return tf.strings.regex_replace(tokens, "▁", " ") if spaced else tokens
+
+
+def inside_characters(tokenizer: Tokenizer) -> str:
+    """Return the characters of a vocabulary that go on with a word, for programs that lack them."""
+    tokens = tokenizer.tokens(tf.range(tokenizer.vocab_size)).numpy()
+    characters = sorted(set("".join(token.decode("utf-8", "replace") for token in tokens)))
+    matches = tf.strings.regex_full_match(tf.constant(characters, tf.string), INSIDE).numpy()
+    return "".join(x for x, inside in zip(characters, matches, strict=True) if inside)

@@ -102,6 +102,14 @@ def token_of(tokenizer: Tokenizer, number: int, copied: Sequence[str] | None) ->
     return copied[place] if place < len(copied) else ""  # in an empty text there is none
 
 
+def padded(ids: Sequence[Sequence[int]]) -> np.ndarray:
+    """Return ids as int64 `(B, S)`, S at least 1."""
+    array = np.full((len(ids), max(1, *map(len, ids), 1)), PAD_ID, "int64")
+    for row, each in zip(array, ids, strict=True):
+        row[: len(each)] = each
+    return array
+
+
 def replaced(ids: np.ndarray, weights: np.ndarray, size: int) -> np.ndarray:
     """Let each unknown token be the one of the source with the largest attention weight.
 

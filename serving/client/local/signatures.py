@@ -10,8 +10,6 @@ INPUTS = {
     "nbest": ["text"],
     "align": ["text"],
     "score": ["text", "translation"],
-    "complete": ["text", "prefix"],
-    "alternatives": ["text", "prefix"],
 }
 _OUTPUTS = {  # with N results
     "translate": {
@@ -34,40 +32,21 @@ _OUTPUTS = {  # with N results
         "log_probs": "float(?, ?)",
         "truncated": "bool(?)",
     },
-    "complete": {
-        "translation": "string(?)",
-        "score": "float(?)",
-        "truncated": "bool(?)",
-        "tokens": "string(?, ?)",
-        "token_scores": "float(?, ?)",
-        **_WORDS,
-    },
-    "alternatives": {
-        "words": "string(?, N)",
-        "probabilities": "float(?, N)",
-        "translations": "string(?, N)",
-        "scores": "float(?, N)",
-    },
 }
 
 
-def declared(
-    missing: Container[str], results: int, knows_words: bool
-) -> dict[str, dict[str, dict[str, str]]]:
+def declared(missing: Container[str], results: int) -> dict[str, dict[str, dict[str, str]]]:
     """Return dtypes and shapes of inputs and outputs, by signature.
 
     Args:
         missing: signatures that the model lacks.
-        results: N, of `nbest` and `alternatives`.
-        knows_words: whether its answers have words and their probabilities.
+        results: N, of `nbest`.
     """
     return {
         name: {
             "inputs": dict.fromkeys(inputs, "string(?)"),
             "outputs": {
-                alias: about.replace("N", str(results))
-                for alias, about in _OUTPUTS[name].items()
-                if knows_words or alias not in _WORDS
+                alias: about.replace("N", str(results)) for alias, about in _OUTPUTS[name].items()
             },
         }
         for name, inputs in INPUTS.items()

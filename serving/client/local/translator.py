@@ -12,26 +12,22 @@ import numpy as np
 
 from serving.client.errors import SignatureNotFoundError
 from serving.client.lists import check_pairs, checked
-from serving.client.local.beam import padded
-from serving.client.local.completing import Completing
 from serving.client.local.model import LocalModel
 from serving.client.local.scoring import score_targets
 from serving.client.local.search import (
     Search,
     hypotheses,
+    padded,
     replaced,
     said_text,
     said_tokens,
     token_of,
 )
 from serving.client.local.signatures import declared
-from serving.client.local.spelling import Spelling
 from serving.client.local.tokenizers import END_ID, Vocabulary, load_tokenizer
-from serving.client.local.words import words_of
+from serving.client.local.words import Words
 from serving.client.results import (
     Alignment,
-    Alternative,
-    Completion,
     Hypothesis,
     Score,
     Translation,
@@ -107,17 +103,13 @@ class LocalTranslator(LocalModel):
         )
         self._copies = about.get("copies", False)
         self._replaces = about["settings"].get("replaces_unknown", False)
-        # Folders that were exported before lack the probabilities of tokens.
-        self._knows_words = "inside" in about["tokenizers"]["target"]
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
         """See the base class."""
-        missing = {"align"} if not self.manifest["attends"] else set()
-        if not self._knows_words:
-            missing |= {"alternatives"}
-        if self._copies:
-            missing |= {"score", "complete", "alternatives"}
-        return declared(missing, self.results, self._knows_words)
+        missing = {"score"} if self._copies else set()
+        if not self.manifest["attends"]:
+            missing |= {"align"}
+        return declared(missing, self.results)
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
@@ -172,9 +164,12 @@ class LocalTranslator(LocalModel):
         """How probable the model finds a given translation of each text, token by token.
 
         Raises:
-            SignatureNotFoundError: for a model that copies, as `complete` and `alternatives` do.
+            SignatureNotFoundError: for a model that copies.
         """
-        self._check_knows("score")
+        if self._copies:
+            raise SignatureNotFoundError(
+                "this model has no score: what it copies is no token of a given text"
+            )
         check_pairs(texts, translations, "translations")
         read, targets = self._read(texts), self._target.encode(_written(translations))
         most = 2 * self._most + 9  # what a search may find, without the end
@@ -198,68 +193,9 @@ class LocalTranslator(LocalModel):
         self._batches.by_length([len(x) for x in targets], work)
         return found
 
-    def complete(self, texts: Sequence[str], prefixes: Sequence[str]) -> list[Completion]:
-        """The best translation of each text that begins with its prefix, as it was typed.
-
-        A prefix may end within a word; a space at its end says that the word is complete.
-
-        Raises:
-            ValueError: for a prefix that no tokens of the model spell.
-        """
-        self._check_knows("complete")
-        read, prefixes = self._begun(texts, prefixes)
-        found = []
-        completed = self._completing.complete(read.ids, prefixes, read.tokens)
-        for number, (text, best) in enumerate(completed):
-            if not read.ids[number]:
-                found.append(Completion(prefixes[number], 0.0))
-                continue
-            ids = best.ids.tolist()
-            copied = read.tokens[number]
-            tokens = tuple(
-                "</s>" if x == END_ID else token_of(self._target, x, copied) for x in ids
-            )
-            log_probs = tuple(best.log_probs.tolist())
-            words = self._words_of(ids, log_probs, copied)
-            cut = read.truncated[number]
-            found.append(Completion(text, best.score, cut, *words, tokens, log_probs))
-        return found
-
-    def alternatives(
-        self, texts: Sequence[str], prefixes: Sequence[str]
-    ) -> list[list[Alternative]]:
-        """The words that may follow each prefix of a translation, the most probable first.
-
-        A prefix that ends in a word is followed by the words that begin so.
-
-        Raises:
-            SignatureNotFoundError: for a model that was exported before there were alternatives.
-            ValueError: for a prefix that no tokens of the model spell.
-        """
-        self._check_knows("alternatives")
-        if not self._knows_words:
-            raise SignatureNotFoundError(
-                "this model has no alternatives: it was exported before there were any"
-            )
-        read, prefixes = self._begun(texts, prefixes)
-        found = self._completing.alternatives(read.ids, prefixes, read.tokens)
-        return [each if ids else [] for each, ids in zip(found, read.ids, strict=True)]
-
     @cached_property
-    def _spelling(self) -> Spelling:
-        about = self.manifest["tokenizers"]["target"]
-        return Spelling(self._target, about.get("inside", ""))
-
-    @cached_property
-    def _completing(self) -> Completing:
-        return Completing(
-            self._folder, self._target, self._spelling, self._asked, self._batches, self._replaces
-        )
-
-    def _begun(self, texts: Sequence[str], prefixes: Sequence[str]) -> tuple[_Read, list[str]]:
-        """Return texts as ids, and prefixes that have a UTF-8 form."""
-        check_pairs(texts, prefixes, "prefixes")
-        return self._read(texts), _written(prefixes)
+    def _words_of(self) -> Words:
+        return Words(self._target, self.manifest["tokenizers"]["target"]["inside"])
 
     def _read(self, texts: Sequence[str]) -> _Read:
         texts = _written(texts)
@@ -270,12 +206,6 @@ class LocalTranslator(LocalModel):
             tokens = [self._source.split(text) for text in texts]
         cut = [len(x) > self._most for x in ids]
         return _Read([x[: self._most] for x in ids], cut, tokens)
-
-    def _check_knows(self, signature: str) -> None:
-        if self._copies:
-            raise SignatureNotFoundError(
-                f"this model has no {signature}: what it copies is no token of a given text"
-            )
 
     def _search(
         self,
@@ -294,7 +224,6 @@ class LocalTranslator(LocalModel):
                 return
             ids = padded([read.ids[row] for row in rows])
             out = self._folder.run("translator", {"ids": ids, **asked})
-            out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
             if self._replaces:
                 out["found"] = replaced(out["found"], out["weights"], self._target.size)
             each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
@@ -316,13 +245,6 @@ class LocalTranslator(LocalModel):
     def _words(self, found: _Found) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Return the words of the best translation, and their probabilities."""
         return self._words_of(found.ids[0].tolist(), found.log_probs[0].tolist(), found.copied)
-
-    def _words_of(
-        self, ids: list[int], log_probs: Sequence[float], copied: list[str] | None
-    ) -> tuple[tuple[str, ...], tuple[float, ...]]:
-        if not self._knows_words:
-            return (), ()
-        return words_of(self._spelling, ids, log_probs, copied)
 
     def _aligned(self, found: _Found) -> Callable[[list[int]], Alignment]:
         """Return the function from a source's ids to its alignment."""

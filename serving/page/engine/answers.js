@@ -54,8 +54,6 @@ function ofTexts(model) {
       });
       return { sentences };
     },
-    "api/complete": async ({ text, prefix }) => translator.complete(text, prefix),
-    "api/alternatives": async ({ text, prefix }) => ({ alternatives: translator.alternatives(text, prefix) }),
     "api/look": async ({ texts }, goOn) => ({
       sentences: await each(texts, goOn, ({ tokens, hypotheses }) => ({
         alignment: model.attends ? join(tokens, hypotheses[0].tokens, hypotheses[0].weights) : null,

@@ -6,29 +6,27 @@ const [START, END] = [2, 3];
 
 // `model` has the graphs encoder and step, and which of the encoder's outputs every step takes
 // (`memory`) and which change (`state`); `source` is what the encoder reads. `limit` is the most
-// tokens of a hypothesis, `forced` what it is told to begin with: see `prefix.js`. Returns `results`
-// hypotheses, fewer where no more are possible, the best first, of {ids, score, logProbs, weights}:
-// ids end with END unless they were cut, with a log-probability and a row of S weights for each.
-export function search(model, source, limit, { width, results, penalty }, forced = null) {
+// tokens of a hypothesis. Returns `results` hypotheses, fewer where no more are possible, the best
+// first, of {ids, score, logProbs, weights}: ids end with END unless they were cut, with a
+// log-probability and a row of S weights for each.
+export function search(model, source, limit, { width, results, penalty }) {
   const norm = (length) => Math.pow((length + 5) / 6, penalty);
   const made = model.encoder.ask(source);
   const memory = pick(made, model.memory);
   let state = pick(made, model.state);
-  let beam = [{ last: START, total: 0, length: 0, finished: false, before: null, at: forced?.start }];
+  let beam = [{ last: START, total: 0, length: 0, finished: false, before: null }];
   for (let turn = 0; turn < limit; turn++) {
     const tokens = tensor(Int32Array.from(beam, ({ last }) => last), [beam.length]);
     const { log_probs, weights, ...next } = model.step.ask({ tokens, ...memory, ...state });
     const found = beam.flatMap((one, row) => (one.finished ? [{ ...one, row }] : grown(one, row)));
     function grown(one, row) {
       const [own, looked] = [log_probs, weights].map((x) => rowOf(x, row));
-      const allowed = forced ? forced.allow(own, one.at) : own;
-      return greatest(allowed, width).map((token) => {
-        const logProb = allowed[token];
+      return greatest(own, width).map((token) => {
+        const logProb = own[token];
         const total = Math.fround(one.total + logProb);
         const length = one.length + 1;
         const finished = token === END || length >= limit;
-        const at = forced?.after(one.at, token);
-        return { last: token, logProb, total, length, finished, before: one, at, looked, row, score: total / norm(length) };
+        return { last: token, logProb, total, length, finished, before: one, looked, row, score: total / norm(length) };
       });
     }
     beam = found.map((one, place) => ({ one, place }))

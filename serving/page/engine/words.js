@@ -1,4 +1,5 @@
-// Subwords joined to the words that people read, and their weights with them: `serving.page.words`.
+// Tokens joined to the words that people read: with their weights as in `serving.page.words`, with their
+// probabilities as in `training.decode.words`.
 
 const MARK = "▁"; // SentencePiece's, in front of each piece that begins a word
 // Scripts that put no spaces between words, their punctuation, and the wide forms of Latin letters.
@@ -29,6 +30,34 @@ export function join(source, target, weights) {
     source: texts(source, columns),
     target: texts(target, rows),
     weights: rows.map((row) => columns.map((column) => sum(row, column) / row.length)),
+  };
+}
+
+const END = 3; // the last of the special tokens, which no text shows
+const CJK = "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}";
+const GOES_ON = new RegExp(`^(?:(?![${CJK}])[\\p{L}]|[\\p{N}\\p{M}]|['’-])`, "u"); // with a word
+const SURFACES = { symbols: (token) => ` ${token}`, characters: (token) => token, letters: (token) => token };
+
+// Return a function from a text's ids and the log-probability of each to {words,
+// word_probabilities}: each word has the space in front of it, and its probability is after those
+// before it. `tokenizer` is the target's.
+export function wordsBy(tokenizer) {
+  const surface = SURFACES[tokenizer.kind] ?? ((token) => token.replaceAll(MARK, " "));
+  return (ids, logProbs) => {
+    const words = [];
+    ids.forEach((id, place) => {
+      if (id <= END) return;
+      const text = surface(tokenizer.token(id));
+      if (!words.length || !GOES_ON.test(text)) words.push({ text: "", sum: 0 });
+      words.at(-1).text += text;
+      words.at(-1).sum += logProbs[place];
+    });
+    const spaced = !["characters", "letters"].includes(tokenizer.kind);
+    if (words.length && spaced) words[0].text = words[0].text.replace(/^ /, ""); // is not shown
+    return {
+      words: words.map(({ text }) => (tokenizer.kind === "letters" ? text.normalize("NFC") : text)),
+      word_probabilities: words.map(({ sum }) => Math.exp(sum)),
+    };
   };
 }
 

@@ -15,7 +15,7 @@ from serving.page.texts import MOST_CHARACTERS
 
 # By task; of each the last is there where the model attends.
 SIGNATURES = {
-    "translate": ("translate", "nbest", "complete", "alternatives", "align"),
+    "translate": ("translate", "nbest", "align"),
     "read": ("read", "nbest", "regions"),
 }
 

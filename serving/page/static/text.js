@@ -1,11 +1,11 @@
 // Text models: translate as one types, then show where the model looks.
 
 import { showAttention, startAttention } from "./attention.js";
-import { forgetChanges, showWords } from "./choose.js";
 import { scored } from "./difference.js";
 import { showExamples } from "./examples.js";
 import { startHistory } from "./history.js";
-import { joined } from "./joined.js";
+import { gaps, joined } from "./joined.js";
+import { element, tellSure } from "./look.js";
 import { ask } from "./server.js";
 import { about, fail, succeed } from "./status.js";
 import { typed } from "./unknown.js";
@@ -69,7 +69,6 @@ async function update() {
     const started = performance.now();
     const { sentences } = text.trim() ? await ask("api/translate", { text }, signal) : { sentences: [] };
     shown = { text, sentences };
-    forgetChanges();
     showSaid();
     $("translation").classList.remove("stale");
     const cut = sentences.some(({ truncated }) => truncated);
@@ -91,12 +90,21 @@ function asTyped(text, { alignment, hypotheses }) {
   return { alignment: alignment && { ...alignment, source: typed(alignment.source, text) }, hypotheses };
 }
 
-// Where the model can go on with what was begun, its words can be changed.
+// Words that the model is unsure of are told apart.
 function showSaid() {
-  if (!model.signatures.alternatives) $("translation").textContent = said();
-  else showWords(shown.sentences, (place, sentence) => {
-    shown.sentences[place] = sentence;
-    showSaid();
+  const between = gaps(shown.sentences);
+  $("translation").replaceChildren(...shown.sentences.flatMap((sentence, place) => [
+    ...(sentence.words?.length ? marked(sentence) : [sentence.text]),
+    between[place],
+  ]));
+}
+
+function marked({ words, word_probabilities }) {
+  return words.flatMap((text, position) => {
+    const space = text.match(/^\s*/)[0];
+    const made = element("span", text.slice(space.length), { role: "note" });
+    tellSure(made, word_probabilities[position]);
+    return [space, made];
   });
 }
 

@@ -81,25 +81,12 @@ def test_alignments_are_those_of_the_saved_model(case):
         assert [*one.target_tokens] == decoded(wanted["target_tokens"][row])
 
 
-def test_completions_replace_what_is_unknown_and_copies_have_none(case):
-    translator, texts, ask, run = case
+def test_a_model_that_copies_scores_nothing(case):
+    translator, texts, _, run = case
+    assert ("score" in translator.signatures()) == (not run.config.copy)
     if run.config.copy:
-        for name in ("score", "complete", "alternatives"):
-            assert name not in translator.signatures()
-            with pytest.raises(SignatureNotFoundError, match=f"no {name}: what it copies"):
-                getattr(translator, name)(texts, texts)
-        return
-    prefixes = ["à ", "", "don", "poires", "à", "", "", "."]
-    wanted = ask("complete", prefix=tf.constant(prefixes))
-    found = translator.complete(texts, prefixes)
-    assert [one.text for one in found] == [x.decode() for x in wanted["translation"]]
-    assert_same_words(found, wanted)
-    for row, one in enumerate(found):
-        assert [*one.tokens] == decoded(wanted["tokens"][row])
-    wanted = ask("alternatives", prefix=tf.constant(prefixes))
-    for row, words in enumerate(translator.alternatives(texts, prefixes)):
-        assert [one.word for one in words] == decoded(wanted["words"][row])
-        assert [one.translation for one in words] == decoded(wanted["translations"][row])
+        with pytest.raises(SignatureNotFoundError, match="no score: what it copies"):
+            translator.score(texts, texts)
 
 
 def test_the_check_finds_nothing(case):

@@ -4,7 +4,6 @@ import functools
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import threading
@@ -15,7 +14,6 @@ import onnxruntime
 import pytest
 import tensorflow as tf
 
-from serving.client import SignatureNotFoundError
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
 from serving.client.local.model import RUN_OPTIONS, Folder
@@ -72,53 +70,12 @@ def test_the_block_of_the_guide_runs(version, translator, capsys):
     assert capsys.readouterr().out.splitlines() == wanted
 
 
-@pytest.mark.parametrize("part", [0.0, 0.3, 0.5, 0.8, 1.0])
-def test_a_prefix_is_completed_as_the_saved_model_does(translator, served, part):
-    other = decoded(served("nbest")["translations"][:, 1])
-    prefixes = [text[: int(part * len(text))] for text in other]
-    words = other[2].split(" ")
-    prefixes[2] = "  " + "  ".join([*words[: int(part * len(words))], ""])
-    wanted = served("complete", prefix=tf.constant(prefixes))
-    found = translator.complete(TEXTS, prefixes)
-    assert [each.text for each in found] == decoded(wanted["translation"])
-    np.testing.assert_allclose([each.score for each in found], wanted["score"], atol=1e-4)
-    assert [each.truncated for each in found] == wanted["truncated"].tolist()
-    for row, each in enumerate(found):
-        assert [*each.tokens] == [x for x in decoded(wanted["tokens"][row]) if x]
-        scores = wanted["token_scores"][row][: len(each.token_scores)]
-        np.testing.assert_allclose(each.token_scores, scores, atol=1e-4)
-    assert_same_words(found, wanted)
-
-
-def test_the_next_words_are_those_of_the_saved_model(translator, served):
-    other = decoded(served("nbest")["translations"][:, 1])
-    prefixes = [text[: len(text) * row // len(other)] for row, text in enumerate(other)]
-    prefixes[2] = f"  {other[2].split(' ')[0]}  "
-    wanted = served("alternatives", prefix=tf.constant(prefixes))
-    found = translator.alternatives(TEXTS, prefixes)
-    assert [[one.word for one in row] for row in found] == [
-        [word for word in decoded(row) if word] for row in wanted["words"]
-    ]
-    assert sum(map(len, found)) > len(TEXTS)
-    for row, words in enumerate(found):
-        count = len(words)
-        assert [one.translation for one in words] == decoded(wanted["translations"][row])[:count]
-        for name, field in (("probabilities", "probability"), ("scores", "score")):
-            numbers = [getattr(one, field) for one in words]
-            np.testing.assert_allclose(numbers, wanted[name][row][:count], atol=1e-4)
-
-
 def assert_same_words(found, wanted):
     for row, each in enumerate(found):
         assert [*each.words] == [x for x in decoded(wanted["words"][row]) if x]
         sure = wanted["word_probabilities"][row][: len(each.words)]
         np.testing.assert_allclose(each.word_probabilities, sure, atol=1e-4)
     assert any(each.words for each in found)
-
-
-def test_a_prefix_that_no_tokens_spell_is_one_line(translator):
-    with pytest.raises(ValueError, match=r"^prefix\[1\] has characters .* ☃$"):
-        translator.complete(TEXTS[:2], ["", "☃"])
 
 
 def decoded(texts):
@@ -132,25 +89,6 @@ def test_translations_are_those_of_the_saved_model(translator, served):
     assert [each.truncated for each in found] == wanted["truncated"].tolist()
     assert_same_words(found, wanted)
     assert_same_words(translator.align(TEXTS), served("align"))
-
-
-def test_a_folder_of_before_has_no_probabilities(version, translator, tmp_path):
-    """Neither the log-probabilities of tokens nor the characters of words."""
-    folder = tmp_path / "1"
-    shutil.copytree(version, folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    del manifest["tokenizers"]["target"]["inside"]
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    before = LocalTranslator(folder)
-    (one,), (other,) = before.translate(TEXTS[:1]), translator.translate(TEXTS[:1])
-    assert (one.text, one.words) == (other.text, ())
-    (one,), (other,) = (x.complete(TEXTS[:1], ["Elle m"]) for x in (before, translator))
-    assert (one.text, one.words) == (other.text, ())
-    signatures = before.signatures()
-    assert "alternatives" not in signatures
-    assert "words" not in signatures["translate"]["outputs"]
-    with pytest.raises(SignatureNotFoundError, match="exported before"):
-        before.alternatives(TEXTS[:1], [""])
 
 
 def test_several_translations_are_those_of_the_saved_model(translator, served):
@@ -256,11 +194,7 @@ def test_the_command_prints_what_the_client_prints(version, capsys):
     assert client([*local, "--metadata"]) == 0
     metadata = json.loads(capsys.readouterr().out)
     assert (metadata["model"], metadata["version"]) == ("old", 1)
-    names = {"translate", "nbest", "align", "score", "complete", "alternatives"}
-    assert set(metadata["signatures"]) == names
-    assert client([*local, "--prefix", "Elle ", "--alternatives", "--json", "He sleeps."]) == 0
-    words = json.loads(capsys.readouterr().out)["alternatives"]
-    assert all(one["translation"].startswith(f"Elle {one['word']}") for one in words)
+    assert set(metadata["signatures"]) == {"translate", "nbest", "align", "score"}
     assert client(["--local", str(version.parent.parent), "a"]) == 1
     assert "manifest.json" in capsys.readouterr().err
     with pytest.raises(SystemExit):

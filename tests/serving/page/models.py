@@ -6,7 +6,6 @@ import numpy as np
 import tensorflow as tf
 
 ROWS, COLUMNS, TOKENS = 2, 3, 5
-PAIR = ("text", "prefix")
 
 
 class Bright(tf.Module):
@@ -49,42 +48,12 @@ class Bright(tf.Module):
         }
 
 
-class Begun(tf.Module):
-    """Says each word in capitals and is unsure of the second; a prefix doubles what follows it.
-
-    No tokens spell a snowman, and "BL" alone goes on, with "UE".
-    """
+class Unsure(tf.Module):
+    """Says each word in capitals and is unsure of the second."""
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="text")])
     def translate(self, text):
-        return self._complete(text, tf.zeros_like(text), tf.identity)
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=x) for x in PAIR])
-    def complete(self, text, prefix):
-        known = ~tf.strings.regex_full_match(prefix, ".*☃.*")
-        with tf.control_dependencies([tf.debugging.Assert(tf.reduce_all(known), ["no tokens"])]):
-            prefix = tf.strings.regex_replace(prefix, "BL$", "BLUE")
-        found = self._complete(text, prefix, lambda words: words + words)
-        tokens = {"tokens": found["words"], "token_scores": found["word_probabilities"]}
-        return {**found, **tokens}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=x) for x in PAIR])
-    def alternatives(self, text, prefix):
-        words = tf.repeat([["RED", "BLUE"]], tf.shape(text)[0], axis=0)
-        probabilities = tf.repeat([[0.61, 0.25]], tf.shape(text)[0], axis=0)
-        return {
-            "words": words,
-            "probabilities": probabilities,
-            "translations": prefix[:, None] + words,
-            "scores": -probabilities,
-        }
-
-    def _complete(self, text, prefix, change):
-        said = tf.strings.split(prefix)
-        rest = tf.strings.split(tf.strings.upper(text))
-        # One text is asked for at a time where there is a prefix.
-        rest = tf.ragged.map_flat_values(change, rest[:, tf.reduce_max(said.row_lengths()) :])
-        words = tf.concat([said, rest], 1).to_tensor()
+        words = tf.strings.split(tf.strings.upper(text)).to_tensor()
         inside = tf.range(tf.shape(words)[1]) > 0
         words = tf.where(inside & (words != ""), " " + words, words)
         sure = tf.where(tf.range(tf.shape(words)[1]) == 1, 0.34, 0.9)
@@ -135,10 +104,8 @@ a,30,0.125,last
 """
 
 
-def save_begun(path: Path) -> Path:
-    module = Begun()
-    names = ("translate", "complete", "alternatives")
-    signatures = {name: getattr(module, name) for name in names}
-    signatures["serving_default"] = module.translate
+def save_unsure(path: Path) -> Path:
+    module = Unsure()
+    signatures = {"translate": module.translate, "serving_default": module.translate}
     tf.saved_model.save(module, str(path), signatures=signatures)
     return path

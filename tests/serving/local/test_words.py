@@ -1,0 +1,44 @@
+"""The words of translations in this process beside those of a SavedModel, for all tokenizers."""
+
+import unicodedata
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from serving.client.local.tokenizers import SentencePiece, Vocabulary
+from serving.client.local.words import Words, goes_on
+from tests.training.decode.test_words import TOKENIZERS
+from training.data.ids import END_ID
+from training.data.pieces import model_of
+from training.data.tokenizers import character_classes
+from training.decode.words import INSIDE, inside_characters, words_of
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_words_are_those_of_the_saved_model(kind, tmp_path, rng):
+    tokenizer = TOKENIZERS[kind]()
+    if kind == "sentencepiece":
+        (tmp_path / "target.model").write_bytes(model_of(tokenizer.state()))
+        target = SentencePiece(tmp_path / "target.model")
+    else:
+        target = Vocabulary({**tokenizer.state(), "characters": character_classes()})
+    ids = rng.integers(0, tokenizer.vocab_size, (7, 5))
+    log_probs = -rng.random(ids.shape).astype("float32")
+    tokens = tf.where(ids > END_ID, tokenizer.tokens(tf.constant(ids, tf.int32)), "")
+    words, probabilities = words_of(tokenizer, tokens, tf.constant(log_probs))
+    join = Words(target, inside_characters(tokenizer))
+    for row in range(len(ids)):
+        found, sure = join(ids[row], log_probs[row])
+        count = np.count_nonzero(probabilities[row])
+        assert list(found) == [word.decode() for word in words[row].numpy()[:count]]
+        np.testing.assert_allclose(sure, probabilities[row, :count], rtol=1e-5)
+
+
+def test_characters_go_on_with_a_word_as_in_the_graph():
+    codes = [code for code in range(0x20000) if not 0xD800 <= code < 0xE000]
+    codes = [code for code in codes if unicodedata.category(chr(code)) != "Cn"]
+    texts = tf.constant([chr(code).encode() for code in codes])
+    wanted = tf.strings.regex_full_match(texts, INSIDE).numpy()
+    other = [chr(c) for c, x in zip(codes, wanted, strict=True) if goes_on(chr(c)) != x]
+    assert [(x, unicodedata.name(x, "")) for x in other] == []
