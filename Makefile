@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page page-kernel test-batch serve-docker clean
+.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -121,6 +121,12 @@ page-kernel:  ## build the products of the page without a server: serving/page/e
 	    echo "// The kernel of kernel.ts as WebAssembly, in base64; \`make page-kernel\` writes it."; \
 	    printf 'export const KERNEL = "%s";\n' "$$(base64 -w 0 $$folder/kernel.wasm)"; \
 	  } > $(or $(OUTPUT),serving/page/engine/kernel.js)
+
+# This protoc's code runs on protobuf 5.29 and later; a newer one's asks for its own version.
+messages:  ## build the client's messages from serving/client/serving.proto
+	@$(find-python); folder=$$(mktemp -d) && trap "rm -r $$folder" EXIT && $$python -m venv $$folder && \
+	  $$folder/bin/pip install --quiet --disable-pip-version-check grpcio-tools==1.71.2 && \
+	  $$folder/bin/python -m grpc_tools.protoc -I . --python_out=$(or $(OUTPUT),.) serving/client/serving.proto
 
 .venv/batch-installed: $(STAMP)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[batch]'

@@ -120,6 +120,7 @@ DEV = [
     "kubernetes-validate>=1.33",
     "kubeflow-trainer-api>=2.2,<3",
     "xds-protos>=1.70",
+    "grpcio-tools>=1.80,<2",
     "ruff>=0.14,<0.16",
     "mypy>=2.4,<3",
     "build>=1.2,<2",

@@ -1,136 +1,50 @@
-"""TensorFlow Serving's messages from protobuf alone, without TensorFlow.
+"""Tensors in TensorFlow Serving's messages, without TensorFlow, which the official stubs import.
 
-The official stubs import all of TensorFlow. Here `serving.proto` is read into a descriptor pool of
-its own: the default pool refuses a second `tensorflow.TensorProto`, and both may live in one
-process.
+`serving_pb2.py` is generated from serving.proto by `make messages`.
 """
 
 import math
-import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from google.protobuf import (
-    any_pb2,
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    wrappers_pb2,
-)
 from google.protobuf.message import Message
+
+from serving.client import serving_pb2
+from serving.client.serving_pb2 import (
+    GetModelMetadataRequest,
+    GetModelMetadataResponse,
+    GetModelStatusRequest,
+    GetModelStatusResponse,
+    ModelSpec,
+    PredictRequest,
+    PredictResponse,
+    SignatureDefMap,
+    TensorProto,
+)
+
+__all__ = [
+    "GetModelMetadataRequest",
+    "GetModelMetadataResponse",
+    "GetModelStatusRequest",
+    "GetModelStatusResponse",
+    "ModelSpec",
+    "PredictRequest",
+    "PredictResponse",
+    "SignatureDefMap",
+    "TensorProto",
+]
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
 # Elements that an answer may have beyond those that are sent one by one.
 MOST_VALUES = 2**24
-
-_PROTO = Path(__file__).with_name("serving.proto")
-_WELL_KNOWN = (any_pb2.DESCRIPTOR, wrappers_pb2.DESCRIPTOR)
-_FIELD = re.compile(
-    r"(?P<repeated>repeated )?(map<string, (?P<value>[\w.]+)>|(?P<type>[\w.]+)) (?P<name>\w+) = "
-    r"(?P<number>\d+)"
-)
-_Field = descriptor_pb2.FieldDescriptorProto
+SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"  # type of metadata
 
 
-def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """The statements of a .proto file, each with the character that ends it."""
-    text = re.sub(r"//.*", "", text)
-    for words, end in re.findall(r"([^;{}]*)([;{}])", text):
-        yield " ".join(words.split()), end
-
-
-def _read_message(proto: Any, statements: Iterator[tuple[str, str]]) -> None:
-    """Fill a DescriptorProto with what stands between its braces."""
-    oneof = None
-    for words, end in statements:
-        kind, _, name = words.partition(" ")
-        if end == "}":
-            if oneof is None:
-                return
-            oneof = None
-        elif kind == "message":
-            _read_message(proto.nested_type.add(name=name), statements)
-        elif kind == "enum":
-            _read_enum(proto.enum_type.add(name=name), statements)
-        elif kind == "oneof":
-            oneof = len(proto.oneof_decl)
-            proto.oneof_decl.add(name=name)
-        elif found := _FIELD.fullmatch(words):
-            field = _add_field(proto, found)
-            if oneof is not None:
-                field.oneof_index = oneof
-
-
-def _read_enum(proto: Any, statements: Iterator[tuple[str, str]]) -> None:
-    for words, end in statements:
-        if end == "}":
-            return
-        name, _, number = words.partition(" = ")
-        proto.value.add(name=name, number=int(number))
-
-
-def _add_field(proto: Any, found: re.Match[str]) -> Any:
-    field = proto.field.add(name=found["name"], number=int(found["number"]))
-    is_map = found["value"] is not None
-    field.label = _Field.LABEL_REPEATED if found["repeated"] or is_map else _Field.LABEL_OPTIONAL
-    if is_map:
-        entry = proto.nested_type.add(name=found["name"].title().replace("_", "") + "Entry")
-        entry.options.map_entry = True
-        for text in ("string key = 1", f"{found['value']} value = 2"):
-            _add_field(entry, _FIELD.fullmatch(text))  # type: ignore[arg-type]
-        field.type_name = entry.name
-    elif found["type"].islower() and "." not in found["type"]:
-        field.type = getattr(_Field, f"TYPE_{found['type'].upper()}")
-    else:
-        field.type_name = found["type"]
-    return field
-
-
-def _build() -> descriptor_pool.DescriptorPool:
-    """A pool of the file's messages; a file of its own for each package."""
-    pool = descriptor_pool.DescriptorPool()
-    for known in _WELL_KNOWN:
-        pool.AddSerializedFile(known.serialized_pb)
-    names = [known.name for known in _WELL_KNOWN]
-    statements = _statements(_PROTO.read_text(encoding="utf-8"))
-    files: list[Any] = []
-    for words, _ in statements:
-        kind, _, name = words.partition(" ")
-        if kind == "package":
-            dependency = [*names, *(file.name for file in files)]
-            files.append(
-                descriptor_pb2.FileDescriptorProto(
-                    name=f"{name}.proto", package=name, syntax="proto3", dependency=dependency
-                )
-            )
-        elif kind == "message":
-            _read_message(files[-1].message_type.add(name=name), statements)
-        elif kind == "enum":
-            _read_enum(files[-1].enum_type.add(name=name), statements)
-    for file in files:
-        pool.Add(file)
-    return pool
-
-
-_pool = _build()
-
-
-def message(name: str, package: str = "tensorflow.serving") -> Any:
+def message(name: str, package: str = "") -> Any:
     """The class of a message of `serving.proto`."""
-    return message_factory.GetMessageClass(_pool.FindMessageTypeByName(f"{package}.{name}"))
+    return getattr(serving_pb2, name)
 
-
-TensorProto = message("TensorProto", "tensorflow")
-ModelSpec = message("ModelSpec")
-PredictRequest = message("PredictRequest")
-PredictResponse = message("PredictResponse")
-GetModelMetadataRequest = message("GetModelMetadataRequest")
-GetModelMetadataResponse = message("GetModelMetadataResponse")
-SignatureDefMap = message("SignatureDefMap")
-GetModelStatusRequest = message("GetModelStatusRequest")
-GetModelStatusResponse = message("GetModelStatusResponse")
 
 DTYPES = {  # name, field of a TensorProto, and code of `struct`
     FLOAT: ("float", "float_val", "f"),

@@ -8,6 +8,7 @@ responses; see `serving.client.texts`.
 
 import re
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from operator import itemgetter
 from typing import Any, TypeVar
 
@@ -140,11 +141,9 @@ class Endpoint:
         )
         response = yield _METADATA, request
         signatures = protobuf.SignatureDefMap()
-        try:
-            known = response.metadata["signature_def"].Unpack(signatures)
-        except DecodeError:
-            known = False
-        if not known:
+        with suppress(DecodeError):
+            signatures.ParseFromString(response.metadata["signature_def"].value)
+        if not signatures.signature_def:
             raise UnexpectedResponseError(f"the server at {self.target} sent no signatures")
         return Metadata(
             response.model_spec.name,

@@ -106,8 +106,7 @@ def write_message(message: Message) -> str:
 
 def write_metadata(response: Message) -> str:
     """Answer of a metadata request."""
-    signatures = SignatureDefMap()
-    response.metadata["signature_def"].Unpack(signatures)
+    signatures = SignatureDefMap.FromString(response.metadata["signature_def"].value)
     return (
         f'{{\n"model_spec":{write_message(response.model_spec)},\n'
         f'"metadata": {{"signature_def": {write_message(signatures)}}}\n}}\n'

@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 
 from google.protobuf.message import Message
 
-from serving.client.protobuf import GetModelMetadataResponse, PredictResponse, SignatureDefMap
+from serving.client.protobuf import (
+    SIGNATURES,
+    GetModelMetadataResponse,
+    PredictResponse,
+    SignatureDefMap,
+)
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.call import Call
 from serving.server.servable import Servable
@@ -98,5 +103,6 @@ def metadata(servable: Servable) -> Message:
     response = GetModelMetadataResponse()
     response.model_spec.name = servable.name
     response.model_spec.version.value = servable.version
-    response.metadata["signature_def"].Pack(signatures)
+    response.metadata["signature_def"].type_url = SIGNATURES
+    response.metadata["signature_def"].value = signatures.SerializeToString()
     return response

@@ -106,7 +106,7 @@ def test_ids_and_their_answers_are_printed_in_one_line(capsys, tmp_path):
     metadata = protobuf.GetModelMetadataResponse()
     signatures = protobuf.SignatureDefMap()
     signatures.signature_def["predict"].inputs["time"].dtype = protobuf.FLOAT
-    metadata.metadata["signature_def"].Pack(signatures)
+    metadata.metadata["signature_def"].value = signatures.SerializeToString()
     outputs = {"probability": floats([1], 1), "attention_weights": floats([1, 1], 1)}
 
     def answer(method, *_):
