@@ -30,13 +30,14 @@ def test_a_larger_vocabulary_is_a_unigram_model_and_one_of_no_room_too():
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghij", k=5)) for _ in range(FEW_WORDS + 1)]
     lines = [" ".join(rng.choices(words, k=8)) for _ in range(2 * FEW_WORDS)]
-    assert train_sentencepiece(lines, 1500) == train_sentencepiece(
-        lines, 1500, model_type="unigram"
-    )
     few = [source for source, _ in SUMS]
-    assert train_sentencepiece(few, 22) == train_sentencepiece(few, 22, model_type="unigram")
-    bpe = train_sentencepiece(iter(few), 300, model_type="bpe")
-    assert train_sentencepiece(iter(few), 300) == bpe
+    for text, size, model_type in (
+        (lines, 1500, "unigram"),
+        (few, 22, "unigram"),
+        (few, 300, "bpe"),
+    ):
+        model = train_sentencepiece(lambda text=text: text, size)
+        assert model == train_sentencepiece(lambda text=text: text, size, model_type=model_type)
 
 
 @pytest.mark.parametrize(

@@ -84,7 +84,7 @@ def train_side(
             yield from (pair[side] for pair, taken in zip(pairs, drawn, strict=False) if taken)
 
     if kind == KIND:
-        model = train_sentencepiece(lines(), size, normalization=normalization(SIDES[side]))
+        model = train_sentencepiece(lines, size, normalization=normalization(SIDES[side]))
         return {"kind": KIND, **model_state(model)}
     with without_native_log():
         from training.data.tokenizers import train_tokenizer

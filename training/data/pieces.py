@@ -6,7 +6,9 @@ import base64
 import io
 import itertools
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +43,7 @@ def normalization(side: str) -> str:
 
 
 def train_sentencepiece(
-    lines: Iterable[str],
+    lines: Callable[[], Iterable[str]],
     vocab_size: int,
     *,
     model_type: str | None = None,
@@ -50,8 +52,8 @@ def train_sentencepiece(
     """Return a serialised SentencePiece model.
 
     Args:
-        lines: the texts to learn from.
-        vocab_size: most pieces.
+        lines: gives the texts to learn from, each time that it is called.
+        vocab_size: most pieces; where the text has more characters, their number, which is printed.
         model_type: "unigram" or "bpe". None takes BPE for texts of few words, which have room:
             a unigram model counts in how many different words a piece stands, so that it cuts
             "plus", in half of all lines, into letters. BPE counts how often.
@@ -60,33 +62,54 @@ def train_sentencepiece(
     Raises:
         ValueError: none can be trained from this text.
     """
-    import sentencepiece
-
-    lines = iter(lines)
+    if vocab_size <= END_ID + 1:
+        raise ValueError(f"vocab_size expected more than {END_ID + 1}. Received: {vocab_size}")
+    text = iter(lines())
     if model_type is None:
-        seen, few = _few_words(lines, min(FEW_WORDS, vocab_size))
-        lines, model_type = itertools.chain(seen, lines), "bpe" if few else "unigram"
-    model = io.BytesIO()
+        seen, few = _few_words(text, min(FEW_WORDS, vocab_size))
+        text, model_type = itertools.chain(seen, text), "bpe" if few else "unigram"
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines,
-            model_writer=model,
-            vocab_size=vocab_size,
-            hard_vocab_limit=False,
-            model_type=model_type,
-            normalization_rule_name=normalization,
-            character_coverage=1.0,
-            pad_id=PAD_ID,
-            unk_id=UNK_ID,
-            bos_id=START_ID,
-            eos_id=END_ID,
-            max_sentence_length=100_000,
-            minloglevel=2,
-        )
+        try:
+            return _trained(text, vocab_size, model_type, normalization)
+        except RuntimeError as error:
+            characters = re.search(r"smaller than required_chars. \d+ vs (\d+)", str(error))
+            if characters is None:
+                raise
+        print_growth(vocab_size, grown := int(characters[1]))
+        return _trained(iter(lines()), grown, model_type, normalization)
     except (RuntimeError, OSError) as error:
         reason = str(error).splitlines()[-1]
         raise ValueError(f"sentencepiece with vocab_size={vocab_size}: {reason}") from None
+
+
+def _trained(lines: Iterator[str], vocab_size: int, model_type: str, normalization: str) -> bytes:
+    import sentencepiece
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=lines,
+        model_writer=model,
+        vocab_size=vocab_size,
+        hard_vocab_limit=False,
+        model_type=model_type,
+        normalization_rule_name=normalization,
+        character_coverage=1.0,
+        pad_id=PAD_ID,
+        unk_id=UNK_ID,
+        bos_id=START_ID,
+        eos_id=END_ID,
+        max_sentence_length=100_000,
+        minloglevel=2,
+    )
     return model.getvalue()
+
+
+def print_growth(vocab_size: int, size: int) -> None:
+    """Say that a vocabulary is larger than it should be."""
+    print(
+        f"A vocabulary has {size:,} tokens, not {vocab_size:,}: its text has so many characters.",
+        file=sys.stderr,
+    )
 
 
 def _few_words(lines: Iterator[str], most: int) -> tuple[list[str], bool]:

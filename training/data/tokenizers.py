@@ -9,6 +9,7 @@ import difflib
 import functools
 import hashlib
 import json
+import sys
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -23,7 +24,14 @@ import tensorflow_text as tf_text
 from training.command.native_log import without_native_log
 from training.config.text import TOKENIZERS
 from training.data.ids import END_ID, UNK_ID
-from training.data.pieces import KIND, model_of, model_state, train_sentencepiece, write_state
+from training.data.pieces import (
+    KIND,
+    model_of,
+    model_state,
+    print_growth,
+    train_sentencepiece,
+    write_state,
+)
 
 UNK_TOKEN = "<unk>"
 _SPECIAL_TOKENS = ["<pad>", UNK_TOKEN, "<s>", "</s>"]
@@ -218,7 +226,8 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
         kind: `sentencepiece`, `words`, `characters`, `letters` or `symbols`.
         lines: the texts to learn from.
         vocab_size: the largest number of ids, special ids included; a text too small for it
-            gives a smaller vocabulary.
+            gives a smaller vocabulary, one of more characters a larger one, which is printed, as
+            is the number of words or symbols that are left out.
         **options: for `sentencepiece` alone: `model_type` ("unigram" or "bpe", by default as
             the text has many words or few), `normalization` (a SentencePiece rule: "identity" keeps
             every character, "nmt_nfkc", the default, unifies them).
@@ -237,7 +246,7 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
                 f"tokenizer {kind!r} expected no options. Received: {', '.join(options)}"
             )
         return _train_vocabulary(kind, lines, vocab_size)
-    return SentencePieceTokenizer(train_sentencepiece(lines, vocab_size, **options))
+    return SentencePieceTokenizer(train_sentencepiece(lambda: lines, vocab_size, **options))
 
 
 def _train_vocabulary(kind: str, lines: Sequence[str], vocab_size: int) -> VocabularyTokenizer:
@@ -249,6 +258,16 @@ def _train_vocabulary(kind: str, lines: Sequence[str], vocab_size: int) -> Vocab
         split = _split(kind, tf.constant(lines[start : start + 4096]))
         counts.update(split.flat_values.numpy().tolist())
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    if room < len(ranked) and kind in ("characters", "letters"):  # an alphabet is taken as a whole
+        print_growth(vocab_size, len(_SPECIAL_TOKENS) + len(ranked))
+        room = len(ranked)
+    if rare := ranked[room:]:
+        share = sum(count for _, count in rare) / counts.total()
+        print(
+            f"A vocabulary of {vocab_size:,} tokens leaves out {len(rare):,} of {len(ranked):,} "
+            f"{kind}, {share:.1%} of the text.",
+            file=sys.stderr,
+        )
     return VocabularyTokenizer(kind, [token.decode("utf-8") for token, _ in ranked[:room]])
 
 

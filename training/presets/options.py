@@ -22,7 +22,7 @@ from training.config.load import (
 from training.config.schema import Config
 from training.data import corpus
 from training.data.prepared import Prepared, is_prepared
-from training.presets.strings import survey
+from training.presets.strings import Survey, survey
 from training.sources.kinds import KINDS
 
 SPECS = """SPECs name data:
@@ -89,15 +89,15 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
         config = _own_texts(options.data, pairs)
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
-    given = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
     if is_prepared(options.data or config.data):
-        settled = Prepared(corpus.absolute(options.data or config.data)).settings
-        config = override(config, [f"{key}={value}" for key, value in settled.items()])
+        settings = Prepared(corpus.absolute(options.data or config.data)).settings
+        config = override(config, [f"{key}={value}" for key, value in settings.items()])
     try:
         config = override(config, options.settings)
     except ConfigError as error:
         raise UsageError(str(error)) from None
-    config = override(config, [f"{name}={value}" for name, value in given if value])
+    specs = ((name, getattr(options, name)) for name in ("data", "dev", "test"))
+    config = override(config, [f"{name}={value}" for name, value in specs if value])
     paths = {name: corpus.absolute(getattr(config, name)) for name in ("data", "dev", "test")}
     extra = [corpus.absolute(spec) for spec in config.extra_data.split()]
     if spaced := [spec for spec in extra if len(spec.split()) > 1]:
@@ -108,19 +108,21 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
 
 def _own_texts(spec: str, count: int | None) -> Config:
     """Return the settings for texts: by what they are where they can be read, and their number."""
-    kind, strings = "pairs", None
+    kind, counted = "pairs", Survey(count or 0, None)
     if count is None and is_prepared(spec):
-        count = Prepared(spec).count
+        counted = Survey(Prepared(spec).count, None)
     elif count is None:
         from training.bulk.cleaning import read_pairs  # NumPy, for which no help waits
 
-        count, strings = survey(read_pairs(spec))
-    config, file = own_data_preset(count)
-    if strings:
-        kind, file = "pairs of short strings", f"training/presets/{strings.preset}.toml"
-        config = override(load_preset(strings.preset), strings.settings)
-    if count:
-        print(f"{spec}: {count:,} {kind}, so with the settings of {file}", flush=True)
+        counted = survey(read_pairs(spec))
+    config, file = own_data_preset(counted.pairs)
+    if counted.strings:
+        kind, file = "pairs of short strings", f"training/presets/{counted.strings.preset}.toml"
+        config = override(load_preset(counted.strings.preset), counted.strings.settings)
+    if counted.pairs:
+        print(f"{spec}: {counted.pairs:,} {kind}, so with the settings of {file}", flush=True)
+    if counted.short_targets:
+        print("Targets are short strings: --set target_tokenizer=letters would spell them.")
     return config
 
 
@@ -137,8 +139,8 @@ def default_output(options: argparse.Namespace) -> Path:
 def own_preset(spec: str) -> str | None:
     """Return the file of settings for own data whose number of pairs does not decide."""
     form, colon, _ = spec.partition(":")
-    found = (kind.own for kind in KINDS.values() if colon and form in kind.forms)
-    return next((str(PRESETS / "own" / f"{own}.toml") for own in found if own), None)
+    names = (kind.own for kind in KINDS.values() if colon and form in kind.forms)
+    return next((str(PRESETS / "own" / f"{name}.toml") for name in names if name), None)
 
 
 def _specs() -> str:

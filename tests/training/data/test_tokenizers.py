@@ -215,10 +215,31 @@ def test_tokenize_works_in_tf_data(tokenizers):
     assert ids == tokenizer.tokenize(tf.constant(ENGLISH)).to_list()
 
 
+@pytest.mark.parametrize("kind", ["sentencepiece", "characters", "letters"])
+def test_a_vocabulary_grows_with_the_alphabet_and_says_so(kind, capsys):
+    alphabet = [chr(0x4E00 + n) for n in range(307)]
+    lines = ["".join(alphabet[n : n + 11]) for n in range(0, 307, 3)]
+    tokenizer = train_tokenizer(kind, lines, 50)
+    assert tokenizer.vocab_size >= 4 + 307
+    assert round_trip(tokenizer, lines) == lines
+    said = (
+        f"A vocabulary has {tokenizer.vocab_size} tokens, not 50: its text has so many characters."
+    )
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["words", "symbols"])
+def test_words_that_a_vocabulary_leaves_out_are_counted(kind, capsys):
+    tokenizer = train_tokenizer(kind, ["a b", "a c", "a d"], 6)
+    assert tokenizer.vocab_size == 6
+    said = f"A vocabulary of 6 tokens leaves out 2 of 4 {kind}, 33.3% of the text."
+    assert said in capsys.readouterr().err
+
+
 def test_what_cannot_be_learnt_is_one_clear_line():
     for arguments, message in [
         (("sentencepiece", [" ", ""], 100), "expected text"),
-        (("sentencepiece", ENGLISH, 9), "vocab_size=9"),
+        (("sentencepiece", ENGLISH, 4), "more than 4. Received: 4"),
         (("words", ENGLISH, 4), "more than 4. Received: 4"),
         (
             ("syllables", ENGLISH, 100),
