@@ -238,9 +238,9 @@ def test_no_text_names_a_distribution_other_than_ours():
 
 
 def test_installing_is_told_as_it_works_before_the_package_is_on_an_index(client):
-    from serving.client.install import install as of_the_client
+    from serving.client.printing import install as of_the_client
     from training.command.install import install
 
     assert install("page") == of_the_client("page") == "pip install -e '.[page]' in the repository"
-    held = sources(client[0])["keras_attention_client/install.py"]
+    held = sources(client[0])["keras_attention_client/printing.py"]
     assert "pip install './packaging/client[{extra}]' in the repository" in held

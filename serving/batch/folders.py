@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from serving.batch import files
 from serving.batch.kind import Function, Item, outputs
-from serving.client.file_kind import FileKind
+from serving.client.file_kinds import FileKind
 
 
 @dataclass(frozen=True)

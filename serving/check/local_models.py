@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from serving.check.texts import HARD_TEXTS, TEXTS
+from serving.client.file_kinds import IMAGE, image_file
 from serving.client.histories import padded_columns
-from serving.client.image_files import IMAGE, image_file
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 from serving.client.local.model import LocalModel
 

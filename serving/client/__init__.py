@@ -16,7 +16,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serving.client.channel import Tls
     from serving.client.drawing import draw_alignment
     from serving.client.errors import (
         DeadlineExceededError,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from serving.client.events import AsyncPredictor, Predictor
     from serving.client.images import AsyncReader, Reader
     from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+    from serving.client.protocol import Tls
     from serving.client.results import (
         Alignment,
         Hypothesis,
@@ -75,7 +75,7 @@ __all__ = [
     "draw_alignment",
 ]
 
-_FILES = ("results", "texts", "images", "events", "errors", "channel", "drawing")
+_FILES = ("results", "texts", "images", "events", "errors", "protocol", "drawing")
 
 
 def __getattr__(name: str) -> Any:

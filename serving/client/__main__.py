@@ -10,7 +10,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from serving.client.install import install
 from serving.client.options import (
     Parser,
     add_connection,
@@ -19,7 +18,7 @@ from serving.client.options import (
     opened,
     size,
 )
-from serving.client.printing import print_error, print_json, printable
+from serving.client.printing import install, print_error, print_json, printable
 
 if TYPE_CHECKING:
     from serving.client.results import Translation

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import grpc
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 _CLOSED = "Channel closed"  # gRPC's words where the client itself was closed during a call
 # Of gRPC's libraries and of TensorFlow out of memory: fewer rows are taken.
 _TOO_LARGE = re.compile(r"larger than max|exceeds maximum size|too large|OOM when allocating", re.I)
-_PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class ServingError(Exception):
@@ -50,17 +49,7 @@ class MessageTooLargeError(ServingError):
 
 
 class RateLimitedError(ServingError):
-    """The server takes no more requests now: a limit of its own, or of a proxy before it.
-
-    `wait` is for how many seconds the server asks not to be asked again, None where it does not
-    say.
-    """
-
-    def __init__(
-        self, message: str, code: grpc.StatusCode | None = None, wait: float | None = None
-    ):
-        super().__init__(message, code)
-        self.wait = wait
+    """The server takes no more requests now: a limit of its own, or of a proxy before it."""
 
 
 class UnexpectedResponseError(ServingError):
@@ -75,7 +64,10 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
         case "UNAVAILABLE":
             hint = "check that it runs, the address, and whether it expects TLS"
             if any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
-                hint = "check the certificates, and that both sides use TLS"
+                hint = (
+                    "check the certificates, the name in the server's (server_name), and that "
+                    "both sides use TLS"
+                )
             said = f"no answer from the server at {target}: {hint} ({detail})"
             return ServerUnavailableError(said, code)
         case "CANCELLED" if _CLOSED not in detail:
@@ -84,7 +76,8 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
             )
             return ServerUnavailableError(said, code)
         case "DEADLINE_EXCEEDED":
-            said = f"no answer from {target} within {timeout:g} s: allow more time, or send less"
+            said = f"no answer from {target} within {timeout:g} s: check that it runs, allow "
+            said += "more time, or send less"
             return DeadlineExceededError(said, code)
         case "RESOURCE_EXHAUSTED" if _TOO_LARGE.search(detail):
             said = f"a message is too large for {target}: send fewer texts at once ({detail})"
@@ -92,7 +85,7 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
         case "RESOURCE_EXHAUSTED":
             said = f"the server at {target} takes no more requests now"
             said += f": ask again later, or less often ({detail})"
-            return RateLimitedError(said, code, _pushback(error))
+            return RateLimitedError(said, code)
         case "FAILED_PRECONDITION" if "ignature" in detail:
             said = f"model {model!r} cannot do this: see its signatures with metadata ({detail})"
             return SignatureNotFoundError(said, code)
@@ -105,12 +98,3 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
     if code.name in ("INVALID_ARGUMENT", "FAILED_PRECONDITION"):
         return InvalidRequestError(f"model {model!r} did not take the request ({detail})", code)
     return ServingError(f"the server at {target} failed with {code.name} ({detail})", code)
-
-
-def _pushback(error: Any) -> float | None:
-    """Seconds that the server asks to wait, where it does."""
-    for key, value in error.trailing_metadata() or ():
-        text = value if isinstance(value, str) else ""
-        if key == _PUSHBACK and text.isdecimal() and len(text) < 10:
-            return int(text) / 1000
-    return None

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from serving.client.answers import NUMBER, NUMBERS, read_outputs
+from serving.client.arguments import checked_items
 from serving.client.histories import TIME, History, history_columns, padded_columns
 from serving.client.protobuf import Message, input_tensors
 from serving.client.protocol import Endpoint, Steps
@@ -26,28 +27,30 @@ def read_predictions(response: Message, count: int) -> list[Prediction]:
     else:
         (probabilities,) = read_outputs(response, count, probability=NUMBER)
         weights = [()] * count
-    return [Prediction(one, tuple(row)) for one, row in zip(probabilities, weights, strict=True)]
+    return [
+        Prediction(probability, tuple(row))
+        for probability, row in zip(probabilities, weights, strict=True)
+    ]
 
 
 class _Predictors(Endpoint):
     """The methods of both clients of a model of histories."""
 
     @Question
-    def outcome(self, given: Sequence[History], ignore: bool = False) -> Steps[list[Prediction]]:
+    def outcome(
+        self, histories: Sequence[History], ignore: bool = False
+    ) -> Steps[list[Prediction]]:
         """The probability of each history's outcome; `ignore` leaves out unknown columns."""
+        histories = checked_items(histories, "histories")
         metadata = yield from self._metadata()
         inputs = list(metadata.signatures.get("predict", {}).get("inputs", {TIME: ""}))
-        rows = [history_columns(history, inputs, ignore) for history in given]
-        found = yield from self.predict(
-            "predict",
-            rows,
-            write_histories,
-            read_predictions,
-            lambda row: len(row[TIME]),
+        rows = [history_columns(history, inputs, ignore) for history in histories]
+        predictions = yield from self.predict(
+            "predict", rows, write_histories, read_predictions, lambda row: len(row[TIME])
         )
         return [
             replace(answer, attention_weights=answer.attention_weights[: len(row[TIME])])
-            for answer, row in zip(found, rows, strict=True)
+            for answer, row in zip(predictions, rows, strict=True)
         ]
 
 

@@ -13,6 +13,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from serving.client.arguments import shown
+
 History = Mapping[str, Sequence[float | str | None]]
 TIME = "time"
 MOST = 1e30  # of a number, so that differences fit into float32 as well
@@ -109,11 +111,12 @@ def history_columns(
         inputs: the names of the model's inputs.
         ignore: whether columns that the model does not know are left out.
 
-    Raises ValueError where a column that the model reads is absent, a column or category is not
-    known, columns differ in length, two are one to the model, a number is none or beyond 1e30, a
-    time is missing, or times go back.
+    Raises TypeError for anything else, ValueError where a column that the model reads is absent, a
+    column or category is not known, columns differ in length, two are one to the model, a number is
+    none or beyond 1e30, a time is missing, or times go back.
     """
     names = list(inputs)
+    _check_history(history)
     if TIME not in history:
         raise ValueError(f"a history has no {TIME}; it has {', '.join(history)}")
     count = len(history[TIME])
@@ -148,6 +151,22 @@ def history_columns(
             f"{', '.join(history)}"
         )
     return {name: numbers[name] for name in names}
+
+
+def _check_history(history: Any) -> None:
+    """Raise TypeError for anything but a dict of columns."""
+    if not isinstance(history, Mapping):
+        raise TypeError(
+            f"expected a history as a dict of columns, {TIME!r} among them. Received: "
+            f"{shown(history)}"
+        )
+    for column, cells in history.items():
+        if not isinstance(column, str):
+            raise TypeError(f"expected columns that have names. Received: {shown(column)}")
+        if isinstance(cells, str | bytes | Mapping) or not hasattr(cells, "__len__"):
+            raise TypeError(
+                f"expected a value for each event in {column}, a list. Received: {shown(cells)}"
+            )
 
 
 def padded_columns(histories: Sequence[Mapping[str, list[float]]]) -> dict[str, list[list[float]]]:

@@ -17,9 +17,9 @@ from serving.client.answers import (
     read_tokens,
     text,
 )
+from serving.client.arguments import checked_items
 from serving.client.errors import InvalidRequestError
-from serving.client.file_kind import FileKind
-from serving.client.file_kinds import kind_of
+from serving.client.file_kinds import FileKind, kind_of
 from serving.client.protobuf import Message, input_tensors
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import Hypothesis, Reading, Regions
@@ -31,11 +31,11 @@ T = TypeVar("T")
 def read_readings(response: Message, count: int) -> list[Reading]:
     """Answers of the signature `read`, one for each image."""
     outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
-    sure = _probabilities(response)
-    said = read_tokens(response, count, "tokens", **sure) if sure else [()] * count
+    optional = _probabilities(response)
+    tokens = read_tokens(response, count, "tokens", **optional) if optional else [()] * count
     return [
-        Reading(text(one), score, *of_tokens)
-        for one, score, of_tokens in zip(*outputs, said, strict=True)
+        Reading(text(best), score, *of_tokens)
+        for best, score, of_tokens in zip(*outputs, tokens, strict=True)
     ]
 
 
@@ -48,16 +48,16 @@ def read_regions(response: Message, count: int) -> list[Regions]:
     """Answers of the signature `regions`, without their padding."""
     outputs = read_outputs(response, count, text=TEXT, score=NUMBER)
     of_tokens = {"attention_weights": GRIDS, **_probabilities(response)}
-    said = read_tokens(response, count, "tokens", **of_tokens)
+    rows = read_tokens(response, count, "tokens", **of_tokens)
     answers = []
-    for one, score, (tokens, weights, *sure) in zip(*outputs, said, strict=True):
+    for best, score, (tokens, weights, *probabilities) in zip(*outputs, rows, strict=True):
         grids = tuple(tuple(map(tuple, grid)) for grid in weights)
-        answers.append(Regions(text(one), score, tokens, grids, *sure))
+        answers.append(Regions(text(best), score, tokens, grids, *probabilities))
     return answers
 
 
 def _probabilities(response: Message) -> dict[str, Output]:
-    """The output of tokens' probabilities; models of before have none."""
+    """The output of tokens' probabilities, where the model has one."""
     return {"token_probabilities": NUMBERS} if "token_probabilities" in response.outputs else {}
 
 
@@ -86,23 +86,23 @@ class _Readers(Endpoint):
         return self._read("nbest", images, read_other_readings, keep_errors)
 
     def _read(
-        self, signature: str, given: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
+        self, signature: str, images: Sequence[Any], read: Callable[[Any, int], list[T]], keep: bool
     ) -> Steps[list[T | InvalidRequestError]]:
-        if isinstance(given, str | bytes):
-            raise TypeError("expected a list of images. Received: one")
-        kind = kind_of(given[0] if given else None)
-        found = yield from self._each(kind, signature, [kind.row(one) for one in given], read)
-        for number, answer in enumerate(found):
+        images = checked_items(images, "images", axes=(1, 4))
+        kind = kind_of(images[0] if images else None)
+        rows = [kind.row(image) for image in images]
+        answers = yield from self._each(kind, signature, rows, read)
+        for number, answer in enumerate(answers):
             if isinstance(answer, InvalidRequestError):
-                path = given[number]
+                path = images[number]
                 name = f" ({path})" if isinstance(path, str | Path) else ""
                 error = InvalidRequestError(
                     f"{kind.name} {number + 1}{name}: {answer}", answer.code
                 )
                 if not keep:
                     raise error
-                found[number] = error
-        return found
+                answers[number] = error
+        return answers
 
     def _each(
         self, kind: FileKind, signature: str, rows: list[Any], read: Callable[[Any, int], list[T]]
@@ -113,12 +113,10 @@ class _Readers(Endpoint):
             return input_tensors(kind.inputs(batch))
 
         try:
-            found = yield from self.predict(signature, rows, write, read)
+            return list((yield from self.predict(signature, rows, write, read)))
         except InvalidRequestError as error:
             if len(rows) == 1:
                 return [error]
-        else:
-            return list(found)
         half = len(rows) // 2
         first = yield from self._each(kind, signature, rows[:half], read)
         return first + (yield from self._each(kind, signature, rows[half:], read))

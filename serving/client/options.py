@@ -11,10 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from serving.client.arguments import MOST_RETRIES, MOST_SECONDS
 from serving.client.errors import ServingError
-from serving.client.install import install
-from serving.client.printing import print_error
-from serving.client.retries import MOST_SECONDS, RETRIES
+from serving.client.printing import install, print_error
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),
@@ -57,6 +56,15 @@ def count(text: str, least: int = 0) -> int:
     if not text.isdecimal() or int(text) < least:
         raise argparse.ArgumentTypeError(
             f"expected a whole number of at least {least}. Received: {text}"
+        )
+    return int(text)
+
+
+def retries(text: str) -> int:
+    """Read a number of retries."""
+    if not text.isdecimal() or int(text) > MOST_RETRIES:
+        raise argparse.ArgumentTypeError(
+            f"expected a whole number of at most {MOST_RETRIES}. Received: {text}"
         )
     return int(text)
 
@@ -119,10 +127,10 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     add("--call-timeout", type=seconds, metavar="SECONDS", help="for all requests together")
     add(
         "--retries",
-        type=count,
-        default=RETRIES,
+        type=retries,
+        default=MOST_RETRIES,
         metavar="N",
-        help=f"further attempts at a busy or absent server; default: {RETRIES}",
+        help=f"further attempts at a busy or absent server; default: {MOST_RETRIES}",
     )
     add(
         "--batch-size",
@@ -150,7 +158,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
 
 def _connection_options(arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the arguments of a `serving.client.protocol.Endpoint`."""
-    from serving.client.channel import Tls
+    from serving.client.protocol import Tls
 
     names = ("target", "model", "version", "label", "timeout", "batch_size", "retries")
     files = (arguments.tls_roots, arguments.tls_cert, arguments.tls_key)

@@ -38,3 +38,8 @@ def _escaped(found: re.Match[str]) -> str:
 def print_error(error: object) -> None:
     """Print an error as one line."""
     print(f"error: {printable(str(error))}", file=sys.stderr)
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install -e '.[{extra}]' in the repository"

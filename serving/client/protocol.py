@@ -1,7 +1,8 @@
 """The questions to a model on a server, and the reading of its answers, for all clients.
 
 Both are written once, as generators that yield `(method, request)` and are sent responses, or have
-a `ServingError` thrown into them; `serving.client.transport` carries them out. A client of another
+a `ServingError` thrown into them; a number that they yield is a pause, in seconds.
+`serving.client.transport` carries them out. A client of another
 kind of model has methods that run `Endpoint.predict` with its own way to write requests and read
 responses; see `serving.client.texts`.
 """
@@ -9,13 +10,15 @@ responses; see `serving.client.texts`.
 import re
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from typing import Any, TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from serving.client import protobuf
-from serving.client.channel import Tls
+from serving.client.arguments import MOST_RETRIES, check_count, check_seconds, check_text
 from serving.client.errors import (
     InvalidRequestError,
     MessageTooLargeError,
@@ -24,7 +27,6 @@ from serving.client.errors import (
     UnexpectedResponseError,
 )
 from serving.client.results import Metadata
-from serving.client.retries import MOST_SECONDS, RETRIES, RetryBudget
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
@@ -35,11 +37,28 @@ RESPONSES = {
     _STATUS: protobuf.GetModelStatusResponse,
 }
 _AVAILABLE = 30
+_READY_POLL = 0.2  # seconds
 _BATCH_LIMIT = re.compile(r"maximum input batch size (\d{1,9})\b")
 
 T = TypeVar("T")
 R = TypeVar("R")
-Steps = Generator[tuple[str, Message], Message, T]
+Steps = Generator[tuple[str, Message] | float, Any, T]
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Files of an encrypted connection, all PEM.
+
+    Args:
+        root_certificates: of the authorities to trust; None means the system's.
+        certificate, private_key: the client's own, where the server asks for them.
+        server_name: the name in the server's certificate, where the target has another.
+    """
+
+    root_certificates: str | Path | None = None
+    certificate: str | Path | None = None
+    private_key: str | Path | None = None
+    server_name: str | None = None
 
 
 class Endpoint:
@@ -56,7 +75,9 @@ class Endpoint:
         batch_size: most rows in a request; longer lists are cut, and smaller where the server
             says so.
         retries: attempts after the first where the server is unavailable or takes no more requests
-            now, with growing pauses. All requests share a budget for them.
+            now, with growing pauses; at most 4. All requests share a budget for them.
+
+    Raises TypeError or ValueError for an argument that is none, OSError for a file of `tls`.
     """
 
     def __init__(
@@ -68,22 +89,26 @@ class Endpoint:
         timeout: float = 30.0,
         tls: Tls | bool = False,
         batch_size: int = 32,
-        retries: int = RETRIES,
+        retries: int = MOST_RETRIES,
         call_timeout: float | None = None,
     ):
         if version is not None and label is not None:
             raise ValueError(f"expected a version or a label. Received: {version} and {label!r}")
-        for name, value in (("timeout", timeout), ("call_timeout", call_timeout)):
-            if value is not None and not 0 < value <= MOST_SECONDS:
-                raise ValueError(f"expected a {name} above 0, up to 1e9 seconds. Received: {value}")
-        if batch_size < 1:
-            raise ValueError(f"expected a batch size of at least 1. Received: {batch_size}")
-        if retries < 0:
-            raise ValueError(f"expected at least 0 retries. Received: {retries}")
+        check_text("target", target)
+        check_text("model", model)
+        if version is not None:
+            check_count("version", version, 0, 2**63 - 1)
+        if label is not None:
+            check_text("label", label)
+        check_seconds("timeout", timeout)
+        if call_timeout is not None:
+            check_seconds("call_timeout", call_timeout)
+        check_count("batch_size", batch_size, 1)
+        check_count("retries", retries, 0, MOST_RETRIES)
         self.target, self.model = target, model
         self._version, self._label = version, label
         self._timeout, self._call_timeout = timeout, call_timeout
-        self._batch_size, self._retries, self._budget = batch_size, retries, RetryBudget()
+        self._batch_size, self._retries = batch_size, retries
         self._tls = Tls() if tls is True else tls or None
 
     def predict(
@@ -157,6 +182,10 @@ class Endpoint:
                 if not name.startswith("__")
             },
         )
+
+    def _until_ready(self) -> Steps[None]:
+        while not (yield from self._is_ready()):
+            yield _READY_POLL
 
     def _is_ready(self) -> Steps[bool]:
         request = protobuf.GetModelStatusRequest(model_spec=self._spec())

@@ -18,7 +18,7 @@ from serving.client.answers import (
     text,
     unpadded,
 )
-from serving.client.lists import check_pairs, checked
+from serving.client.arguments import checked_pairs, checked_texts
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
 from serving.client.results import Alignment, Hypothesis, Score, Translation
@@ -91,8 +91,8 @@ class _Translators(Endpoint):
         """The best translation of each text; with `split`, sentence by sentence."""
         write, read = write_texts, read_translations
         if not split:
-            return (yield from self.predict("translate", checked(texts), write, read))
-        pieces = [split_sentences(text) for text in checked(texts)]
+            return (yield from self.predict("translate", checked_texts(texts), write, read))
+        pieces = [split_sentences(text) for text in checked_texts(texts)]
         sentences = [sentence for text in pieces for sentence, _ in text]
         found = iter((yield from self.predict("translate", sentences, write, read)))
         return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
@@ -100,12 +100,12 @@ class _Translators(Endpoint):
     @Question
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:
         """Each text's translations, best first, as many as the model was exported with."""
-        return self.predict("nbest", checked(texts), write_texts, read_nbest)
+        return self.predict("nbest", checked_texts(texts), write_texts, read_nbest)
 
     @Question
     def align(self, texts: Sequence[str]) -> Steps[list[Alignment]]:
         """Each text's translation with its attention weights."""
-        return self.predict("align", checked(texts), write_texts, read_alignments)
+        return self.predict("align", checked_texts(texts), write_texts, read_alignments)
 
     @Question
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> Steps[list[Score]]:
@@ -115,8 +115,7 @@ class _Translators(Endpoint):
             first, second = zip(*pairs, strict=True)
             return {"text": text_tensor(first), "translation": text_tensor(second)}
 
-        check_pairs(texts, translations, "translations")
-        pairs = list(zip(texts, translations, strict=True))
+        pairs = list(zip(*checked_pairs(texts, translations), strict=True))
         return self.predict("score", pairs, write, read_scores, lambda pair: sum(map(len, pair)))
 
 

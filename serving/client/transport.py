@@ -1,18 +1,20 @@
-"""Sends requests over a channel, within deadlines, and again if that helps.
+"""Sends requests over a gRPC channel, which sends them again where that helps, within deadlines.
 
 `Client` carries out the questions of an `Endpoint` and blocks. `AsyncClient` is for asyncio.
 """
 
 import asyncio
+import json
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Self, TypeVar, overload
+from pathlib import Path
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import grpc
 from google.protobuf.message import DecodeError, Message
 
-from serving.client.channel import open_channel
+from serving.client.arguments import check_seconds
 from serving.client.errors import (
     DeadlineExceededError,
     ServingError,
@@ -20,32 +22,80 @@ from serving.client.errors import (
     from_rpc_error,
 )
 from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Metadata, Steps
-from serving.client.retries import Deadline, pause
 
-_READY_POLL = 0.2
+# Of an answer: a row of the largest that the export check lets through, and what is around it.
+_MOST_BYTES = 65 * 2**20
 _MOST_STATUS_BYTES = 2**22  # of an answer that holds no tensors
+_OPTIONS: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", _MOST_BYTES),
+    ("grpc.max_send_message_length", -1),
+    ("grpc.per_rpc_retry_buffer_size", _MOST_BYTES),  # larger requests are sent once
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 2000),
+    # Five minutes is the shortest interval that servers allow unless told otherwise.
+    ("grpc.keepalive_time_ms", 300_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+]
+_RETRY_POLICY = {
+    "initialBackoff": "0.1s",
+    "backoffMultiplier": 2.5,
+    "maxBackoff": "4s",
+    # The server did not run the request, or could not answer; asking twice is harmless.
+    "retryableStatusCodes": ["UNAVAILABLE", "RESOURCE_EXHAUSTED", "CANCELLED"],
+}
+# A failure takes a token, an answer gives a tenth back; retries stop at half of them.
+_THROTTLING = {"maxTokens": 20, "tokenRatio": 0.1}
 
 T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class _Sending(NamedTuple):
-    """A request to send now, and for how many seconds to wait for its answer."""
-
-    method: str
-    data: bytes
-    seconds: float
-
-
-# The next thing for a client to do: send a request and hand back its bytes or error, or sleep.
-_Orders = Generator[_Sending | float, bytes | grpc.RpcError | None, T]
-
-
 class _Connection(Endpoint):
-    """The order of sending, waiting and trying again, the same for both kinds of client."""
+    """Channel, deadlines and errors of both kinds of client."""
+
+    def _open_channel(self, library: Any) -> Any:
+        """A channel of `grpc` or `grpc.aio`. Raises OSError for a file of `tls` that is not read.
+
+        The retry policy is gRPC's own: https://grpc.io/docs/guides/retry.
+        """
+        config: dict[str, Any] = {"retryThrottling": _THROTTLING}
+        if self.target.startswith("dns:"):
+            config["loadBalancingConfig"] = [{"round_robin": {}}]
+        if self._retries:
+            policy = {**_RETRY_POLICY, "maxAttempts": self._retries + 1}
+            service = {"service": PREDICT.split("/")[1]}  # polls of the status do without
+            config["methodConfig"] = [{"name": [service], "retryPolicy": policy}]
+        options = [
+            *_OPTIONS,
+            ("grpc.enable_retries", int(self._retries > 0)),
+            ("grpc.service_config", json.dumps(config)),
+        ]
+        tls = self._tls
+        if tls is None:
+            return library.insecure_channel(self.target, options=options)
+        if tls.server_name:
+            options.append(("grpc.ssl_target_name_override", tls.server_name))
+        paths = (tls.root_certificates, tls.private_key, tls.certificate)
+        files = (None if path is None else Path(path).read_bytes() for path in paths)
+        credentials = grpc.ssl_channel_credentials(*files)
+        return library.secure_channel(self.target, credentials, options=options)
+
+    def _seconds_left(self, end: float | None) -> float:
+        """Seconds for a request. Raises DeadlineExceededError past the end of the whole call."""
+        if end is None:
+            return self._timeout
+        if (left := end - time.monotonic()) > 0:
+            return min(self._timeout, left)
+        raise DeadlineExceededError(
+            f"not all of the call was answered by {self.target} within {self._call_timeout} s: "
+            "allow more time, or send less",
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+        )
+
+    def _end(self, seconds: float | None) -> float | None:
+        return None if seconds is None else time.monotonic() + seconds
 
     def _parsed(self, method: str, data: bytes) -> Message:
-        self._budget.succeeded()
         try:
             if method != PREDICT and len(data) > _MOST_STATUS_BYTES:
                 raise DecodeError
@@ -55,64 +105,8 @@ class _Connection(Endpoint):
                 f"the server at {self.target} sent something else than {method} answers"
             ) from error
 
-    def _carry_out(
-        self, steps: Steps[T], call: Deadline | None = None, retries: int | None = None
-    ) -> _Orders[T]:
-        """Return what a generator returns; yields what there is to do for it."""
-        call = call or Deadline(self._call_timeout)
-        retries = self._retries if retries is None else retries
-        try:
-            method, request = next(steps)
-            while True:
-                try:
-                    response = yield from self._send(method, request, call, retries)
-                except ServingError as error:
-                    method, request = steps.throw(error)
-                else:
-                    method, request = steps.send(response)
-        except StopIteration as stop:
-            return stop.value
-
-    def _send(
-        self, method: str, request: Message, call: Deadline, retries: int
-    ) -> _Orders[Message]:
-        """Return the response to a request that may be sent again. Raises a ServingError."""
-        data, attempt = request.SerializeToString(), 0
-        seconds = call.left(self._timeout)
-        deadline = Deadline(seconds)
-        failure: ServingError | None = None
-        while True:
-            left = deadline.left(seconds)
-            if left <= 0:
-                raise failure or self._too_late()
-            answer = yield _Sending(method, data, left)
-            if isinstance(answer, bytes):
-                return self._parsed(method, answer)
-            failure = from_rpc_error(answer, self.target, self.model, seconds)
-            delay = pause(failure, attempt, retries, self._budget)
-            if delay is None or delay >= deadline.left(seconds):
-                raise failure
-            yield delay
-            attempt += 1
-
-    def _too_late(self) -> DeadlineExceededError:
+    def _not_ready(self, timeout: float) -> DeadlineExceededError:
         return DeadlineExceededError(
-            f"not all of the call was answered by {self.target} within {self._call_timeout:g} s: "
-            "allow more time, or send less",
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        )
-
-    def _until_ready(self, timeout: float) -> _Orders[None]:
-        """Return when the model is available."""
-        deadline = Deadline(timeout)
-        while deadline.left(timeout) > 0:
-            try:
-                if (yield from self._carry_out(self._is_ready(), deadline, retries=0)):
-                    return
-            except DeadlineExceededError:
-                break
-            yield max(0.0, min(_READY_POLL, deadline.left(timeout)))
-        raise DeadlineExceededError(
             f"model {self.model!r} was not available at {self.target} within {timeout:g} s: check "
             "that the server runs, its log, and the model's name",
             grpc.StatusCode.DEADLINE_EXCEEDED,
@@ -124,12 +118,12 @@ class Client(_Connection):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self._channel = open_channel(grpc, self.target, self._tls)
+        self._channel = self._open_channel(grpc)
         self._call = {method: self._channel.unary_unary(method) for method in RESPONSES}
 
     def metadata(self) -> Metadata:
         """Version and signatures of the served model."""
-        return self._run(self._carry_out(self._metadata()))
+        return self._run(self._metadata())
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Return when the model is available.
@@ -137,28 +131,39 @@ class Client(_Connection):
         Raises ModelNotFoundError where the server answers and has no such model, and
         DeadlineExceededError after `timeout` seconds.
         """
-        self._run(self._until_ready(timeout))
+        check_seconds("timeout", timeout)
+        try:
+            self._run(self._until_ready(), timeout)
+        except DeadlineExceededError:
+            raise self._not_ready(timeout) from None
 
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
 
-    def _run(self, orders: _Orders[T]) -> T:
-        """Carry out what a generator orders; return what it returns."""
-        answer: bytes | grpc.RpcError | None = None
+    def _run(self, steps: Steps[T], seconds: float | None = None) -> T:
+        """Carry out steps within some time; return what they return."""
+        end = self._end(seconds or self._call_timeout)
         try:
+            step = next(steps)
             while True:
-                match orders.send(answer):
-                    case _Sending(method, data, seconds):
-                        try:
-                            answer = self._call[method](data, timeout=seconds)
-                        except grpc.RpcError as error:
-                            answer = error
-                    case delay:
-                        time.sleep(delay)
-                        answer = None
+                try:
+                    if isinstance(step, float):
+                        time.sleep(min(step, self._seconds_left(end)))
+                        step = next(steps)
+                    else:
+                        step = steps.send(self._send(*step, self._seconds_left(end)))
+                except ServingError as error:
+                    step = steps.throw(error)
         except StopIteration as stop:
             return stop.value
+
+    def _send(self, method: str, request: Message, seconds: float) -> Message:
+        try:
+            data = self._call[method](request.SerializeToString(), timeout=seconds)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self.target, self.model, seconds) from None
+        return self._parsed(method, data)
 
     def __enter__(self) -> Self:
         return self
@@ -172,37 +177,48 @@ class AsyncClient(_Connection):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self._channel = open_channel(grpc.aio, self.target, self._tls)
+        self._channel = self._open_channel(grpc.aio)
         self._call = {method: self._channel.unary_unary(method) for method in RESPONSES}
 
     async def metadata(self) -> Metadata:
         """See `Client.metadata`."""
-        return await self._run(self._carry_out(self._metadata()))
+        return await self._run(self._metadata())
 
     async def wait_ready(self, timeout: float = 60.0) -> None:
         """See `Client.wait_ready`."""
-        await self._run(self._until_ready(timeout))
+        check_seconds("timeout", timeout)
+        try:
+            await self._run(self._until_ready(), timeout)
+        except DeadlineExceededError:
+            raise self._not_ready(timeout) from None
 
     async def close(self) -> None:
         """Close the connection."""
         await self._channel.close()
 
-    async def _run(self, orders: _Orders[T]) -> T:
+    async def _run(self, steps: Steps[T], seconds: float | None = None) -> T:
         """See `Client._run`."""
-        answer: bytes | grpc.RpcError | None = None
+        end = self._end(seconds or self._call_timeout)
         try:
+            step = next(steps)
             while True:
-                match orders.send(answer):
-                    case _Sending(method, data, seconds):
-                        try:
-                            answer = await self._call[method](data, timeout=seconds)
-                        except grpc.RpcError as error:
-                            answer = error
-                    case delay:
-                        await asyncio.sleep(delay)
-                        answer = None
+                try:
+                    if isinstance(step, float):
+                        await asyncio.sleep(min(step, self._seconds_left(end)))
+                        step = next(steps)
+                    else:
+                        step = steps.send(await self._send(*step, self._seconds_left(end)))
+                except ServingError as error:
+                    step = steps.throw(error)
         except StopIteration as stop:
             return stop.value
+
+    async def _send(self, method: str, request: Message, seconds: float) -> Message:
+        try:
+            data = await self._call[method](request.SerializeToString(), timeout=seconds)
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self.target, self.model, seconds) from None
+        return self._parsed(method, data)
 
     async def __aenter__(self) -> Self:
         return self
@@ -235,4 +251,4 @@ class Question(Generic[P, T]):
         return self if client is None else partial(self._ask, client)
 
     def _ask(self, client: Any, *arguments: P.args, **options: P.kwargs) -> Any:
-        return client._run(client._carry_out(self._steps(client, *arguments, **options)))
+        return client._run(self._steps(client, *arguments, **options))

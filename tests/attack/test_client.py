@@ -20,7 +20,6 @@ from serving.client import (
     UnexpectedResponseError,
 )
 from serving.client import protobuf as messages
-from serving.client.retries import RETRIES, RetryBudget
 
 Status = grpc.StatusCode
 LIMITED = Status.RESOURCE_EXHAUSTED, "quota exceeded for this key"
@@ -279,7 +278,7 @@ def test_a_rate_limit_is_waited_out(ask):
     assert len(server.asked) == 3
     pauses = np.diff(server.asked)
     assert pauses[0] >= 0.05
-    assert pauses[1] >= 0.1
+    assert pauses[1] >= 0.15
 
 
 @both
@@ -322,10 +321,10 @@ def test_only_what_is_too_large_is_cut(details):
 
     with Server(answer) as server:
         assert len(blocking(server.target, ["a"] * 8)) == 8
-    assert len(server.asked) == 3
+    assert len(server.asked) == 7  # the first batch is tried five times
     always = Status.RESOURCE_EXHAUSTED, details
     with Server(lambda *_: always) as server, pytest.raises(MessageTooLargeError):
-        blocking(server.target, ["a"])
+        blocking(server.target, ["a"], retries=0)
 
 
 @both
@@ -348,8 +347,8 @@ def test_a_call_that_fails_again_and_again_ends_at_its_deadline(ask):
     # Whichever comes first: an answer, or the deadline of an attempt made shortly before it.
     ends = ServerUnavailableError, DeadlineExceededError
     with Server(lambda *_: busy) as server, pytest.raises(ends):
-        ask(server.target, ["a"], retries=99, timeout=30, call_timeout=1.5)
-    assert len(server.asked) < 8
+        ask(server.target, ["a"], timeout=30, call_timeout=0.5)
+    assert len(server.asked) < 5
 
 
 def test_the_budget_ends_retries_of_all_calls_together():
@@ -358,19 +357,7 @@ def test_the_budget_ends_retries_of_all_calls_together():
         for _ in range(6):
             with pytest.raises(ServerUnavailableError):
                 client.translate(["a"])
-    assert 6 + RETRIES <= len(server.asked) <= 6 + 10
-
-
-def test_the_budget_is_earned_back_by_successes():
-    budget = RetryBudget()
-    while budget.failed():
-        pass
-    for _ in range(9):
-        budget.succeeded()
-    assert not budget.failed()
-    for _ in range(30):
-        budget.succeeded()
-    assert budget.failed()
+    assert 10 <= len(server.asked) <= 6 + 10
 
 
 @both

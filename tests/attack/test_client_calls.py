@@ -5,14 +5,14 @@ import math
 
 import pytest
 
-from serving.client import AsyncTranslator, Translator, transport
+from serving.client import AsyncTranslator, Translator, protocol
 from serving.client import protobuf as messages
 from serving.client.__main__ import main as command
 from tests.attack.test_client import Server, Status, blocking, translate
 
 
 def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
-    monkeypatch.setattr(transport, "_READY_POLL", 0.001)
+    monkeypatch.setattr(protocol, "_READY_POLL", 0.001)
     polls = 40
 
     def starting(method, request, number):

@@ -67,7 +67,7 @@ def test_as_many_translations_as_texts_are_asked_for(server):
     with Translator(server.target, "m") as translator:
         with pytest.raises(ValueError, match="as many translations"):
             translator.score(["a", "b"], ["c"])
-        with pytest.raises(TypeError, match="list of texts"):
+        with pytest.raises(TypeError, match="list of translations"):
             translator.score(["a"], "c")
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from serving.batch.__main__ import main as batch
 from serving.client import InvalidRequestError, Reader, file_kinds
-from serving.client.file_kind import FileKind
+from serving.client.file_kinds import FileKind
 from serving.page.app import Settings
 from serving.read import main as read
 from tests.serving.conftest import add_version, serving

@@ -18,7 +18,7 @@ from tensorflow_serving.apis import predict_pb2
 from serving import read, tasks
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
-from serving.client import image_files as reading
+from serving.client import file_kinds as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
 from serving.export.version import export

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 import onnxruntime
 
-from serving.client.local.batches import Batches
+from serving.client.arguments import check_count
 from serving.client.results import Metadata
 
 MANIFEST = "manifest.json"
 FORMAT = "onnx"
 # Of the runs that a thread begins, by which another can stop them; None where nobody will.
 RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
+T = TypeVar("T")
 _ROWS = ("B", "N")  # the manifest's names of the axis of a batch
 
 
@@ -103,6 +105,42 @@ def _version(path: Path) -> Path:
 
 def _one_row(x: np.ndarray) -> np.ndarray:
     return np.zeros((1, *x.shape[1:]), x.dtype)
+
+
+class Batches:
+    """Batches of rows, as many at a time as there are threads.
+
+    Args:
+        size: most rows of a batch; there are fewer where threads would have no batch.
+        threads: how many there are.
+
+    Raises:
+        ValueError: if one of them is below 1.
+    """
+
+    def __init__(self, size: int, threads: int) -> None:
+        check_count("batch_size", size, 1)
+        check_count("threads", threads, 1)
+        self._size, self._threads = size, threads
+
+    def each(self, rows: Sequence[int], work: Callable[[Sequence[int]], T]) -> list[T]:
+        """Return what `work` makes of each batch of rows, which stay in their order."""
+        size = min(self._size, -(-len(rows) // self._threads)) or 1
+        batches = [rows[start : start + size] for start in range(0, len(rows), size)]
+        if len(batches) < 2 or self._threads == 1:
+            return list(map(work, batches))
+        contexts = [copy_context() for _ in batches]  # with the caller's RUN_OPTIONS
+        with ThreadPoolExecutor(self._threads) as pool:
+            return list(pool.map(lambda own, batch: own.run(work, batch), contexts, batches))
+
+    def by_length(self, lengths: Sequence[int], work: Callable[[Sequence[int]], T]) -> list[T]:
+        """Return the same of all rows: those of about the same length together, the longest first.
+
+        Args:
+            lengths: of the rows.
+            work: see `each`.
+        """
+        return self.each(sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True), work)
 
 
 class LocalModel:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.client.arguments import checked_items
 from serving.client.histories import TIME, History, history_columns
 from serving.client.local.model import LocalModel
 from serving.client.results import Prediction
@@ -43,13 +44,16 @@ class LocalPredictor(LocalModel):
         """Load the graph; a model in this process is there at once."""
         self.outcome([{name: [0.0] for name in self._columns}])
 
-    def outcome(self, given: Sequence[History], ignore: bool = False) -> list[Prediction]:
+    def outcome(self, histories: Sequence[History], ignore: bool = False) -> list[Prediction]:
         """How probable the outcome of each history is; `ignore` leaves out unknown columns.
 
         Raises:
             ValueError: see `serving.client.histories.history_columns`.
         """
-        rows = [history_columns(history, self._columns, ignore) for history in given]
+        rows = [
+            history_columns(history, self._columns, ignore)
+            for history in checked_items(histories, "histories")
+        ]
 
         def work(numbers: Sequence[int]) -> list[Prediction]:
             batch = [rows[number] for number in numbers]

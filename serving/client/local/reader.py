@@ -8,8 +8,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from serving.client.arguments import checked_items
 from serving.client.errors import InvalidRequestError, SignatureNotFoundError
-from serving.client.image_files import image_file
+from serving.client.file_kinds import image_file
 from serving.client.local.model import LocalModel
 from serving.client.local.pixels import read_image
 from serving.client.local.search import Search, hypotheses, said_tokens
@@ -130,8 +131,7 @@ class LocalReader(LocalModel):
         with_weights: bool = False,
     ) -> list[T | InvalidRequestError]:
         """Answer each image from what is found."""
-        if isinstance(images, str | bytes):
-            raise TypeError("expected a list of images. Received: one")
+        images = checked_items(images, "images", axes=(1, 4))
 
         def work(rows: Sequence[int]) -> list[T | InvalidRequestError]:
             pixels = [self._pixels(row, images[row], keep) for row in rows]

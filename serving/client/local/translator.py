@@ -10,10 +10,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from serving.client.arguments import checked_pairs, checked_texts
 from serving.client.errors import SignatureNotFoundError
-from serving.client.lists import check_pairs, checked
-from serving.client.local.model import LocalModel
-from serving.client.local.scoring import score_targets
+from serving.client.local.model import Folder, LocalModel
 from serving.client.local.search import (
     Search,
     hypotheses,
@@ -24,7 +23,7 @@ from serving.client.local.search import (
     token_of,
 )
 from serving.client.local.signatures import declared
-from serving.client.local.tokenizers import END_ID, Vocabulary, load_tokenizer
+from serving.client.local.tokenizers import END_ID, START_ID, Vocabulary, load_tokenizer
 from serving.client.local.words import Words
 from serving.client.results import (
     Alignment,
@@ -117,7 +116,7 @@ class LocalTranslator(LocalModel):
 
     def translate(self, texts: Sequence[str], split: bool = False) -> list[Translation]:
         """The best translation of each text; with `split`, sentence by sentence."""
-        texts = checked(texts)
+        texts = checked_texts(texts)
         if split:
             pieces = [split_sentences(text) for text in texts]
             found = iter(self.translate([sentence for text in pieces for sentence, _ in text]))
@@ -132,7 +131,7 @@ class LocalTranslator(LocalModel):
         """Each text's translations, best first."""
         count = self.results
         found = self._search(
-            self._read(checked(texts)),
+            self._read(checked_texts(texts)),
             count,
             self._hypotheses,
         )
@@ -153,7 +152,7 @@ class LocalTranslator(LocalModel):
             raise SignatureNotFoundError(
                 "this model cannot align: it was trained without attention"
             )
-        read = self._read(checked(texts))
+        read = self._read(checked_texts(texts))
         found = self._search(read, 1, self._aligned, with_weights=True)
         return [
             each(ids) if each else Alignment("", (), (), ())
@@ -170,7 +169,7 @@ class LocalTranslator(LocalModel):
             raise SignatureNotFoundError(
                 "this model has no score: what it copies is no token of a given text"
             )
-        check_pairs(texts, translations, "translations")
+        texts, translations = checked_pairs(texts, translations)
         read, targets = self._read(texts), self._target.encode(_written(translations))
         most = 2 * self._most + 9  # what a search may find, without the end
         found: list[Any] = [None] * len(targets)
@@ -179,7 +178,7 @@ class LocalTranslator(LocalModel):
             wanted = padded([[*targets[row][:most], END_ID] for row in rows])
             source = padded([read.ids[row] for row in rows])
             for row, log_probs in zip(
-                rows, score_targets(self._folder, source, wanted), strict=True
+                rows, _score_targets(self._folder, source, wanted), strict=True
             ):
                 ids = [*targets[row][:most], END_ID]
                 if not read.ids[row] and len(ids) == 1:
@@ -267,3 +266,25 @@ class LocalTranslator(LocalModel):
 def _written(texts: Sequence[str]) -> list[str]:
     """Return texts that have a UTF-8 form: a lone surrogate becomes "?"."""
     return [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+
+
+def _score_targets(folder: Folder, source: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Return the log-probability of each target token after those before it, float32 `(B, T)`.
+
+    Args:
+        folder: the export.
+        source: int64 `(B, S)`, padded with 0.
+        target: int64 `(B, T)`, T at least 1; END is a token like the others.
+    """
+    graphs = folder.manifest["graphs"]
+    encoded = folder.run("encoder", {"ids": source})
+    memory = {name: encoded[name] for name in graphs["memory"]}
+    state = {name: encoded[name] for name in graphs["state"]}
+    last = np.full(len(target), START_ID, "int64")
+    log_probs = np.zeros(target.shape, "float32")
+    for time, tokens in enumerate(target.T):
+        step = folder.run("step", {"tokens": last, **memory, **state})
+        log_probs[:, time] = step["log_probs"][np.arange(len(tokens)), tokens]
+        state = {name: step[f"next_{name}"] for name in state}
+        last = tokens
+    return log_probs

@@ -19,7 +19,7 @@ from serving.batch.folders import Folder
 from serving.batch.job import Job, JobError, answer_file, begin, sweep
 from serving.batch.model import ModelError, latest_version
 from serving.batch.texts import Texts
-from serving.client.image_files import IMAGE
+from serving.client.file_kinds import IMAGE
 from tests.serving.conftest import add_version, save_upper
 
 
