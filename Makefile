@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -33,12 +33,15 @@ demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-f
 # Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
 test test-slow: export XLA_FLAGS = --xla_backend_optimization_level=0
 test test-slow: export TF_NUM_INTRAOP_THREADS = 1
-PYTEST = $(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks
+PYTEST = $(BIN)/python -m pytest -q -n 3 --dist loadfile tests --ignore tests/backends --ignore tests/page --ignore tests/batch --ignore tests/benchmarks --ignore tests/lab
 test: $(STAMP)  ## run the tests on TensorFlow
 	$(PYTEST) -m "not slow"
 
 test-slow: $(STAMP)  ## run the tests that `make test` leaves out
 	$(PYTEST) -m slow
+
+test-lab: $(STAMP)  ## run the experiments of lab/ on tiny sizes
+	$(BIN)/python -m pytest -q tests/lab
 
 test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
 	$(BIN)/python -m pytest -q -n 2 tests/benchmarks

@@ -82,6 +82,7 @@ TRAINING = [
     "sentencepiece>=0.2,<0.3",
     "sacrebleu>=2.5,<3",
     "opencc>=1.4,<2",
+    "rapidfuzz>=3,<4",
     "scikit-learn>=1.5,<2",
 ]
 SERVING = [

@@ -305,7 +305,7 @@ def main() -> None:
         return
     from parts.growth_figure import draw
 
-    from training.studies.shared import write_table
+    from lab.shared import write_table
 
     rows = measure(options)
     found = fitted(rows)

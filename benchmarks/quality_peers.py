@@ -123,20 +123,19 @@ def translations(case: str, options: argparse.Namespace) -> list[str]:
 def compare(cases: list[str], options: argparse.Namespace, sizes: dict[str, int]) -> dict:
     """Score all cases; p-values are of their difference to the first."""
     from parts import quality_data
-    from sacrebleu.metrics import BLEU, CHRF
     from sacrebleu.significance import PairedTest
 
-    from training.score import metrics
+    from training.metrics import sacrebleu_metric, score, signatures
 
     config = configuration(options)
     references = quality_data.load_dev(config, options.dev_limit).references
     systems = [(case, translations(case, options)) for case in cases]
-    tokenize = metrics.bleu_tokenization(config.metric)
-    compared = {"BLEU": BLEU(tokenize=tokenize), "chrF": CHRF()}
+    metric = config.metric if config.metric == "bleu-zh" else "bleu"
+    compared = {"BLEU": sacrebleu_metric(metric), "chrF": sacrebleu_metric("chrf")}
     _, samples = PairedTest(systems, compared, list(zip_longest(*references)), "bs")()
     rows = {}
     for number, (case, texts) in enumerate(systems):
-        scores = metrics.score(config.metric, texts, references)
+        scores = score(metric, texts, references)
         result = json.loads((folder_of(case, options) / "result.json").read_text())
         row = {
             "weights": result["weights"],
@@ -152,8 +151,7 @@ def compare(cases: list[str], options: argparse.Namespace, sizes: dict[str, int]
             row[f"{name} p"] = sample.p_value and round(float(sample.p_value), 4)
         row["sentences/s"] = round(len(texts) / result["translation_s"], 1)
         rows[case] = row
-    signatures = {key: scores[f"{key}_signature"] for key in ("bleu", "chrf")}
-    return {"rows": rows, "signatures": signatures}
+    return {"rows": rows, "signatures": signatures(metric, systems[0][1], references)}
 
 
 def print_table(rows: dict[str, dict]) -> None:

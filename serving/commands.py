@@ -13,7 +13,6 @@ COMMANDS = {
     "evaluate": ("training.evaluate", "score a run on a corpus"),
     "translate": ("training.translate", "translate lines with a run"),
     "presets": ("training.presets", "list presets and corpora"),
-    "study": ("training.study", "repeat an experiment"),
     "phrasebook": ("training.phrasebook", "print sentences of the built-in corpus"),
     "pictures": ("training.pictures", "write images of digits or CAPTCHAs, with their texts"),
     "prepare": ("training.prepare", "write token ids, to train without TensorFlow"),

@@ -8,9 +8,10 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 ABOVE = {
-    "keras_attention": {"training", "serving", "benchmarks", "tests"},
-    "training": {"serving", "benchmarks", "tests"},
-    "serving": {"benchmarks", "tests"},
+    "keras_attention": {"training", "serving", "lab", "benchmarks", "tests"},
+    "training": {"serving", "lab", "benchmarks", "tests"},
+    "serving": {"lab", "benchmarks", "tests"},
+    "lab": {"serving", "benchmarks", "tests"},
     "benchmarks": {"tests"},
 }
 

@@ -31,7 +31,7 @@ def draw(
     """
     from matplotlib.ticker import NullFormatter
 
-    from training.studies.shared import new_figure
+    from lab.shared import new_figure
 
     groups = [works for works in PANELS if {work for work, *_ in curves} & set(works)]
     overs = {

@@ -35,15 +35,6 @@ PEERS = {
     "marian": ["pip install numpy pymarian==1.12.42"],
     "keras-jax": ["pip install numpy keras==3.15.1 jax==0.10.2"],
 }
-# The same for those that say words alone.
-PRONOUNCERS = {
-    "yoyodyne": [
-        "pip install torch==2.13.0 yoyodyne==0.5.27",
-        # They come for GPUs, do not load beside a build without CUDA, and nothing here uses them.
-        "pip uninstall --yes torchvision torchaudio",
-    ],
-    "phonetisaurus": ["pip install phonetisaurus==0.3.0"],
-}
 # The forms of a peer, after its name: in lower precision, compiled, or both.
 _KERAS = (", mixed_bfloat16", ", XLA", ", mixed_bfloat16, XLA")
 _TORCH = (", bfloat16", ", compiled", ", bfloat16, compiled")
@@ -100,9 +91,7 @@ def start_workers(
 def installation(name: str) -> str:
     """Return the commands that make a peer's environment."""
     folder = f"$KERAS_ATTENTION_PEERS/{name}"
-    steps = [
-        step.replace("pip ", f"{folder}/bin/pip ", 1) for step in {**PEERS, **PRONOUNCERS}[name]
-    ]
+    steps = [step.replace("pip ", f"{folder}/bin/pip ", 1) for step in PEERS[name]]
     return " && ".join([f"python3.11 -m venv {folder}", *steps])
 
 

@@ -8,16 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from training.metrics import METRICS
 from training.runs.history import best
 
 FIGURES = {
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "wer": "WER",
-    "per": "PER",
-    "exact": "Exact matches",
-    "cer": "CER",
-    "auc": "AUC",
+    **{name: metric.label for name, metric in METRICS.items()},
     "val_perplexity": "Perplexity",
 }
 # As in phrasebook-en-fr, and in parallel:data/train.en,data/train.fr.

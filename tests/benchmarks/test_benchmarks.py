@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -143,12 +142,3 @@ def test_serving_load(tmp_path, onnx_version):
     assert [row["requests"] for row in rows] == [5] * 20
     assert not any(row["errors"] or row["different"] for row in rows)
     assert sum("ready_s" in row for row in rows) == 4
-
-
-@pytest.mark.tensorflow
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node is not installed")
-def test_page_speed(tmp_path, onnx_version):
-    words = ["--models", str(onnx_version), "--sentences", "5"]
-    rows, _ = run(tmp_path, "page_speed.py", *words, sizes=())
-    assert len(rows) == 4
-    assert all(row["same"] == 1 and row["processor_ms"] > 0 for row in rows.values())

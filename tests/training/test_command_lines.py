@@ -11,7 +11,7 @@ from training import translate
 from training.command.options import main_guard
 
 COMMANDS = (
-    *("train", "evaluate", "translate", "prepare", "study", "train_arrays", "pictures"),
+    *("train", "evaluate", "translate", "prepare", "train_arrays", "pictures"),
     *("presets", "phrasebook"),
 )
 HEAVY = ["tensorflow", "keras", "numpy", "matplotlib", "sentencepiece", "sacrebleu", "rich"]
@@ -44,7 +44,7 @@ def test_help_imports_nothing_that_takes_long():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("name", ["train", "evaluate", "study"])
+@pytest.mark.parametrize("name", ["train", "evaluate"])
 def test_help_takes_half_a_second_of_a_processor_at_most(name):
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert run("-m", f"training.{name}", "--help").returncode == 0
@@ -81,7 +81,6 @@ def test_the_keys_have_a_help_of_their_own(capsys):
         ("prepare", ["--preset", "cmudict", "--corpus", "a", "--output", "b"]),
         ("translate", ["--run", "x", "--nbest", "9"]),
         ("evaluate", ["--split"]),
-        ("study", ["what"]),
         ("pictures", ["digits"]),
         ("phrasebook", ["--count", "x"]),
         ("presets.__main__", ["--xml"]),

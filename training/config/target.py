@@ -10,6 +10,7 @@ from training.command.errors import ConfigError
 from training.config.keys import key
 from training.config.recurrent import CELLS
 from training.config.text import TOKENIZERS
+from training.metrics import OF_TEXTS
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Target:
         "metric of translations: bleu-zh for Chinese, phones for PER and WER, characters for "
         "CER; auto takes exact matches where most dev targets have three words or fewer, and "
         "bleu otherwise",
-        choices=("auto", "bleu", "bleu-zh", "exact", "phones", "characters"),
+        choices=("auto", *OF_TEXTS),
     )
     decoder: str = key("gru", "recurrent cell of the decoder", choices=CELLS)
     decoder_layers: int = key(1, "recurrent layers of the decoder")

@@ -18,10 +18,11 @@ from training.fit.callbacks import Bar
 from training.fit.compiled import compile_model, settle
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
 from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
+from training.metrics import deciding
 from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
-from training.runs.history import Record, was_translated
+from training.runs.history import Record
 from training.runs.lock import locked
 from training.runs.origin import Origin, read_origin
 from training.runs.tokens import read_batches, read_source_words
@@ -56,7 +57,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     compile_model(model, config, steps, jit_compile=_on_jax() or config.jit_compile)
     score = _judge(model, dev, processes)
     history = restore_checkpoint(files, model, processes.writes)
-    if any(was_translated(record) for record in history):  # perplexities are another measure
+    if any(deciding(record) for record in history):  # perplexities are another measure
         raise RunError(f"{files.path} began with training.train: go on with its --resume")
     processes.wait()
     if processes.writes and not files.all_checkpoints():

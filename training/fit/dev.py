@@ -12,9 +12,9 @@ from training.decode.asked import Search
 from training.decode.labels import make_predictor
 from training.decode.texts import make_translator
 from training.fit.crossentropy import Perplexity
+from training.metrics import METRICS, score
 from training.runs.run import Run
 from training.score import labels as label_scores
-from training.score import metrics
 from training.sources.events.histories import Histories
 
 
@@ -29,7 +29,7 @@ class LabelledDevSet:
         probabilities = self.predict(self.split).probabilities
         return {
             "val_loss": label_scores.cross_entropy(self.split.labels, probabilities),
-            "auc": label_scores.auc(self.split.labels, probabilities),
+            "auc": METRICS["auc"].score(self.split.labels, probabilities),
         }
 
 
@@ -45,14 +45,13 @@ class DevSet:
         self.perplexity = Perplexity()
 
     def score(self) -> dict[str, float]:
-        """Return `val_perplexity`, and what `metrics.score` gives."""
+        """Return `val_perplexity`, and the figures of `training.metrics`."""
         self.perplexity.reset_state()
         for inputs, labels in self.batches:
             self._add_to_perplexity(inputs, labels)
         hypotheses = self.translate(self.split.sources)
-        scores = metrics.score(self.run.config.metric, hypotheses, self.split.references)
-        numbers = {key: value for key, value in scores.items() if isinstance(value, float)}
-        return {"val_perplexity": float(self.perplexity.result()), **numbers}
+        scores = score(self.run.config.metric, hypotheses, self.split.references)
+        return {"val_perplexity": float(self.perplexity.result()), **scores}
 
     @tf.function(reduce_retracing=True, autograph=False)
     def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:

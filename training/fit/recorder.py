@@ -14,7 +14,7 @@ from training.data.batches import Statistics
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles
-from training.runs.history import Record, best, dev_score
+from training.runs.history import Record, best, rank
 from training.runs.summary import kept_average
 
 
@@ -95,7 +95,7 @@ class Recorder:
     def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
         """Write and print the scores of the mean of these epochs' weights, which the model has."""
         by = self.config.keep_by
-        kept = dev_score(scores, by) > dev_score(best(self._scored(), by), by)
+        kept = rank(scores, by) > rank(best(self._scored(), by), by)
         earlier = kept_average(self.files)
         if kept:
             save_best(self.files, self.model)

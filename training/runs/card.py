@@ -11,6 +11,7 @@ import keras
 
 from training.command.files import replacing, write_text
 from training.config.schema import Config
+from training.metrics import METRICS, deciding
 from training.runs.files import RunFiles
 from training.runs.history import Record, best, read_history
 from training.runs.origin import Origin, read_origin, versions
@@ -19,19 +20,12 @@ from training.runs.summary import kept
 FIGURES = {
     "loss": "loss",
     "val_perplexity": "dev perplexity",
-    "bleu": "BLEU",
-    "chrf": "chrF",
-    "per": "PER",
-    "wer": "WER",
-    "exact": "exact",
-    "cer": "CER",
+    **{name: metric.label for name, metric in METRICS.items()},
     "val_loss": "dev loss",
-    "auc": "AUC",
     "learning_rate": "learning rate",
     "seconds": "seconds",
 }
 DEV_LOSSES = ("val_perplexity", "val_loss")
-SCORES = ("bleu", "chrf", "per", "wer", "exact", "cer", "auc")
 MODEL_KEYS = (
     *("convolutions", "encoder", "bidirectional", "encoder_layers", "encoder_units", "decoder"),
     *("decoder_layers", "decoder_units", "attention", "attention_units", "attention_heads"),
@@ -79,7 +73,7 @@ def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
-    scores = [key for key in SCORES if key in history[-1]]
+    scores = [key for key in METRICS if key in history[-1]]
     panels: list[Sequence[str]] = [["loss"], *([k] for k in DEV_LOSSES if k in history[-1])]
     if scores:
         panels.append(scores)
@@ -107,8 +101,8 @@ def _sentence(config: Config) -> str:
 
 
 def _chosen_by(config: Config, chosen: Mapping[str, object]) -> str:
-    scores = () if config.keep_by == "perplexity" else ("bleu", "wer", "cer", "exact", "val_loss")
-    return FIGURES[next((key for key in scores if key in chosen), "val_perplexity")]
+    loss = "val_perplexity" if "val_perplexity" in chosen else "val_loss"
+    return FIGURES[(config.keep_by != "perplexity" and deciding(chosen)) or loss]
 
 
 def _dev_note(config: Config) -> str:

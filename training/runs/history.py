@@ -10,6 +10,7 @@ from pathlib import Path
 
 from training.command.errors import RunError
 from training.command.files import read_json
+from training.metrics import METRICS, deciding
 
 Record = dict[str, float]
 
@@ -23,29 +24,17 @@ def read_history(file: Path) -> list[Record]:
     return history
 
 
-def dev_score(record: Record, by: str = "auto") -> float:
-    """Score of an epoch, higher is better.
+def rank(record: Record, by: str = "auto") -> tuple[float, float]:
+    """Return what is greater for a better epoch: the score of `by`, then minus the perplexity.
 
-    By "perplexity" it is the perplexity. Otherwise it is BLEU, exact matches of short targets, WER
-    of pronunciations, CER of images or cross-entropy of a label; where nothing was translated, the
-    perplexity.
+    By "perplexity" it is that alone. Otherwise it is the first figure of `training.metrics` that
+    the record has, or the cross-entropy of a label; where nothing was translated, the perplexity.
     """
-    if by == "perplexity":
-        return -record["val_perplexity"]
-    if "bleu" in record:
-        return record["bleu"]
-    if "exact" in record and "cer" not in record:
-        return record["exact"]
-    return -next(
-        record[key] for key in ("wer", "cer", "val_loss", "val_perplexity") if key in record
-    )
-
-
-def was_translated(record: Record) -> bool:
-    """Whether the epoch's score is of translations, not of probabilities."""
-    return not record.keys().isdisjoint(("bleu", "exact", "wer", "cer"))
+    loss = record.get("val_perplexity", record.get("val_loss", 0.0))
+    name = None if by == "perplexity" else deciding(record)
+    return (METRICS[name].key(record[name]) if name else -loss), -loss
 
 
 def best(history: Sequence[Record], by: str = "auto") -> Record:
-    """Return the record with the best score, the first of several."""
-    return max(history, key=lambda record: dev_score(record, by))
+    """Return the record with the best score; of several the one with the least perplexity."""
+    return max(history, key=lambda record: rank(record, by))

@@ -12,8 +12,10 @@ from training.command.progress import progress
 from training.data.pair_files import Split
 from training.decode.asked import Search
 from training.decode.texts import make_attender, make_translator
+from training.metrics import figures, lowered, percent, score, signatures
 from training.runs.run import Run
-from training.score import links, metrics
+from training.score import links
+from training.score.intervals import bootstrap_interval, by_length, ratio
 from training.score.links import Reading
 from training.score.pointing import pointing
 
@@ -42,9 +44,10 @@ def evaluate(
         by_length: whether to add BLEU by number of source words.
 
     Returns:
-        The result of `metrics.score`; `pointing`, in percent, where boxes are known; `aer` (0 to 1)
-        with `aer_method`, and `aer_diagonal` of a plain diagonal, where there are gold links and
-        the runs attend; `sentences`, `seconds`, `sentences_per_second`, `beam_width`.
+        Figures and signatures of `training.metrics`; `pointing`, in percent, where boxes are
+        known; `aer` (0 to 1) with `aer_method`, and `aer_diagonal` of a plain diagonal, where there
+        are gold links and the runs attend; `sentences`, `seconds`, `sentences_per_second`,
+        `beam_width`.
     """
     config = runs[0].config
     asked = asked or Search()
@@ -77,39 +80,32 @@ def _score(
     split: Split,
     lowercase: bool,
     bootstrap: bool,
-    by_length: bool,
+    lengths: bool,
 ) -> dict[str, Any]:
-    """Score hypotheses of a split: the part of `evaluate` that knows no model."""
-    references = split.references
-    result: dict[str, Any] = metrics.score(metric, hypotheses, references, lowercase=lowercase)
-    if metric in metrics.RATES:
-        if bootstrap:
-            counts = metrics.rate_statistics(metric, hypotheses, references, lowercase=lowercase)
-            for key, count in counts.items():
-                interval = metrics.bootstrap_interval(count * (100, 1), metrics.ratio)  # percent
-                result[f"{key}_interval"] = interval
-        return result
-    options: dict[str, Any] = {
-        "lowercase": lowercase,
-        "tokenize": metrics.bleu_tokenization(metric),
+    """Score hypotheses of a split: the part of `evaluate` that needs no model."""
+    texts: Any = hypotheses, split.references
+    result: dict[str, Any] = {
+        **score(metric, *texts, lowercase=lowercase),
+        **signatures(metric, *texts, lowercase=lowercase),
     }
-    if bootstrap:
-        statistics = metrics.bleu_statistics(hypotheses, references, **options)
-        result["bleu_interval"] = metrics.bootstrap_interval(statistics, metrics.bleu_of)
-    if by_length:
-        lengths = [len(source.split()) for source in split.sources]
-        result["bleu_by_length"] = metrics.by_length(
-            hypotheses, references, lengths, bootstrap=bootstrap, **options
-        )
+    texts = lowered(*texts) if lowercase else texts
+    metrics_of = figures(metric)
+    for name, each in metrics_of.items():
+        if bootstrap and each.statistics and each.value:
+            result[f"{name}_interval"] = bootstrap_interval(each.statistics(*texts), each.value)
+    if lengths:
+        words = [len(source.split()) for source in split.sources]
+        found = by_length(metrics_of["bleu"], texts[0], texts[1], words, bootstrap=bootstrap)
+        result["bleu_by_length"] = found
     return result
 
 
 def _pointing(runs: Sequence[Run], split: Split, bootstrap: bool) -> dict[str, Any]:
     """Return how often the weights point into the boxes of a split, in percent."""
-    hits = pointing(runs, split) * (100, 1)
-    result: dict[str, Any] = {"pointing": metrics.ratio(hits.sum(axis=0))}
+    hits = pointing(runs, split)
+    result: dict[str, Any] = {"pointing": percent(hits.sum(axis=0))}
     if bootstrap:
-        result["pointing_interval"] = metrics.bootstrap_interval(hits, metrics.ratio)
+        result["pointing_interval"] = bootstrap_interval(hits, percent)
     return result
 
 
@@ -117,12 +113,12 @@ def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = F
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
     found = [links.read(weights, reading) for weights in links.attend(make_attender(runs), split)]
-    errors = metrics.alignment_errors(found, *gold)
+    errors = links.alignment_errors(found, *gold)
     result = {
-        "aer": metrics.ratio(errors.sum(axis=0)),
+        "aer": ratio(errors.sum(axis=0)),
         "aer_method": reading.describe(),
-        "aer_diagonal": metrics.alignment_error_rate(links.diagonal(split), *gold),
+        "aer_diagonal": links.alignment_error_rate(links.diagonal(split), *gold),
     }
     if bootstrap:
-        result["aer_interval"] = metrics.bootstrap_interval(errors, metrics.ratio)
+        result["aer_interval"] = bootstrap_interval(errors, ratio)
     return result

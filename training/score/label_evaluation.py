@@ -11,12 +11,13 @@ import numpy as np
 
 from training.command.errors import UserError
 from training.decode.labels import make_predictor
+from training.metrics import METRICS, OF_OUTCOMES
 from training.runs.run import Run
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
 from training.sources.events.histories import Histories
 
-SCORES = {"auc": scores.auc, "auprc": scores.auprc}
+SCORES = {name: METRICS[name].score for name in OF_OUTCOMES}
 
 
 def evaluate_labels(

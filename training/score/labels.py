@@ -5,21 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from sklearn import metrics
 
 Score = Callable[[np.ndarray, np.ndarray], float]
-
-
-def auc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Return the area under the receiver operating characteristic; 0.5 where all are alike."""
-    if len(np.unique(labels)) < 2:
-        return 0.5
-    return float(metrics.roc_auc_score(labels, scores))
-
-
-def auprc(labels: np.ndarray, scores: np.ndarray) -> float:
-    """Return the average precision, the area under precision over recall."""
-    return float(metrics.average_precision_score(labels, scores))
 
 
 def cross_entropy(labels: np.ndarray, probabilities: np.ndarray) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +10,10 @@ import numpy as np
 from training.data.pair_files import Split
 from training.data.tokenizers import word_of_piece
 from training.decode.texts import Attended
-from training.score.metrics import Link
+from training.metrics import check_lengths
+from training.score.intervals import ratio
+
+Link = tuple[int, int]
 
 SYMMETRIZATIONS = ("none", "intersection", "union", "grow-diag")
 
@@ -166,3 +169,32 @@ def at_most(split: Split, words: int) -> Split:
     """Return the pairs with at most so many gold words on each side."""
     pairs = enumerate(zip(*split.words(), strict=True))
     return split.select([i for i, pair in pairs if max(map(len, pair)) <= words])
+
+
+def alignment_errors(
+    predicted: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]]
+) -> np.ndarray:
+    """`|A| + |S| - |A ∩ S| - |A ∩ P|` and `|A| + |S|` of each sentence: `(N, 2)`."""
+    check_lengths(predicted, sure)
+    check_lengths(predicted, possible)
+    rows = []
+    for a, s, p in zip(predicted, sure, possible, strict=True):
+        total = len(a) + len(s)
+        rows.append((total - len(a & s) - len(a & (s | p)), total))
+    return np.array(rows)
+
+
+def alignment_error_rate(
+    predicted: Sequence[Set[Link]], sure: Sequence[Set[Link]], possible: Sequence[Set[Link]]
+) -> float:
+    """AER, `1 - (|A ∩ S| + |A ∩ P|) / (|A| + |S|)` over all sentences (Och and Ney 2003).
+
+    Args:
+        predicted: links `(source word, target word)` of each sentence, A.
+        sure: links that must be found, S.
+        possible: links that may be found, P; sure links are possible.
+
+    Returns:
+        A fraction: 0 is perfect, 1 is all wrong.
+    """
+    return ratio(alignment_errors(predicted, sure, possible).sum(axis=0))

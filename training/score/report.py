@@ -15,8 +15,8 @@ from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
 from training.decode.asked import Search, check_precision
 from training.decode.texts import say_cut
+from training.metrics import figures, score
 from training.runs.run import Run, load_ensemble
-from training.score import metrics
 from training.score.baselines import most_similar
 from training.score.evaluation import evaluate
 from training.score.label_evaluation import evaluate_labels
@@ -47,9 +47,7 @@ def report(options: argparse.Namespace) -> None:
         config = runs[0].config
         train, _ = load_split(config, "train", limit=config.train_limit or None, seed=config.seed)
         similar = most_similar(train.pairs(), split.sources)
-        scores = metrics.score(
-            config.metric, similar, split.references, lowercase=options.lowercase
-        )
+        scores = score(config.metric, similar, split.references, lowercase=options.lowercase)
         result |= {f"baseline_{key}": value for key, value in scores.items()}
     _finish(options, read, result)
 
@@ -60,7 +58,7 @@ def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split
     if config.source != "text":
         _refuse(options, ("by_length", "baseline"), "source = text", config.source)
         return _load_others(options, runs[0])
-    if config.metric in metrics.RATES:
+    if "bleu" not in figures(config.metric):
         _refuse(options, ("by_length",), "metric = bleu", config.metric)
     return _load_sentences(options, config)
 

@@ -18,6 +18,15 @@ def test_the_best_epoch_is_the_one_of_least_perplexity_where_nothing_is_translat
     assert best(records(9.0, 5.0, 7.0, 5.0, key="val_perplexity"))["epoch"] == 2
 
 
+@pytest.mark.parametrize(("key", "score"), [("exact", 100.0), ("wer", 0.0), ("bleu", 100.0)])
+def test_of_several_epochs_with_the_best_score_the_least_perplexity_decides(key, score):
+    history = [
+        {"epoch": epoch, key: score, "val_perplexity": perplexity}
+        for epoch, perplexity in enumerate((1.5, 1.02, 1.2), 1)
+    ]
+    assert best(history)["epoch"] == 2
+
+
 def test_perplexity_decides_where_it_is_asked_for():
     bleu_and_perplexity = [(5.0, 36.0), (4.0, 25.0), (3.0, 30.0)]
     history = [

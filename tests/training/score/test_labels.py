@@ -3,6 +3,7 @@ import pytest
 
 from tests.training.sources.test_events import random_histories
 from training.command.errors import UserError
+from training.metrics import auc
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES
 from training.score.label_evaluation import evaluate_labels
@@ -18,8 +19,8 @@ def test_auc_is_the_share_of_pairs_in_order():
     rng = np.random.default_rng(0)
     labels = (rng.random(53) < 0.3).astype(float)
     values = rng.integers(0, 9, 53) + labels
-    assert scores.auc(labels, values) == pytest.approx(pairs_in_order(labels, values))
-    assert scores.auc(np.ones(3), np.arange(3)) == 0.5
+    assert auc(labels, values) == pytest.approx(pairs_in_order(labels, values))
+    assert auc(np.ones(3), np.arange(3)) == 0.5
 
 
 def test_cross_entropy_of_certain_and_of_even_chances():
@@ -48,13 +49,13 @@ def test_people_are_resampled_whole_and_samples_are_paired():
     def score(chosen, said):
         counts = np.unique(said, return_counts=True)[1]
         seen.append((counts % 5 == 0).all())
-        return scores.auc(chosen, said)
+        return auc(chosen, said)
 
     found = scores.bootstrap_people(people, labels, {"a": values, "b": 2 * values}, score)
     assert all(seen)
     np.testing.assert_allclose(found["a"], found["b"])
     low, high = scores.interval(found["a"])
-    alone = scores.bootstrap_people(np.arange(200), labels, {"a": values}, scores.auc)
+    alone = scores.bootstrap_people(np.arange(200), labels, {"a": values}, auc)
     assert high - low > 1.5 * np.subtract(*scores.interval(alone["a"])[::-1])
 
 

@@ -5,22 +5,13 @@ import numpy as np
 import pytest
 import sacrebleu
 
-from training.score.metrics import (
-    alignment_error_rate,
-    alignment_errors,
-    bleu,
-    bleu_of,
-    bleu_statistics,
-    bootstrap_interval,
-    by_length,
-    chrf,
-    edit_distance,
-    phone_errors,
-    rate_statistics,
-    ratio,
-    score,
-    word_errors,
-)
+from training import metrics
+from training.config.load import override
+from training.config.schema import Config
+from training.metrics import METRICS, Metric, bleu_of, percent, score, signatures
+from training.runs.history import best
+from training.score.intervals import bootstrap_interval, by_length, ratio
+from training.score.links import alignment_error_rate, alignment_errors
 
 HYPOTHESES = ["Elle mange une pomme verte.", "il n'aime pas les pommes .", "Je sais", "Où est-il ?"]
 REFERENCES = [
@@ -36,54 +27,64 @@ STREAMS = [  # the same, as sacrebleu takes them
 ]
 
 
+BLEU, CHINESE, CHRF = (METRICS[name] for name in ("bleu", "bleu-zh", "chrf"))
+
+
 def test_bleu_with_several_references_is_that_of_sacrebleu():
     expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS)
-    received = bleu(HYPOTHESES, REFERENCES)
+    received = score("bleu", HYPOTHESES, REFERENCES)
     assert received["bleu"] == pytest.approx(expected.score)
-    assert received["bleu_signature"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|")
-    lower = bleu(HYPOTHESES, REFERENCES, lowercase=True)
+    lower = score("bleu", HYPOTHESES, REFERENCES, lowercase=True)
     assert lower["bleu"] > received["bleu"]
-    assert "|case:lc|" in lower["bleu_signature"]
+    assert lower["chrf"] > received["chrf"]
+    expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS, lowercase=True)
+    assert lower["bleu"] == pytest.approx(expected.score)
+
+
+def test_signatures_are_those_of_sacrebleu():
+    said = signatures("bleu", HYPOTHESES, REFERENCES)
+    assert said["bleu_signature"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|")
+    assert "nc:6|nw:0" in said["chrf_signature"]
+    said = signatures("bleu-zh", HYPOTHESES, REFERENCES, lowercase=True)
+    assert "|case:lc|" in said["bleu_signature"]
+    assert "|tok:zh|" in said["bleu_signature"]
+    assert signatures("phones", HYPOTHESES, REFERENCES) == {}
 
 
 def test_chinese_is_scored_by_characters_on_request():
     hypotheses, references = ["我喜欢吃绿苹果。"], [["我喜欢绿苹果。"]]
     expected = sacrebleu.corpus_bleu(hypotheses, [references[0]], tokenize="zh")
-    received = bleu(hypotheses, references, tokenize="zh")
+    received = score("bleu-zh", hypotheses, references)
     assert received["bleu"] == pytest.approx(expected.score)
-    assert received["bleu"] > bleu(hypotheses, references)["bleu"]
-    assert "|tok:zh|" in received["bleu_signature"]
+    assert received["bleu"] > score("bleu", hypotheses, references)["bleu"]
 
 
 def test_chrf_with_several_references_is_that_of_sacrebleu():
     # Repeating a reference gives every sentence as many, and changes no best match.
     streams = [[texts[min(i, len(texts) - 1)] for texts in REFERENCES] for i in range(3)]
-    received = chrf(HYPOTHESES, REFERENCES)
-    assert received["chrf"] == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score)
-    assert "nc:6|nw:0" in received["chrf_signature"]
-    assert chrf(HYPOTHESES, REFERENCES, lowercase=True)["chrf"] > received["chrf"]
+    received = CHRF.score(HYPOTHESES, REFERENCES)
+    assert received == pytest.approx(sacrebleu.corpus_chrf(HYPOTHESES, streams).score)
 
 
-@pytest.mark.parametrize("options", [{}, {"lowercase": True}, {"tokenize": "char"}])
-def test_summed_sentence_statistics_give_the_bleu_of_the_corpus(options):
-    statistics = bleu_statistics(HYPOTHESES, REFERENCES, **options)
+@pytest.mark.parametrize("metric", [BLEU, CHINESE])
+def test_summed_sentence_statistics_give_the_bleu_of_the_corpus(metric):
+    statistics = np.array(metric.statistics(HYPOTHESES, REFERENCES))
     assert statistics.shape == (4, 10)
-    expected = bleu(HYPOTHESES, REFERENCES, **options)["bleu"]
-    assert bleu_of(statistics.sum(axis=0)) == pytest.approx(expected)
-    expected = bleu(HYPOTHESES[1:3], REFERENCES[1:3], **options)["bleu"]
+    assert bleu_of(statistics.sum(axis=0)) == pytest.approx(metric.score(HYPOTHESES, REFERENCES))
+    expected = metric.score(HYPOTHESES[1:3], REFERENCES[1:3])
     assert bleu_of(statistics[1:3].sum(axis=0)) == pytest.approx(expected)
 
 
 def test_statistics_without_matches_of_four_words_are_smoothed_as_the_corpus_is():
     texts = ["one two three four five"], [["one two other three four"]]
-    expected = bleu(*texts)["bleu"]
+    expected = BLEU.score(*texts)
     assert expected > 1
-    assert bleu_of(bleu_statistics(*texts)[0]) == pytest.approx(expected)
+    assert bleu_of(BLEU.statistics(*texts)[0]) == pytest.approx(expected)
 
 
 def test_bleu_by_length_scores_each_bucket_alone():
     lengths = [5, 40, 31, 6]
-    rows = by_length(HYPOTHESES, REFERENCES, lengths)
+    rows = by_length(BLEU, HYPOTHESES, REFERENCES, lengths)
     assert [(row["words"], row["sentences"]) for row in rows] == [
         ("1-5", 1),
         ("6-10", 1),
@@ -95,14 +96,36 @@ def test_bleu_by_length_scores_each_bucket_alone():
         streams = [stream for stream in streams if any(stream)]
         expected = sacrebleu.corpus_bleu([HYPOTHESES[i] for i in chosen], streams)
         assert row["bleu"] == pytest.approx(expected.score)
-    assert by_length(["a"], [["a"]], [41]) == []
+    assert by_length(BLEU, ["a"], [["a"]], [41]) == []
     for row, sure in zip(
-        by_length(HYPOTHESES, REFERENCES, lengths, bootstrap=True), rows, strict=True
+        by_length(BLEU, HYPOTHESES, REFERENCES, lengths, bootstrap=True), rows, strict=True
     ):
         low, high = row.pop("interval")
         assert low <= sure["bleu"] + 1e-9
         assert sure["bleu"] <= high + 1e-9
         assert row == sure
+
+
+def test_a_figure_is_one_entry_of_the_table(monkeypatch):
+    """A run may be scored by it, and its epochs are compared by it."""
+
+    def longest(hypotheses, references):
+        return float(max(map(len, hypotheses)))
+
+    monkeypatch.setitem(METRICS, "longest", Metric(longest, "lower", "longest word"))
+    assert score("longest", ["abc", "d"], [["a"], ["b"]]) == {"longest": 3.0}
+    history = [{"epoch": 1, "longest": 5.0}, {"epoch": 2, "longest": 3.0}]
+    assert best(history)["epoch"] == 2
+
+
+@pytest.mark.parametrize("metric", METRICS.keys() - {"auc", "auprc"})
+def test_a_configuration_takes_each_figure(metric):
+    assert override(Config(), [f"metric={metric}"]).metric == metric
+    assert METRICS[metric].better in ("higher", "lower")
+    right, wrong = ["a b c d e"], ["a b x d y"]
+    key = METRICS[metric].key
+    values = [METRICS[metric].score(texts, [right]) for texts in (right, wrong)]
+    assert key(values[0]) > key(values[1])
 
 
 @functools.cache
@@ -116,21 +139,21 @@ def recursive_distance(a, b):
     )
 
 
-def test_edit_distance_is_that_of_the_recursive_definition():
+def test_edits_are_those_of_the_recursive_definition():
     rng = random.Random(2)
     for _ in range(50):
         a, b = (tuple(rng.choices("xyz", k=rng.randint(0, 7))) for _ in range(2))
-        assert edit_distance(a, b) == recursive_distance(a, b)
+        assert metrics.character_errors([a], [[b]]) == [(recursive_distance(a, b), len(b))]
 
 
 def test_pronunciations_count_against_the_closest_reference():
     hypotheses = ["AH B", "K AE T", "D AO", ""]
     references = [["EY B IY", "AH B"], ["K AA T S", "K AE T S"], ["D AO G"], ["T UW"]]
     # 0 of 2 phones, 1 of 4, 1 of 3, 2 of 2; one word of four matches
-    assert phone_errors(hypotheses, references).tolist() == [[0, 2], [1, 4], [1, 3], [2, 2]]
+    assert metrics.phone_errors(hypotheses, references) == [(0, 2), (1, 4), (1, 3), (2, 2)]
     scores = score("phones", hypotheses, references)
     assert scores["per"] == pytest.approx(100 * 4 / 11)
-    assert word_errors(hypotheses, references).tolist() == [[0, 1], [1, 1], [1, 1], [1, 1]]
+    assert metrics.word_errors(hypotheses, references) == [(0, 1), (1, 1), (1, 1), (1, 1)]
     assert scores["wer"] == pytest.approx(75)
 
 
@@ -147,8 +170,6 @@ def test_rates_in_lower_case_ignore_case(metric, wanted):
     found = score(metric, *texts, lowercase=True)
     assert {name: found[name] for name in wanted} == pytest.approx(wanted)
     assert score(metric, *texts) != pytest.approx(found)
-    counts = rate_statistics(metric, *texts, lowercase=True)
-    assert {name: 100 * ratio(count.sum(axis=0)) for name, count in counts.items()} == wanted
 
 
 def test_alignment_error_rate_of_a_worked_example():
@@ -176,23 +197,34 @@ def test_the_bootstrap_interval_is_that_of_the_normal_approximation():
     assert bootstrap_interval(statistics, ratio, seed=2) != (low, high)
 
 
+@pytest.mark.parametrize("count", [7, 107])
+def test_the_interval_of_nothing_or_all_is_open_to_the_exact_bound(count):
+    """The probability of none among so many is 2.5 % at the bound."""
+    none = np.stack([np.zeros(count), np.ones(count)], axis=1)
+    low, high = bootstrap_interval(none, percent)
+    assert low == 0
+    assert (1 - high / 100) ** count == pytest.approx(0.025)
+    assert high == pytest.approx({7: 40.96, 107: 3.39}[count], abs=0.01)
+    assert bootstrap_interval(np.ones((count, 2)), ratio) == pytest.approx((1 - high / 100, 1))
+
+
 def test_the_bootstrap_interval_of_bleu_is_around_it():
     rng = random.Random(4)
     references = [[" ".join(rng.choices("abcdef", k=12))] for _ in range(150)]
     hypotheses = [" ".join(rng.choices(r[0].split(), k=6) + r[0].split()[6:]) for r in references]
-    statistics = bleu_statistics(hypotheses, references)
+    statistics = BLEU.statistics(hypotheses, references)
     low, high = bootstrap_interval(statistics, bleu_of, samples=200)
-    assert low < bleu(hypotheses, references)["bleu"] < high
+    assert low < BLEU.score(hypotheses, references) < high
     assert 0.5 < high - low < 10
 
 
 def test_unequal_or_no_sentences_are_refused():
     for call in (
-        lambda: bleu(["a"], []),
-        lambda: chrf([], []),
-        lambda: phone_errors(["a"], [["a"], ["b"]]),
+        lambda: BLEU.score(["a"], []),
+        lambda: CHRF.score([], []),
+        lambda: METRICS["per"].score(["a"], [["a"], ["b"]]),
         lambda: alignment_error_rate([set()], [], [set()]),
-        lambda: by_length(["a"], [["a"]], []),
+        lambda: by_length(BLEU, ["a"], [["a"]], []),
     ):
         with pytest.raises(ValueError, match="as many predictions as sentences"):
             call()

@@ -15,17 +15,19 @@ from pathlib import Path
 
 import numpy as np
 
+from lab import shared
 from training.command.errors import UserError
+from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
 from training.decode.asked import Search
+from training.metrics import figures
 from training.runs.run import Run, load_run
-from training.score import metrics
+from training.score.intervals import bootstrap_interval, ratio
 from training.sources.text.copying import WORD, replace_words
-from training.studies import shared
 
 # They begin with a consonant, so that articles and prepositions before them stay as they are.
 NAMES = tuple(
@@ -47,6 +49,13 @@ class NamedSplit:
 
     split: Split
     names: list[list[str]]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_runs(parser)
+    shared.add_data(parser)
+    add_common(parser, "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -153,10 +162,9 @@ def table_row(
         file = options.output / "translations" / f"{kind}-{name.replace(', ', '-')}.json"
         hypotheses = translated(name, sources, file)
         through = came_through(hypotheses, sentences.names)
-        low, high = metrics.bootstrap_interval(through, metrics.ratio)
-        tokenize = metrics.bleu_tokenization(found.config.metric)
-        row[f"{kind}_bleu"] = metrics.bleu(hypotheses, references, tokenize=tokenize)["bleu"]
-        row[f"{kind}_names"] = 100 * metrics.ratio(through.sum(axis=0))
+        low, high = bootstrap_interval(through, ratio)
+        row[f"{kind}_bleu"] = figures(found.config.metric)["bleu"].score(hypotheses, references)
+        row[f"{kind}_names"] = 100 * ratio(through.sum(axis=0))
         row[f"{kind}_low"], row[f"{kind}_high"] = 100 * low, 100 * high
     return row
 

@@ -7,11 +7,11 @@ import random
 import pytest
 import scipy.stats
 
+from lab import shared, sigmorphon
+from lab.__main__ import main
 from tests.training.conftest import untrained
-from training import study
 from training.command.errors import UserError
 from training.runs.run import load_run
-from training.studies import shared, sigmorphon
 
 TINY = [
     *("encoder_units=7", "decoder_units=11", "embedding_size=5", "attention_units=3"),
@@ -68,7 +68,7 @@ def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     output = tmp_path / "study"
     command = ["sigmorphon", "--subtask", "low", "--languages", "wel_sw", "--seeds", "2"]
     command += ["--output", str(output), *(part for key in TINY for part in ("--set", key))]
-    study.main(command)
+    main(command)
     with (output / "sigmorphon.csv").open(newline="") as file:
         language, mean = csv.DictReader(file)
     assert (language["language"], mean["language"]) == ("wel_sw", "mean")
@@ -87,7 +87,7 @@ def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     assert load_run(output / "runs" / "wel_sw-2").config.seed == 2
     weights = (output / "runs" / "wel_sw-1" / "best.weights.h5").stat().st_mtime_ns
     capsys.readouterr()
-    study.main(command)
+    main(command)
     assert "wel_sw-1: trained already" in capsys.readouterr().out
     assert (output / "runs" / "wel_sw-1" / "best.weights.h5").stat().st_mtime_ns == weights
 
@@ -95,4 +95,4 @@ def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
 def test_a_language_of_another_subtask_is_refused(tmp_path):
     command = ["sigmorphon", "--subtask", "low", "--languages", "kor", "--output", str(tmp_path)]
     with pytest.raises(UserError, match=r"expected some of ady, .*\. Received: kor"):
-        study.main(command)
+        main(command)

@@ -15,25 +15,33 @@ from pathlib import Path
 
 import numpy as np
 
+from lab import shared
 from training.command.errors import UserError
+from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.asked import Search
-from training.score import metrics
-from training.studies import shared
+from training.metrics import figures, lowered
+from training.score.intervals import LENGTH_BUCKETS, by_length
 
 ATTENTIONS = ("none", "additive", "general")
 PER_BUCKET = 300  # joined sentences of each length
 ENOUGH = 50  # sentences; buckets with fewer are marked
 
 
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_models(parser, "tatoeba-en-fr")
+    add_common(parser, "--beam-width", "--lowercase")
+
+
 def run(options: argparse.Namespace) -> dict:
     """Do the study; return what its last line says."""
     runs = shared.collect(options, {name: [f"attention={name}"] for name in ATTENTIONS})
     config = shared.same_data(runs)
-    if config.metric == "phones":
+    if "bleu" not in figures(config.metric):
         raise UserError(f"length expected translation models. Received: {config.data}")
     sets = load_sets(config)
     rows = []
@@ -72,7 +80,7 @@ def join(split: Split, per_bucket: int, seed: int = 0) -> Split:
     rng = np.random.default_rng(seed)
     words = [len(source.split()) for source in split.sources]
     sources, references = [], []
-    for low, high in metrics.LENGTH_BUCKETS:
+    for low, high in LENGTH_BUCKETS:
         made = 0
         for _ in range(100 * per_bucket):
             chosen = _draw(words, int(rng.integers(low, high + 1)), rng)
@@ -112,14 +120,10 @@ def table_rows(
     lowercase: bool,
 ) -> list[dict]:
     """Rows of the table: a set translated by a model."""
-    found = metrics.by_length(
-        hypotheses,
-        split.references,
-        [len(source.split()) for source in split.sources],
-        lowercase=lowercase,
-        tokenize=metrics.bleu_tokenization(metric),
-        bootstrap=True,
-    )
+    texts = hypotheses, split.references
+    texts = lowered(*texts) if lowercase else texts
+    words = [len(source.split()) for source in split.sources]
+    found = by_length(figures(metric)["bleu"], *texts, words, bootstrap=True)
     return [
         {
             "set": set_name,
@@ -156,7 +160,7 @@ def losses(rows: Sequence[dict]) -> dict[str, dict[str, dict]]:
 def draw(rows: Sequence[dict], path: Path) -> None:
     """Draw BLEU over length, a panel for each set; hollow where there are few sentences."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    names = [f"{low}-{high}" for low, high in metrics.LENGTH_BUCKETS]
+    names = [f"{low}-{high}" for low, high in LENGTH_BUCKETS]
     figure, (panels,) = shared.new_figure(1, len(sets))
     for axes, set_name in zip(panels, sets, strict=True):
         counts = {row["words"]: row["sentences"] for row in rows if row["set"] == set_name}

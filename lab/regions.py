@@ -17,6 +17,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from lab import ctc, shared
 from training.command.errors import UserError
 from training.config.load import load_preset, override
 from training.config.schema import Config
@@ -25,20 +26,24 @@ from training.data.pair_files import Split
 from training.data.tokenizers import Tokenizer
 from training.decode.asked import Search
 from training.fit.optimizer import ClippedAdam, make_schedule
+from training.metrics import score
 from training.runs.begin import make_sides
 from training.runs.history import best, read_history
 from training.runs.run import Run
-from training.score import metrics
 from training.score.evaluation import evaluate
 from training.score.pointing import region_weights
 from training.sources.kinds import source_class
 from training.sources.pipeline import make_batches
 from training.sources.source import Source
-from training.studies import ctc, shared
 
 SEEDS = 3  # trainings of each
 SHOWN = 3  # images in the figure
 ATTENTIONS = ("additive", "general", "dot", "none")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_models(parser, "captcha")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -100,7 +105,7 @@ def _ctc_row(config: Config) -> dict[str, Any]:
     model, minutes = _train_ctc(config, data, source, target)
     split = _test(source, config)
     hypotheses = _read_ctc(model, source, target, split)
-    scores = metrics.score("characters", hypotheses, split.references)
+    scores = score("characters", hypotheses, split.references)
     return {
         "model": "ctc",
         "seed": config.seed,

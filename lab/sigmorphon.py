@@ -21,17 +21,19 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from lab import shared
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
+from training.command.options import add_options as add_common
+from training.command.parser import positive_int
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data import corpus
 from training.data.sigmorphon import LANGUAGES, corpus_name
 from training.decode.asked import Search
 from training.decode.texts import make_translator
+from training.metrics import score
 from training.runs.run import Run, load_run
-from training.score import metrics
-from training.studies import shared
 
 BASELINE = {  # words wrong on dev, in percent
     **{"eng_us": 45.13},
@@ -40,6 +42,18 @@ BASELINE = {  # words wrong on dev, in percent
     **{"ady": 22.0, "gre": 5.0, "ice": 11.0, "ita": 22.0, "khm": 34.0},
     **{"lav": 41.0, "mlt_latn": 20.0, "rum": 10.0, "slv": 43.0, "wel_sw": 16.0},
 }
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    add = parser.add_argument
+    add("--subtask", choices=LANGUAGES, default="medium", help="the amount of data")
+    add("--languages", nargs="+", metavar="NAME", help="as the files name them; default: all")
+    add("--seeds", type=positive_int, default=3, metavar="N", help="trainings of each")
+    add("--processes", type=positive_int, default=1, metavar="N", help="languages at once")
+    add("--preset", metavar="NAME", help="preset; default: g2p- and the subtask")
+    shared.add_split(parser)
+    add_common(parser, "--set", "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -181,7 +195,7 @@ def _word_error_rate(runs: Sequence[Run], width: int, file: Path) -> float:
         return make_translator(runs, Search(beam_width=width))(dev.sources)
 
     said = shared.kept(file, shared.key_of(runs[0], width, others, dev.sources), say)
-    return float(metrics.score("phones", said, dev.references)["wer"])
+    return float(score("phones", said, dev.references)["wer"])
 
 
 def _said(row: dict[str, Any]) -> str:

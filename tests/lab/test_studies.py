@@ -1,3 +1,4 @@
+import argparse
 import csv
 import dataclasses
 import json
@@ -7,17 +8,18 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from lab import alignment, gradients, length, mechanisms, shared
+from lab.__main__ import main
 from tests.training.conftest import TINY, tiny_config
-from training import study
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
 from training.decode.texts import make_attender
 from training.model.seq2seq import build_seq2seq
-from training.score import evaluation, links, metrics
+from training.score import evaluation, links
+from training.score.intervals import LENGTH_BUCKETS
 from training.score.links import Reading
-from training.studies import alignment, gradients, length, mechanisms, shared
 
 
 def make_run(path, run, **keys):
@@ -47,8 +49,8 @@ def pairs():
 
 def test_joined_sentences_have_the_bucket_lengths_and_the_references_of_their_parts(pairs):
     joined = length.join(pairs, 11, seed=3)
-    assert len(joined.sources) == 11 * len(metrics.LENGTH_BUCKETS)
-    buckets = [bucket for bucket in metrics.LENGTH_BUCKETS for _ in range(11)]
+    assert len(joined.sources) == 11 * len(LENGTH_BUCKETS)
+    buckets = [bucket for bucket in LENGTH_BUCKETS for _ in range(11)]
     by_source = dict(zip(pairs.sources, pairs.references, strict=True))
     parts_of = {text: source for source, texts in by_source.items() for text in texts}
     several = 0
@@ -95,7 +97,7 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     monkeypatch.setattr(length, "PER_BUCKET", 3)
     command = ["length", "--output", str(output), "--beam-width", "1"]
     command += [word for name, path in paths.items() for word in ("--run", f"{name}={path}")]
-    study.main(command)
+    main(command)
     rows = read_table(output / "length.csv")
     assert {(row["set"], row["attention"]) for row in rows} == {
         (s, a) for s in ("single", "real", "joined") for a in ("none", "additive", "general")
@@ -121,7 +123,7 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
 
     before = (output / "length.csv").read_bytes()
     monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
-    study.main(command)
+    main(command)
     assert (output / "length.csv").read_bytes() == before
 
 
@@ -139,9 +141,12 @@ def test_missing_models_are_trained_with_the_preset_and_only_once(tiny_run, tmp_
     monkeypatch.setattr(
         shared, "resume", lambda path: train(tiny_config("attention=none"), path, resumed=True)
     )
-    settings = [word for setting in TINY for word in ("--set", setting)]
-    command = ["length", "--preset", "phrasebook-en-fr", *settings, "--output", str(tmp_path)]
-    options = study.parse_arguments([*command, "--run", f"additive={tiny_run.path}"])
+    options = argparse.Namespace(
+        preset="phrasebook-en-fr",
+        settings=[*TINY],
+        output=tmp_path,
+        runs=[f"additive={tiny_run.path}"],
+    )
     models = {name: [f"attention={name}"] for name in ("none", "additive", "general")}
     runs = shared.collect(options, models)
     assert [name for name, *_ in trained] == ["none", "general"]
@@ -164,7 +169,7 @@ def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path,
     monkeypatch.setattr(shared, "train", None)
     command = ["mechanisms", "--preset", "phrasebook-en-fr", "--output", str(tmp_path)]
     with pytest.raises(UserError, match=r"dot cannot be built: .*same width"):
-        study.main([*command, "--set", "decoder_units=7"])
+        main([*command, "--set", "decoder_units=7"])
 
 
 @pytest.mark.parametrize(
@@ -181,7 +186,7 @@ def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path,
 def test_bad_input_is_one_clear_line(arguments, said, tiny_run, tmp_path):
     arguments = [word.replace("TINY", str(tiny_run.path)) for word in arguments]
     with pytest.raises(UserError) as caught:
-        study.main([*arguments, "--output", str(tmp_path)])
+        main([*arguments, "--output", str(tmp_path)])
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -193,7 +198,7 @@ def test_the_mechanisms_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path):
     for name, keys in settings.items():
         path = make_run(tmp_path / name, tiny_run, encoder_units=4, **keys)
         command += ["--only", name, "--run", f"{name}={path}"]
-    study.main(command)
+    main(command)
     rows = read_table(output / "mechanisms.csv")
     assert [row["mechanism"] for row in rows] == list(settings)
     history = json.loads((tiny_run.path / "history.json").read_text())
@@ -213,7 +218,7 @@ def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_pat
     command = ["mechanisms", "--output", str(output), "--beam-width", "1"]
     command += ["--only", "additive", "--only", "general"]
     command += ["--run", f"additive={tiny_run.path}", "--run", f"general={general}"]
-    study.main(command)
+    main(command)
     first, second = read_table(output / "mechanisms.csv")
     expected = evaluation.evaluate([tiny_run], split, Search(beam_width=1))
     assert float(first["bleu"]) == pytest.approx(expected["bleu"], rel=1e-4)
@@ -226,7 +231,7 @@ def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_pat
 
     before = (output / "mechanisms.csv").read_bytes()
     monkeypatch.setattr(mechanisms, "evaluate", None)  # nothing is scored again
-    study.main(command)
+    main(command)
     assert (output / "mechanisms.csv").read_bytes() == before
 
 
@@ -242,7 +247,7 @@ def test_the_alignment_study_reports_what_evaluate_does(tiny_run, tmp_path, monk
     sets = [("some", split, dev), ("by halves", split, None)]
     monkeypatch.setattr(alignment, "gold_sets", lambda *_: iter(sets))
     output = tmp_path / "study"
-    study.main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
+    main(["alignment", "--output", str(output), "--run", f"tiny={tiny_run.path}"])
     rows = read_table(output / "readings.csv")
     assert len(rows) == 4 + 5
     # All readings are of the same weights.
@@ -278,7 +283,7 @@ def test_the_reading_of_each_half_is_the_best_of_the_other():
 def test_a_model_without_attention_has_no_alignment(tiny_run, tmp_path):
     path = make_run(tmp_path / "none", tiny_run, attention="none")
     with pytest.raises(UserError, match="expected a model that attends"):
-        study.main(["alignment", "--run", f"none={path}", "--output", str(tmp_path / "study")])
+        main(["alignment", "--run", f"none={path}", "--output", str(tmp_path / "study")])
 
 
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.3])
@@ -307,7 +312,7 @@ def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path, monkeypatch):
     for name, value in {"LENGTH": 5, "UNITS": 3, "BATCH_SIZE": 2, "SEEDS": 1}.items():
         monkeypatch.setattr(gradients, name, value)
     command = ["gradients", "--output", str(tmp_path)]
-    study.main(command)
+    main(command)
     rows = read_table(tmp_path / "gradients.csv")
     assert len(rows) == 3 * 2 * 3 * 5
     assert {row["distance"] for row in rows} == set("12345")
@@ -317,5 +322,5 @@ def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path, monkeypatch):
         assert float(row["far_by_near"]) == pytest.approx(own[-1] / own[0], rel=1e-4)
     assert (tmp_path / "gradients.png").stat().st_size > 10_000
     before = (tmp_path / "gradients.csv").read_bytes()
-    study.main(command)
+    main(command)
     assert (tmp_path / "gradients.csv").read_bytes() == before

@@ -2,8 +2,8 @@ import itertools
 
 import numpy as np
 
+from lab import ctc
 from training.config.schema import Config
-from training.studies import ctc
 
 
 def collapsed(path):

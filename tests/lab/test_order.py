@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 
+from lab import order
+from lab.__main__ import main
 from tests.training.sources.test_events import random_histories
-from training import study
 from training.command.errors import UserError
-from training.studies import order
 
 
 def area(labels, scores):
@@ -29,7 +29,7 @@ def test_the_order_study_ends_in_a_table_and_trains_once(tmp_path, monkeypatch, 
     command = ["order", "--output", str(tmp_path)]
     for setting in ("encoder_units=3", "attention_units=3", "batch_size=7"):
         command += ["--set", setting]
-    study.main(command)
+    main(command)
     with (tmp_path / "order.csv").open(newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file)}
     assert list(rows)[-3:] == ["logistic_regression", "boosted_trees", "published"]
@@ -45,10 +45,10 @@ def test_the_order_study_ends_in_a_table_and_trains_once(tmp_path, monkeypatch, 
 
     before = (tmp_path / "order.csv").read_bytes()
     monkeypatch.setattr(order.Learner, "fit", None)  # nothing is trained again
-    study.main(command)
+    main(command)
     assert (tmp_path / "order.csv").read_bytes() == before
 
 
 def test_the_order_study_is_of_histories(tmp_path):
     with pytest.raises(UserError, match="expected target = label"):
-        study.main(["order", "--preset", "cmudict", "--output", str(tmp_path)])
+        main(["order", "--preset", "cmudict", "--output", str(tmp_path)])

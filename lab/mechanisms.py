@@ -17,14 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import keras_attention.mechanisms
+from lab import shared
 from training.command.errors import UsageError
+from training.command.options import add_options as add_common
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.decode.asked import Search
+from training.metrics import METRICS, deciding
 from training.runs.history import best, read_history
 from training.runs.run import Run
 from training.score.evaluation import evaluate
-from training.studies import shared
 
 MODELS = {
     **{name: [f"attention={name}"] for name in keras_attention.mechanisms.BY_NAME},
@@ -35,6 +37,19 @@ MODELS = {
     "monotonic_hard": ["attention=monotonic", "attention_options=mode=hard"],
     "chunkwise_hard": ["attention=chunkwise", "attention_options=mode=hard"],
 }
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_models(parser, "phrasebook-en-fr")
+    parser.add_argument(
+        "--only",
+        action="append",
+        metavar="NAME",
+        help=f"a model, {', '.join(MODELS)}; may be given several times; default: all",
+    )
+    shared.add_split(parser)
+    add_common(parser, "--limit", "--beam-width")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -65,7 +80,7 @@ def score(options: argparse.Namespace, name: str, run: Run, split: Split) -> dic
 
 def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dict:
     """The table's row of a model."""
-    metric = next(key for key in ("wer", "bleu", "exact") if key in result)
+    metric = deciding(result)
     low, high = result[f"{metric}_interval"]
     seconds = [record["seconds"] for record in history]
     return {
@@ -74,7 +89,7 @@ def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dic
         metric: result[metric],
         "low": low,
         "high": high,
-        **({"per": result["per"]} if metric == "wer" else {}),
+        **{name: result[name] for name in METRICS if name in result and name != metric},
         "aer": result.get("aer"),
         "val_perplexity": best(history, run.config.keep_by)["val_perplexity"],
         "epochs": len(history),
@@ -86,10 +101,10 @@ def table_row(name: str, run: Run, history: Sequence[dict], result: dict) -> dic
 
 def draw(rows: Sequence[dict], path: Path) -> None:
     """Draw scores with their intervals, alignment errors where there are, and times."""
-    metric = next(key for key in ("wer", "bleu", "exact") if key in rows[0])
+    metric = deciding(rows[0])
     second = "aer" if rows[0]["aer"] is not None else "val_perplexity"
     titles = {
-        metric: f"{metric.upper()}, 95 % interval",
+        metric: f"{METRICS[metric].label}, 95 % interval",
         "aer": "alignment error rate",
         "val_perplexity": "perplexity on dev",
         "seconds_per_epoch": "seconds an epoch",

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import AdditiveAttention, AttentionRNN
-from training.studies import shared
+from lab import shared
 
 CELLS = {
     "simple_rnn": keras.layers.SimpleRNNCell,
@@ -31,6 +31,10 @@ LENGTH, UNITS, BATCH_SIZE = 60, 64, 8  # steps of the encoder, units of all cell
 SEEDS = 3  # times that weights and data are drawn
 GAINS = (0.5, 1.0, 2.0)  # of the recurrent kernels
 INPUT_SCALE = 0.1  # standard deviation; larger inputs saturate the cells
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add nothing: the study has no options."""
 
 
 def run(options: argparse.Namespace) -> dict:

@@ -17,11 +17,14 @@ import keras
 import numpy as np
 from sklearn.model_selection import GroupShuffleSplit, StratifiedGroupKFold
 
+from lab import shared
 from training.command.errors import UserError
+from training.command.options import add_options as add_common
 from training.command.progress import progress
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.fit.optimizer import ClippedAdam
+from training.metrics import auc
 from training.model.build import build_model
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
@@ -29,7 +32,6 @@ from training.score.label_evaluation import SCORES, draw_calibration
 from training.sources.events import data as events
 from training.sources.events.histories import Histories
 from training.sources.events.source import Events, Statistics
-from training.studies import shared
 
 # Of each: whether it attends, and whether events are shuffled in training and in testing.
 VARIANTS = {
@@ -43,6 +45,12 @@ VARIANTS = {
 EPOCHS = (8, 16, 32)
 REPEATS, FOLDS = 5, 5  # trainings of each, and folds of the cross-validation
 SAMPLES = 300  # of the bootstrap
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    parser.add_argument("--preset", default="pbcseq", metavar="NAME", help="preset of the models")
+    add_common(parser, "--set")
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
@@ -76,8 +84,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
                         rows.append(np.full(len(x), np.nan))
                     rows[repeat][test] = one
                 shown = [
-                    f"{n} {scores.auc(data.labels[test], np.array(v)):.3f}"
-                    for n, v in values.items()
+                    f"{n} {auc(data.labels[test], np.array(v)):.3f}" for n, v in values.items()
                 ]
                 print(f"repeat {repeat + 1}, fold {fold + 1}: {', '.join(shown)}", flush=True)
                 advance(1)

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import sacrebleu
 
+from lab import names, shared
+from lab.__main__ import main
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS
-from training import study
 from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.pair_files import Split
-from training.studies import names, shared
 
 KNOWN = ["Tom", "Mary", "Boston", "Lubomir"]
 
@@ -107,7 +107,7 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
     output = tmp_path / "study"
     command = ["names", "--output", str(output), "--data", data, "--beam-width", "2"]
     command += [word for name, path in runs.items() for word in ("--run", f"{name}={path}")]
-    study.main(command)
+    main(command)
     with (output / "names.csv").open(newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file)}
     assert list(rows) == ["copy", "words", "words, unknown replaced"]
@@ -135,7 +135,7 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
 
     before = (output / "names.csv").read_bytes()
     monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
-    study.main(command)
+    main(command)
     assert (output / "names.csv").read_bytes() == before
 
 
@@ -149,4 +149,4 @@ def test_bad_input_is_one_clear_line(runs, tmp_path, tiny_run):
         (["--run", f"gone={tmp_path}"], "is not a run"),
     ]:
         with pytest.raises(UserError, match=said):
-            study.main(["names", "--output", str(tmp_path / "study"), *arguments])
+            main(["names", "--output", str(tmp_path / "study"), *arguments])

@@ -16,6 +16,7 @@ import keras
 
 from training.command.errors import UserError
 from training.command.files import read_json, write_json
+from training.command.options import add_options
 from training.command.progress import progress
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
@@ -25,6 +26,36 @@ from training.fit.train import resume, train
 from training.runs.files import RunFiles
 from training.runs.history import read_history
 from training.runs.run import Run, load_run
+
+
+def add_runs(parser: argparse.ArgumentParser) -> None:
+    """Add the option of trained models by name."""
+    parser.add_argument(
+        "--run",
+        dest="runs",
+        action="append",
+        default=[],
+        metavar="NAME=DIR",
+        help="a trained model; may be given several times",
+    )
+
+
+def add_models(parser: argparse.ArgumentParser, preset: str) -> None:
+    """Add the options that say which models there are and how the others are trained."""
+    add_runs(parser)
+    parser.add_argument("--preset", default=preset, metavar="NAME", help="of the other models")
+    add_options(parser, "--set")
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the sentences."""
+    parser.add_argument("--data", metavar="SPEC", help="default: the runs' training corpus")
+    add_split(parser)
+
+
+def add_split(parser: argparse.ArgumentParser) -> None:
+    """Add the option of the split of a corpus."""
+    parser.add_argument("--split", default="dev", metavar="NAME", help="split of the corpus")
 
 
 def given_runs(options: argparse.Namespace) -> dict[str, Path]:

@@ -19,14 +19,15 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention import plot_attention
+from lab import shared
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.texts import make_attender
 from training.runs.run import Run, load_run
-from training.score import links, metrics
+from training.score import links
+from training.score.intervals import bootstrap_interval, ratio
 from training.score.links import SYMMETRIZATIONS, Attender, Reading
-from training.studies import shared
 
 MODELS = {
     "additive": ["attention=additive", "order=luong"],
@@ -57,6 +58,11 @@ EXAMPLES = {
     "es": (("She is eating a green apple.", "Ella está comiendo una manzana verde."),),
     "zh": (("She is eating a green apple.", "她在吃一个绿苹果。"),),
 }
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add the study's options."""
+    shared.add_models(parser, "phrasebook-en-fr")
 
 
 def run(options: argparse.Namespace) -> dict:
@@ -94,7 +100,7 @@ def measure(name: str, run: Run, attender: Attender) -> list[dict]:
             "order": run.config.order,
             "set": set_name,
             "pairs": len(split.sources),
-            "diagonal": metrics.alignment_error_rate(links.diagonal(split), *split.gold()),
+            "diagonal": links.alignment_error_rate(links.diagonal(split), *split.gold()),
         }
         best = None
         if dev:
@@ -110,17 +116,17 @@ def measure(name: str, run: Run, attender: Attender) -> list[dict]:
 
 
 def errors_by_reading(attender: Attender, split: Split) -> dict[Reading, np.ndarray]:
-    """Return `metrics.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
+    """Return `links.alignment_errors` of a model's links by each reading, `(sentences, 2)`."""
     weights, gold = links.attend(attender, split), split.gold()
     return {
-        reading: metrics.alignment_errors([links.read(one, reading) for one in weights], *gold)
+        reading: links.alignment_errors([links.read(one, reading) for one in weights], *gold)
         for reading in READINGS
     }
 
 
 def best_reading(errors: Mapping[Reading, np.ndarray]) -> Reading:
     """Return the reading of the lowest AER."""
-    return min(errors, key=lambda reading: metrics.ratio(errors[reading].sum(axis=0)))
+    return min(errors, key=lambda reading: ratio(errors[reading].sum(axis=0)))
 
 
 def choose_by_halves(errors: Mapping[Reading, np.ndarray]) -> tuple[list[Reading], np.ndarray]:
@@ -140,7 +146,7 @@ def result_row(reading: Reading | None, errors: np.ndarray, *, chosen: bool) -> 
 
     A chosen reading has an interval.
     """
-    low, high = metrics.bootstrap_interval(errors, metrics.ratio) if chosen else (None, None)
+    low, high = bootstrap_interval(errors, ratio) if chosen else (None, None)
     return {
         "links": reading.method if reading else BY_HALVES,
         "threshold": reading.threshold if reading and reading.method == "threshold" else None,
@@ -148,7 +154,7 @@ def result_row(reading: Reading | None, errors: np.ndarray, *, chosen: bool) -> 
         "symmetrized": reading and reading.symmetrize,
         "tension": reading and reading.tension,
         "chosen": "yes" if chosen else "no",
-        "aer": metrics.ratio(errors.sum(axis=0)),
+        "aer": ratio(errors.sum(axis=0)),
         "low": low,
         "high": high,
     }

@@ -1,0 +1,229 @@
+"""The figures by which predictions are scored, in one table; importing it imports nothing heavy.
+
+A new one is an entry of METRICS and its test: `metric` of a configuration may be its name, and
+histories, cards, pages, reports and `lab/` read it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import zip_longest
+from typing import Any
+
+Texts = Sequence[str]
+References = Sequence[Sequence[str]]  # of each text one or more
+Rows = Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of predictions.
+
+    Attributes:
+        score: from hypotheses and references to the figure, in percent; of an outcome from labels
+            and probabilities to the figure.
+        better: "higher" or "lower".
+        label: the name that people read.
+        statistics: from hypotheses and references to numbers of each sentence, `(N, K)`; None where
+            the figure is not one of their sums.
+        value: from the sums `(K,)` to the figure.
+    """
+
+    score: Callable[..., float]
+    better: str
+    label: str
+    statistics: Callable[[Texts, References], Rows] | None = None
+    value: Callable[[Sequence[float]], float] | None = None
+
+    def key(self, figure: float) -> float:
+        """Return a number that is greater for a better figure."""
+        return figure if self.better == "higher" else -figure
+
+
+def sacrebleu_metric(name: str, lowercase: bool = False) -> Any:
+    """Return sacrebleu's metric (Post 2018) of a name in METRICS: BLEU or chrF; None for others."""
+    if name not in ("bleu", "bleu-zh", "chrf"):
+        return None
+    from sacrebleu.metrics import BLEU, CHRF
+
+    if name == "chrf":
+        return CHRF(lowercase=lowercase)
+    return BLEU(lowercase=lowercase, tokenize="zh" if name == "bleu-zh" else None)
+
+
+def corpus_score(name: str, hypotheses: Texts, references: References) -> float:
+    """Return BLEU (Papineni et al. 2002) or chrF2 (Popović 2015) of a corpus, in percent."""
+    scorer = sacrebleu_metric(name)
+    return float(scorer.corpus_score(list(hypotheses), streams(hypotheses, references)).score)
+
+
+def bleu_statistics(name: str, hypotheses: Texts, references: References) -> Rows:
+    """Return n-gram matches, n-gram counts, length and reference length, `(N, 10)`."""
+    check_lengths(hypotheses, references)
+    scorer = sacrebleu_metric(name)
+    scorer.effective_order = True  # of one sentence, which may have fewer than four words
+    scores = [
+        scorer.sentence_score(hypothesis, list(texts))
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    ]
+    return [[*each.counts, *each.totals, each.sys_len, each.ref_len] for each in scores]
+
+
+def bleu_of(sums: Sequence[float]) -> float:
+    """Return BLEU in percent of summed `bleu_statistics`, `(10,)`."""
+    from sacrebleu.metrics import BLEU
+
+    numbers = [int(number) for number in sums]
+    parts = numbers[:4], numbers[4:8], *numbers[8:]
+    return float(BLEU.compute_bleu(*parts, smooth_method="exp").score)  # as `corpus_score` smooths
+
+
+def streams(hypotheses: Texts, references: References) -> list[tuple[str | None, ...]]:
+    """Return references as sacrebleu takes them: the first of all sentences, the second …"""
+    check_lengths(hypotheses, references)
+    return list(zip_longest(*references))
+
+
+def phone_errors(hypotheses: Texts, references: References) -> Rows:
+    """Return edits to the closest pronunciation and that one's length, of each word: `(N, 2)`.
+
+    Phones are separated by spaces; of equally close pronunciations the first counts.
+    """
+    spoken = [[text.split() for text in texts] for texts in references]
+    return character_errors([hypothesis.split() for hypothesis in hypotheses], spoken)
+
+
+def character_errors(
+    hypotheses: Sequence[Sequence[str]], references: Sequence[Sequence[Sequence[str]]]
+) -> Rows:
+    """Return edits to the closest reference and that one's length in characters: `(N, 2)`."""
+    from rapidfuzz.distance import Levenshtein
+
+    check_lengths(hypotheses, references)
+    rows = []
+    for hypothesis, texts in zip(hypotheses, references, strict=True):
+        choices = [(Levenshtein.distance(hypothesis, text), len(text)) for text in texts]
+        rows.append(min(choices, key=lambda choice: choice[0]))
+    return rows
+
+
+def word_errors(hypotheses: Texts, references: References) -> Rows:
+    """Return whether no reference is matched, and 1, of each: `(N, 2)`."""
+    return [(1 - match, 1) for match, _ in exact_matches(hypotheses, references)]
+
+
+def exact_matches(hypotheses: Texts, references: References) -> Rows:
+    """Return whether a reference is matched but for spaces, and 1, of each: `(N, 2)`."""
+    check_lengths(hypotheses, references)
+    return [
+        (int(any(hypothesis.split() == text.split() for text in texts)), 1)
+        for hypothesis, texts in zip(hypotheses, references, strict=True)
+    ]
+
+
+def percent(sums: Sequence[float]) -> float:
+    """Return the first sum by the second, in percent; 0 where both are 0."""
+    count, total = sums
+    return float(100 * count / total) if total else 0.0
+
+
+def check_lengths(hypotheses: Sequence, others: Sequence) -> None:
+    """Refuse hypotheses that are not as many as their references, or none."""
+    if not len(hypotheses) or len(hypotheses) != len(others):
+        raise ValueError(
+            "Expected as many predictions as sentences, at least one. Received: "
+            f"{len(hypotheses)} and {len(others)}"
+        )
+
+
+def auc(labels: Any, probabilities: Any) -> float:
+    """Return the area under the receiver operating characteristic; 0.5 where all are alike."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(labels, probabilities)) if len(set(labels)) > 1 else 0.5
+
+
+def auprc(labels: Any, probabilities: Any) -> float:
+    """Return the average precision, the area under precision over recall."""
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(labels, probabilities))
+
+
+def _corpus(name: str, label: str) -> Metric:
+    score = partial(corpus_score, name)
+    if name == "chrf":
+        return Metric(score, "higher", label)
+    return Metric(score, "higher", label, partial(bleu_statistics, name), bleu_of)
+
+
+def _rate(statistics: Callable[..., Rows], better: str, label: str) -> Metric:
+    def score(hypotheses: Texts, references: References) -> float:
+        return percent(
+            [sum(column) for column in zip(*statistics(hypotheses, references), strict=True)]
+        )
+
+    return Metric(score, better, label, statistics, percent)
+
+
+# Of several figures of a record, the first here is the one by which epochs are compared.
+METRICS: dict[str, Metric] = {
+    "bleu": _corpus("bleu", "BLEU"),
+    "bleu-zh": _corpus("bleu-zh", "BLEU"),  # of Chinese characters; recorded as "bleu"
+    "wer": _rate(word_errors, "lower", "WER"),
+    "cer": _rate(character_errors, "lower", "CER"),
+    "exact": _rate(exact_matches, "higher", "exact"),
+    "chrf": _corpus("chrf", "chrF"),
+    "per": _rate(phone_errors, "lower", "PER"),
+    "auc": Metric(auc, "higher", "AUC"),
+    "auprc": Metric(auprc, "higher", "AUPRC"),
+}
+# The figures of a configuration's `metric`, where it is not one of METRICS alone.
+GROUPS: dict[str, tuple[str, ...]] = {
+    "bleu": ("bleu", "chrf"),
+    "bleu-zh": ("bleu-zh", "chrf"),
+    "exact": ("exact", "chrf"),
+    "phones": ("per", "wer"),
+    "characters": ("exact", "cer"),
+}
+OF_OUTCOMES = ("auc", "auprc")
+OF_TEXTS = tuple(dict.fromkeys([*GROUPS, *(name for name in METRICS if name not in OF_OUTCOMES)]))
+
+
+def figures(metric: str) -> dict[str, Metric]:
+    """Return the figures of a configuration's `metric`, by the names that records have."""
+    names = GROUPS.get(metric, (metric,))
+    return {name.partition("-")[0]: METRICS[name] for name in names}
+
+
+def score(
+    metric: str, hypotheses: Texts, references: References, *, lowercase: bool = False
+) -> dict[str, float]:
+    """Score texts by a configuration's `metric`: figures by name, in percent."""
+    texts = lowered(hypotheses, references) if lowercase else (hypotheses, references)
+    return {name: each.score(*texts) for name, each in figures(metric).items()}
+
+
+def lowered(hypotheses: Texts, references: References) -> tuple[Texts, References]:
+    """Return both in lower case."""
+    return [text.lower() for text in hypotheses], [[t.lower() for t in each] for each in references]
+
+
+def signatures(
+    metric: str, hypotheses: Texts, references: References, *, lowercase: bool = False
+) -> dict[str, str]:
+    """Return sacrebleu's signature of each figure that it computes, `NAME_signature`."""
+    result = {}
+    for name in GROUPS.get(metric, (metric,)):
+        if scorer := sacrebleu_metric(name, lowercase):
+            scorer.corpus_score(list(hypotheses), streams(hypotheses, references))
+            result[f"{name.partition('-')[0]}_signature"] = str(scorer.get_signature())
+    return result
+
+
+def deciding(record: Mapping[str, object]) -> str | None:
+    """Return the name of the figure of texts by which a record's epoch is judged, if it has one."""
+    names = (name for name in METRICS if name not in OF_OUTCOMES)
+    return next((name for name in names if name in record), None)

@@ -1,1 +1,0 @@
-"""The repeatable experiments of `python -m training.study`, one a file."""
