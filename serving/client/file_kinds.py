@@ -84,10 +84,12 @@ def image_file(image: Any) -> bytes:
 
 def _picture(file: bytes) -> Any:
     import numpy as np
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(file)) as opened:
-        return np.asarray(opened.convert("RGB"))
+        image = ImageOps.exif_transpose(opened).convert("RGBA")
+    white = Image.new("RGBA", image.size, "white")
+    return np.asarray(Image.alpha_composite(white, image).convert("RGB"))
 
 
 IMAGE = FileKind(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ MOST_PIXELS = 1 << 24  # of an image as it comes, as in training: 16.8 million
 _TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
 _PNG, _JPEG = b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff"
 _CUT = "is cut off: its end is missing"
+_TIFF = 4096  # bytes of EXIF data that are read
 _SRGB = 45455  # its gamma, in the units of PNG's chunk gAMA
 _ONE = 100_000  # a gamma of 1 in these units
 _LUMA = np.array([9797, 19234, 3737])  # red, green and blue of ITU-R 601, of 32768
@@ -18,6 +20,9 @@ _LUMA = np.array([9797, 19234, 3737])  # red, green and blue of ITU-R 601, of 32
 
 def read_image(contents: bytes, height: int, width: int, channels: int) -> np.ndarray:
     """Return a PNG or JPEG file as uint8 `(height, width, channels)`; channels are 1 or 3.
+
+    It is turned as its EXIF orientation says. Transparent images lie on white. Of 16 bits, as many
+    are left out as no pixel of the image uses, then those below the upper eight.
 
     Raises:
         ValueError: for a file that cannot be read; the message says why.
@@ -28,7 +33,28 @@ def read_image(contents: bytes, height: int, width: int, channels: int) -> np.nd
         image = _decode_jpeg(contents, channels)
     else:
         raise ValueError("is neither PNG nor JPEG")
+    orientation = _orientation(contents)
+    image = image.transpose(1, 0, 2) if orientation > 4 else image
+    image = image[:, ::-1] if orientation in (2, 3, 6, 7) else image
+    image = image[::-1] if orientation in (3, 4, 7, 8) else image
     return resize(image, height, width)
+
+
+def _orientation(contents: bytes) -> int:
+    """Return the EXIF orientation of a file, 1 to 8; 1 where it has none."""
+    before, _, tiff = contents.partition(b"eXIf" if contents.startswith(_PNG) else b"Exif\0\0")
+    order = {b"II*\0": "<", b"MM\0*": ">"}.get(tiff[:4])
+    # A JPEG's segment begins with a marker and two bytes of length.
+    if order is None or (contents.startswith(_JPEG) and before[-4:-2] != b"\xff\xe1"):
+        return 1
+    tiff = tiff[:_TIFF].ljust(_TIFF, b"\0")
+    directory = min(struct.unpack_from(f"{order}I", tiff, 4)[0], _TIFF // 2)
+    count = min(struct.unpack_from(f"{order}H", tiff, directory)[0], _TIFF // 2 // 12 - 1)
+    value = 0
+    for entry in range(directory + 2, directory + 2 + 12 * count, 12):
+        tag, _, _, number = struct.unpack_from(f"{order}HHIH", tiff, entry)
+        value = max(value, number if tag == 0x0112 else 0)
+    return value if 1 <= value <= 8 else 1
 
 
 def _check_size(height: int, width: int) -> None:
@@ -60,7 +86,6 @@ def _decode_jpeg(contents: bytes, channels: int) -> np.ndarray:
 
 
 def _decode_png(contents: bytes, channels: int) -> np.ndarray:
-    """Decode as libpng does when it is asked for 8 bits without alpha."""
     from PIL import Image
 
     width, height = struct.unpack(">II", (contents + bytes(24))[16:24])
@@ -72,23 +97,48 @@ def _decode_png(contents: bytes, channels: int) -> np.ndarray:
         image.load()
     except (OSError, SyntaxError, ValueError):
         raise ValueError("cannot be decoded") from None
-    if image.mode == "P":
-        palette = np.zeros((256, 3), "uint8")
-        colors = np.array(image.getpalette("RGB"), "uint8").reshape(-1, 3)
-        palette[: len(colors)] = colors
-        pixels = palette[np.asarray(image)]
-    elif image.mode == "1":
-        pixels = np.asarray(image.convert("L"))
-    elif image.mode.startswith("I"):  # 16 bits, of which the upper eight are taken
-        pixels = (np.asarray(image) >> 8).astype("uint8")
-    else:
-        pixels = np.asarray(image)
-    pixels = pixels.reshape(height, width, -1)
-    pixels = pixels[:, :, : 3 if pixels.shape[2] > 2 else 1]  # without alpha
+    depth, color = contents[24:26]
+    if depth == 16 and color != 4:
+        return _composite(*_sixteen_bits(image, contents), channels)
+    if color >= 4 or "transparency" in image.info:
+        pixels = np.asarray(image.convert("RGBA")).astype("int64")
+        return _composite(pixels[..., :3], pixels[..., 3:], channels)
+    if image.mode == "1":
+        image = image.convert("L")
+    elif image.mode == "P":
+        image = image.convert("RGB")
+    pixels = np.asarray(image).reshape(height, width, -1)
     if channels == 1 and pixels.shape[2] == 3:
         gamma = _SRGB if "srgb" in image.info else round(image.info.get("gamma", 1.0) * _ONE)
         return _gray(pixels, gamma)
     return np.repeat(pixels, channels, axis=2) if pixels.shape[2] < channels else pixels
+
+
+def _sixteen_bits(image: Any, contents: bytes) -> tuple[np.ndarray, np.ndarray]:
+    """Return colours `(H, W, 3)` and opacity `(H, W, 1)`, 0 to 255, of a file of 16 bits."""
+    from PIL import Image
+
+    pixels = np.asarray(image).astype("int64")
+    if pixels.ndim == 3:  # Pillow keeps the upper bytes; in the other order, it keeps the lower
+        with Image.open(io.BytesIO(contents)) as other:
+            other.tile = [(*tile[:3], tile[3].replace("16B", "16L")) for tile in other.tile]
+            pixels = pixels << 8 | np.asarray(other)
+    else:
+        pixels = np.repeat(pixels[..., None], 3, axis=2)
+    colors, alpha = pixels[..., :3], pixels[..., 3:] >> 8
+    if not alpha.size:
+        clear = image.info.get("transparency")
+        opaque = True if clear is None else (colors != clear).any(axis=2, keepdims=True)
+        alpha = np.where(opaque, 255, np.zeros_like(colors[..., :1]))
+    return colors >> max(int(colors.max()).bit_length() - 8, 0), alpha
+
+
+def _composite(colors: np.ndarray, alpha: np.ndarray, channels: int) -> np.ndarray:
+    """Return colours of some opacity on white."""
+    colors = (colors * alpha + 255 * (255 - alpha) + 127) // 255
+    if channels == 1:
+        colors = (colors @ _LUMA[:, None]) >> 15
+    return colors.astype("uint8")
 
 
 def _gray(pixels: np.ndarray, gamma: int) -> np.ndarray:

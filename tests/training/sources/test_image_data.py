@@ -10,7 +10,7 @@ from sklearn.svm import SVC
 from training.data.pair_files import CorpusError
 from training.sources.image import captchas, digits
 from training.sources.image import data as images
-from training.sources.image.generated import kept, write_folder
+from training.sources.image.generated import cached, write_folder
 
 
 def pixels(contents):
@@ -71,27 +71,22 @@ def test_the_same_seed_gives_the_same_images_and_another_gives_others(make):
 
 
 def test_captchas_are_those_that_the_package_makes():
-    import captcha.image
-
     for example in captchas._make_chunk(1, [7, 0]) + captchas._make_chunk(1, [8, 0]):
         assert 4 <= len(example.text) <= 6
         assert not set(example.text) & set("0O1I")
         assert len(example.boxes) == len(example.text)
     (example,) = captchas._make_chunk(1, [7, 0])
     rng = random.Random("7 0")
-    captcha.image.secrets = captchas._Seeded(rng)
+    package = captchas.package_with(rng)
     text = "".join(rng.choices(captchas.CHARACTERS, k=rng.randint(4, 6)))
-    wanted = captcha.image.ImageCaptcha(160, 60).generate_image(text)
+    wanted = package.ImageCaptcha(160, 60).generate_image(text)
     assert text == example.text
     np.testing.assert_array_equal(pixels(example.image), np.asarray(wanted))
 
 
 def test_captcha_boxes_hold_the_ink_of_their_characters():
     """Without dots and curve, what is not background lies in the boxes."""
-    generator = captchas._generator()
-    import captcha.image
-
-    captcha.image.secrets = captchas._Seeded(random.Random(3))
+    generator = captchas._generator(random.Random(3))
     for text in ("A7WX", "HK2345"):
         image = np.asarray(generator.create_captcha_image(text, (140, 140, 140), (255, 255, 255)))
         ink = image[..., 0] < 200
@@ -120,10 +115,10 @@ def test_what_is_kept_is_read_again_and_made_again_where_it_is_broken(tmp_path):
         calls.append(1)
         return digits.make(3, seed=2)
 
-    assert kept(file, make) == kept(file, make) == digits.make(3, seed=2)
+    assert cached(file, make) == cached(file, make) == digits.make(3, seed=2)
     assert len(calls) == 1
     file.write_bytes(file.read_bytes()[:100])
-    assert kept(file, make) == digits.make(3, seed=2)
+    assert cached(file, make) == digits.make(3, seed=2)
     assert len(calls) == 2
 
 
@@ -147,6 +142,24 @@ def test_what_is_held_out_of_a_folder_depends_on_the_names_of_files(tmp_path):
     lines = (tmp_path / "labels.tsv").read_text().splitlines()
     (tmp_path / "labels.tsv").write_text("\n".join(lines[::-1]) + "\n")
     assert set(images.load_training(f"images:{tmp_path}")[1].sources) == set(dev.sources)
+
+
+def test_files_of_one_name_are_told_apart_by_their_folders_and_few_images_have_a_dev_set(tmp_path):
+    (example,) = digits.make(1, seed=2)
+    for count in (2, 90):
+        root = tmp_path / str(count)
+        for number in range(count):
+            (root / str(number)).mkdir(parents=True)
+            (root / str(number) / "crop.png").write_bytes(example.image)
+        lines = [f"{number}/crop.png\t7\u2028{number}\n" for number in range(count)]
+        (root / "labels.tsv").write_text("".join(lines), encoding="utf-8")
+        train, dev = images.load_training(f"images:{root}")
+        assert len(dev.sources) >= 1
+        assert {*train.sources, *dev.sources} == {*root.glob("*/crop.png")}
+        assert len(train.sources) + len(dev.sources) == count
+    (tmp_path / "2" / "labels.tsv").write_text("0/crop.png\t7\n")
+    with pytest.raises(CorpusError, match="too few images to hold out a dev set: 1"):
+        images.load_training(f"images:{tmp_path / '2'}")
 
 
 def test_a_name_has_its_splits_and_more_of_one_begins_as_less_of_it():

@@ -35,19 +35,19 @@ def load(
     """
     form, colon, path = spec.partition(":")
     if colon and form == "events":
-        found = read_table(Path(path), schema)
+        histories = read_table(Path(path).expanduser(), schema)
     elif spec in mayo.NAMES:
         splits = {"train": range(30, 100), "dev": range(20, 30), "test": range(20)}
-        found = mayo.load(spec)
+        histories = mayo.load(spec)
         if split in splits:
-            found = found.of_people(splits[split], 100)
+            histories = histories.of_people(splits[split], 100)
         elif split != "all":
             raise CorpusError(f"{spec} has no split {split!r}; it has {', '.join(splits)}, all")
     else:
         raise unknown("events", spec, "events:PATH", mayo.NAMES)
-    if schema is not None and schema != found.schema:
+    if schema is not None and schema != histories.schema:
         raise CorpusError(f"{spec} expected the columns {', '.join(schema.inputs())}")
-    return found.select(chosen(len(found.labels), limit, seed))
+    return histories.select(chosen(len(histories.labels), limit, seed))
 
 
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Histories, Histories]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import os
 import random
@@ -36,11 +37,8 @@ def make(count: int, seed: int) -> list[Example]:
 
 
 def _make_chunk(count: int, seed: Sequence[int]) -> list[Example]:
-    import captcha.image
-
     rng = random.Random(" ".join(map(str, seed)))
-    captcha.image.secrets = _Seeded(rng)  # the package draws from `secrets`, which takes no seed
-    generator = _generator()
+    generator = _generator(rng)
     made = []
     for _ in range(count):
         text = "".join(rng.choices(CHARACTERS, k=rng.randint(*LENGTHS)))
@@ -57,15 +55,31 @@ class _Seeded:
         self.choice, self.randbelow, self.randbits = rng.choice, rng.randrange, rng.getrandbits
 
 
-def _generator() -> Any:
-    """Return an `ImageCaptcha` that keeps the boxes of the last image's characters."""
-    import captcha.image as package
+def package_with(rng: random.Random) -> Any:
+    """Return a copy of the module `captcha.image` that draws from `rng`.
+
+    The module itself draws from `secrets`, which takes no seed.
+    """
+    spec = importlib.util.find_spec("captcha.image")
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(package)
+    vars(package)["secrets"] = _Seeded(rng)
+    return package
+
+
+def _generator(rng: random.Random) -> Any:
+    """Return an `ImageCaptcha` that has the boxes of the last image's characters."""
     from PIL.Image import new
     from PIL.ImageDraw import Draw
 
-    class WithBoxes(package.ImageCaptcha):
+    package: Any = package_with(rng)
+    base: Any = package.ImageCaptcha
+
+    class WithBoxes(base):
         def create_captcha_image(self, chars: str, color: Any, background: Any) -> Any:
-            """Do what the package does, with the same draws, and keep where each mask went."""
+            """Do what the package does, with the same draws, and note where each mask went."""
             secrets = package.secrets
             image = new("RGB", (self._width, self._height), background)
             draw = Draw(image)

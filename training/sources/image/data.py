@@ -14,7 +14,7 @@ from training.data.hashing import number_of
 from training.data.pair_files import CorpusError, Split, sample
 from training.data.specs import unknown
 from training.sources.image import captchas, digits
-from training.sources.image.generated import LABELS, Example, kept
+from training.sources.image.generated import LABELS, Example, cached
 
 # Of each split, the number of examples and the seed.
 _MADE = {
@@ -38,8 +38,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     """
     form, colon, path = spec.partition(":")
     if colon and form == "images":
-        loaded = _read_folder(Path(path))
-        return sample(loaded, limit, seed)
+        return sample(_read_folder(Path(path).expanduser()), limit, seed)
     if spec not in _MADE:
         raise unknown("images", spec, "images:PATH", NAMES)
     if split not in _MADE[spec]:
@@ -56,18 +55,20 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 def load_training(spec: str, limit: int = 0, seed: int = 0) -> tuple[Split, Split]:
     """Read what to train on, 0 for all of it, and what to measure progress on.
 
-    Of a folder a fixed 1 in 20 of the images, at most 1,000, is held out: it depends on each file's
-    name alone.
+    Of a folder a fixed 1 in 20 of the images, at most 1,000 and at least one, is held out: it
+    depends on each file's name within the folder alone.
     """
     if ":" not in spec:
         return load(spec, "train", limit=limit or None, seed=seed), load(spec, "dev")
     everything = load(spec, "train")
-    buckets = [number_of(path.name) % 20 for path in everything.sources]
-    held_out = [i for i, bucket in enumerate(buckets) if not bucket]
-    kept = [i for i, bucket in enumerate(buckets) if bucket]
-    if not held_out or not kept:
-        raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(buckets)}")
-    train = sample(everything.select(kept), limit or None, seed)
+    folder = Path(spec.partition(":")[2]).expanduser()
+    numbers = [number_of(path.relative_to(folder).as_posix()) for path in everything.sources]
+    if len(numbers) < 2:
+        raise CorpusError(f"{spec} has too few images to hold out a dev set: {len(numbers)}")
+    held_out = [i for i, number in enumerate(numbers) if not number % 20]
+    held_out = held_out or [numbers.index(min(numbers))]
+    trained = [i for i in range(len(numbers)) if i not in {*held_out}]
+    train = sample(everything.select(trained), limit or None, seed)
     return train, everything.select(held_out[:1000])
 
 
@@ -75,7 +76,7 @@ def _make(name: str, split: str, count: int, seed: int) -> list[Example]:
     if name == "digits":
         return digits.make(count, seed, test=split == "test")
     file = data_folders()[-1] / "captcha" / f"{captchas.VERSION}-{count}-{seed}.npz"
-    return kept(file, lambda: captchas.make(count, seed))  # a minute or two for 20,000
+    return cached(file, lambda: captchas.make(count, seed))  # a minute or two for 20,000
 
 
 def _read_folder(folder: Path) -> Split:
@@ -89,7 +90,8 @@ def _read_folder(folder: Path) -> Split:
             "images"
         )
     try:
-        lines = labels.read_text(encoding="utf-8-sig").splitlines()
+        # Other separators, such as U+2028, are parts of a text.
+        lines = labels.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
         raise CorpusError(f"{labels}: expected UTF-8 text") from None
     split = Split([], [])

@@ -19,11 +19,11 @@ LABELS = "labels.tsv"
 
 
 class Example(NamedTuple):
-    """An image and what stands in it.
+    """An image and its text.
 
     Attributes:
         image: PNG.
-        text: what it says.
+        text: that stands in it.
         boxes: of each character, left, top, right and bottom as fractions of the image's size.
     """
 
@@ -32,30 +32,30 @@ class Example(NamedTuple):
     boxes: list[Box]
 
 
-def kept(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
-    """Return the examples in a file, or make them and keep them there."""
+def cached(file: Path, make: Callable[[], list[Example]]) -> list[Example]:
+    """Return the examples in a file; make them and write it where it cannot be read."""
     try:
         # NumPy leaves a file open that turns out to be no archive.
-        with file.open("rb") as opened, np.load(opened) as found:
-            files, ends = found["files"].tobytes(), found["ends"].tolist()
-            said = json.loads(found["said"].tobytes())
+        with file.open("rb") as opened, np.load(opened) as arrays:
+            files, ends = arrays["files"].tobytes(), arrays["ends"].tolist()
+            labels = json.loads(arrays["labels"].tobytes())
         starts = [0, *ends[:-1]]
         images = [files[start:end] for start, end in zip(starts, ends, strict=True)]
         return [
             Example(image, text, [tuple(box) for box in boxes])
-            for image, (text, boxes) in zip(images, said, strict=True)
+            for image, (text, boxes) in zip(images, labels, strict=True)
         ]
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile):
         made = make()
     own = file.with_name(f"writing-{os.getpid()}-{file.name}")  # another process may make them
-    with suppress(OSError):  # what cannot be kept is made again
+    with suppress(OSError):  # without the file, they are made again
         file.parent.mkdir(parents=True, exist_ok=True)
         with replacing(file, own) as aside:
             np.savez(
                 aside,
                 files=np.frombuffer(b"".join(example.image for example in made), np.uint8),
                 ends=np.cumsum([len(example.image) for example in made]),
-                said=np.frombuffer(json.dumps([one[1:] for one in made]).encode(), np.uint8),
+                labels=np.frombuffer(json.dumps([each[1:] for each in made]).encode(), np.uint8),
             )
     return made
 

@@ -22,10 +22,8 @@ from training.sources.image.kind import KIND
 from training.sources.source import Source, encoded
 
 Tensor = Any
-MOST_PIXELS = 1 << 24  # of an image as it comes, before it is resized: 16.8 million
 _TOGETHER = 1 << 26  # pixels of the images of a request
 _CHUNK = 256  # images read together
-_TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
 
 
 class ImageError(UserError):
@@ -145,29 +143,31 @@ class ImageSource(Source):
         """
         import tensorflow as tf
 
+        from training.sources.image.decode import decode, joined, reason_not_to_decode
+
         image_bytes = tf.ensure_shape(image_bytes, [None])
-        looked = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
-        wrong, pixels = tf.map_fn(_what_is_wrong, image_bytes, fn_output_signature=looked)
-        bad = tf.where(wrong != "")[:, 0]
+        specs = (tf.TensorSpec([], tf.string), tf.TensorSpec([], tf.int64))
+        reasons, pixels = tf.map_fn(reason_not_to_decode, image_bytes, fn_output_signature=specs)
+        bad = tf.where(reasons != "")[:, 0]
         lines = tf.strings.join(
-            ["image_bytes[", tf.strings.as_string(bad), "] ", tf.gather(wrong, bad)]
+            ["image_bytes[", tf.strings.as_string(bad), "] ", tf.gather(reasons, bad)]
         )
-        said = tf.strings.reduce_join(lines, separator="; ")
-        checks = [tf.debugging.Assert(tf.size(bad) == 0, [said])]
+        message = tf.strings.reduce_join(lines, separator="; ")
+        checks = [tf.debugging.Assert(tf.size(bad) == 0, [message])]
         if most_pixels is not None:
             count, total = tf.size(pixels, tf.int64), tf.reduce_sum(pixels)
             fewer = tf.maximum(count * most_pixels // tf.maximum(total, 1), 1)
-            told = ["images have", total, "pixels together: maximum input batch size", fewer]
+            message = joined(
+                "images have", total, "pixels together: maximum input batch size", fewer
+            )
             fits = (total <= most_pixels) | (count <= 1)
-            checks.append(tf.debugging.Assert(fits, [_joined(*told)]))
+            checks.append(tf.debugging.Assert(fits, [message]))
         with tf.control_dependencies(checks):
             image_bytes = tf.identity(image_bytes)
         size = [self.height, self.width]
 
         def read_one(contents: Tensor) -> Tensor:
-            image = tf.io.decode_image(contents, self.channels, expand_animations=False)
-            image = tf.ensure_shape(image, [None, None, self.channels])
-            image = tf.image.resize(image, size, antialias=True)
+            image = tf.image.resize(decode(contents, self.channels), size, antialias=True)
             return tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
 
         spec = tf.TensorSpec([*size, self.channels], tf.uint8)
@@ -205,8 +205,8 @@ class ImageSource(Source):
             try:
                 read(tf.constant([contents], tf.string))
             except tf.errors.InvalidArgumentError as error:
-                found = re.search(r"image_bytes\[0\] ([^;\]\n]*)", error.message)
-                reason = found[1] if found else "cannot be decoded"
+                match = re.search(r"image_bytes\[0\] ([^;\]\n]*)", error.message)
+                reason = match[1] if match else "cannot be decoded"
                 name = each if isinstance(each, Path) else f"image {number + 1}"
                 raise ImageError(f"{name} {reason}") from None
 
@@ -264,9 +264,11 @@ class Convolution(NamedTuple):
 def parse_convolutions(config: Config) -> list[Convolution]:
     """Return what `convolutions` says: `FILTERS:DOWNxACROSS`, or `FILTERSkKERNEL:DOWNxACROSS`."""
     words = config.convolutions.split()
-    found = [re.fullmatch(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)", word) for word in words]
+    pattern = re.compile(r"([1-9]\d*)(?:k([1-9]))?:([1-9]\d*)x([1-9]\d*)")
     layers = [
-        Convolution(*(int(number or 3) for number in match.groups())) for match in found if match
+        Convolution(*(int(number or 3) for number in match.groups()))
+        for match in map(pattern.fullmatch, words)
+        if match
     ]
     if not words or len(layers) < len(words):
         raise ConfigError(
@@ -310,59 +312,3 @@ class GridPositions(keras.layers.Layer):
     def compute_output_shape(self, grid_shape: tuple) -> tuple:
         """Return the shape of the grid with its positions."""
         return (*grid_shape[:-1], grid_shape[-1] + 16)
-
-
-def _joined(*parts: Tensor) -> Tensor:
-    """Return strings and numbers as one string, with spaces between them."""
-    import tensorflow as tf
-
-    texts = [part if isinstance(part, str) else tf.strings.as_string(part) for part in parts]
-    return tf.strings.join(texts, " ")
-
-
-def _what_is_wrong(contents: Tensor) -> tuple[Tensor, Tensor]:
-    """Return why a file is not to be decoded, an empty string where it may be, and its pixels."""
-    import tensorflow as tf
-
-    png = tf.strings.substr(contents, 0, 8) == b"\x89PNG\r\n\x1a\n"
-    jpeg = tf.strings.substr(contents, 0, 3) == b"\xff\xd8\xff"
-    length = tf.strings.length(contents)
-    taken = tf.minimum(length, _TAIL)
-    cut = "is cut off: its end is missing"
-    none = tf.constant(0, tf.int64)
-    tail = tf.io.decode_raw(tf.strings.substr(contents, length - taken, taken), tf.uint8)
-
-    def ends_with(mark: bytes) -> Tensor:
-        starts = tf.maximum(taken - len(mark) + 1, 0)
-        there = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
-        return tf.reduce_any(tf.reduce_all(there, axis=0))
-
-    def check_png() -> tuple[Tensor, Tensor]:
-        header = tf.strings.substr(tf.strings.join([contents, "\0" * 24]), 16, 8)
-        sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
-        sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
-        said, pixels = check_sizes(sizes[1], sizes[0])
-        return tf.where((said == "") & ~ends_with(b"IEND"), cut, said), pixels
-
-    def check_jpeg() -> tuple[Tensor, Tensor]:
-        # Where the size is cut off, too, reading it fails without saying which image.
-        return tf.cond(ends_with(b"\xff\xd9"), check_jpeg_sizes, lambda: (tf.constant(cut), none))
-
-    def check_jpeg_sizes() -> tuple[Tensor, Tensor]:
-        sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
-        return check_sizes(sizes[0], sizes[1])
-
-    def check_sizes(height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
-        said = tf.strings.join(
-            [
-                *("has ", tf.strings.as_string(width), " x ", tf.strings.as_string(height)),
-                f" pixels: expected at least 1 and at most {MOST_PIXELS:,}",
-            ]
-        )
-        fits = (height > 0) & (width > 0) & (height * width <= MOST_PIXELS)
-        return tf.where(fits, "", said), tf.where(fits, height * width, 0)
-
-    return tf.case(
-        [(png, check_png), (jpeg, check_jpeg)],
-        default=lambda: (tf.constant("is neither PNG nor JPEG"), none),
-    )

@@ -1,0 +1,151 @@
+"""PNG and JPEG files to pixels, in TensorFlow's graph.
+
+`serving.client.local.pixels` does the same with NumPy and Pillow, which a test holds together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+Tensor = Any
+MOST_PIXELS = 1 << 24  # of an image as it comes, before it is resized: 16.8 million
+_TAIL = 1024  # bytes at the end of a file among which its end mark is looked for
+_TIFF = 4096  # bytes of EXIF data that are read
+_LUMA = [9797, 19234, 3737]  # red, green and blue of ITU-R 601, of 32768
+
+
+def decode(contents: Tensor, channels: int) -> Tensor:
+    """Return an image file as uint8 `(h, w, channels)`, turned as its EXIF orientation says.
+
+    Transparent images lie on white. Of 16 bits, as many are left out as no pixel of the image uses,
+    then those below the upper eight.
+    """
+    is_png = tf.strings.substr(contents, 0, 4) == b"\x89PNG"
+    image = tf.cond(
+        is_png,
+        lambda: _decode_png(contents, channels),
+        lambda: tf.io.decode_jpeg(contents, channels),
+    )
+    orientation = _orientation(contents, is_png)
+    image = tf.cond(orientation > 4, lambda: tf.transpose(image, [1, 0, 2]), lambda: image)
+    for axis, mirrored in ((1, (2, 3, 6, 7)), (0, (3, 4, 7, 8))):
+        flipped = tf.reduce_any(orientation == mirrored)
+        image = tf.cond(
+            flipped,
+            lambda image=image, axis=axis: tf.reverse(image, [axis]),
+            lambda image=image: image,
+        )
+    return tf.ensure_shape(image, [None, None, channels])
+
+
+def _decode_png(contents: Tensor, channels: int) -> Tensor:
+    header = tf.io.decode_raw(tf.strings.substr(contents, 24, 2), tf.uint8)
+    depth, color = header[0], header[1]
+    # Pillow has no 16 bits of gray and alpha.
+    deep = (depth == 16) & (color != 4)
+    has_alpha = (color >= 4) | (tf.size(tf.strings.split(contents, b"tRNS", 1)) > 1)
+
+    def eight() -> tuple[Tensor, Tensor]:
+        pixels = tf.cast(tf.io.decode_png(contents, 4), tf.uint16)
+        return pixels[..., :3], pixels[..., 3:]
+
+    def sixteen() -> tuple[Tensor, Tensor]:
+        pixels = tf.io.decode_png(contents, 4, tf.uint16)
+        colors, alpha = pixels[..., :3], pixels[..., 3:]
+        brightest = tf.cast(tf.reduce_max(colors), tf.int32)
+        surplus = tf.reduce_sum(tf.cast(brightest >= [2**n for n in range(8, 16)], tf.int32))
+        colors = tf.bitwise.right_shift(colors, tf.cast(surplus, tf.uint16))
+        return colors, tf.bitwise.right_shift(alpha, 8)
+
+    def composite() -> Tensor:
+        colors, alpha = tf.cond(deep, sixteen, eight)
+        colors = (colors * alpha + 255 * (255 - alpha) + 127) // 255  # at most 65,152 before
+        if channels == 1:
+            bands = [tf.cast(colors[..., n], tf.int32) * weight for n, weight in enumerate(_LUMA)]
+            colors = tf.bitwise.right_shift(tf.add_n(bands), 15)[..., None]
+        return tf.cast(colors, tf.uint8)
+
+    return tf.cond(deep | has_alpha, composite, lambda: tf.io.decode_png(contents, channels))
+
+
+def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
+    """Return the EXIF orientation of a file, 1 to 8; 1 where it has none."""
+    mark = tf.where(is_png, b"eXIf", b"Exif\0\0")
+    before, after = _split(contents, mark)
+    # A JPEG's segment begins with a marker and two bytes of length.
+    marker = tf.strings.substr(tf.strings.join([b"\0" * 4, before]), tf.strings.length(before), 2)
+    is_exif = is_png | (marker == b"\xff\xe1")
+    tiff = tf.strings.substr(tf.strings.join([after, b"\0" * _TIFF]), 0, _TIFF)
+    raw = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64)
+    little = tf.strings.substr(tiff, 0, 4) == b"II*\0"
+    known = little | (tf.strings.substr(tiff, 0, 4) == b"MM\0*")
+
+    def numbers(starts: Tensor, size: int) -> Tensor:
+        """Return the numbers of so many bytes at some places."""
+        digits = tf.gather(raw, starts[:, None] + tf.range(size, dtype=tf.int64))
+        weights = np.array([256**n for n in range(size)])  # int64
+        return tf.reduce_sum(digits * tf.where(little, weights, weights[::-1]), axis=1)
+
+    directory = tf.minimum(numbers(tf.constant([4], tf.int64), 4), _TIFF // 2)
+    count = tf.minimum(numbers(directory, 2)[0], _TIFF // 2 // 12 - 1)
+    entries = directory + 2 + 12 * tf.range(count)
+    values = tf.where(numbers(entries, 2) == 0x0112, numbers(entries + 8, 2), 0)
+    value = tf.reduce_max(tf.concat([values, [0]], 0))
+    return tf.where(is_exif & known & (value >= 1) & (value <= 8), value, 1)
+
+
+def _split(contents: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:
+    """Return what is before and after the first mark in a file."""
+    parts = tf.concat([tf.strings.split(contents, mark, 1), [b""]], 0)
+    return parts[0], parts[1]
+
+
+def reason_not_to_decode(contents: Tensor) -> tuple[Tensor, Tensor]:
+    """Return why a file is not to be decoded, an empty string where it may be, and its pixels."""
+    png = tf.strings.substr(contents, 0, 8) == b"\x89PNG\r\n\x1a\n"
+    jpeg = tf.strings.substr(contents, 0, 3) == b"\xff\xd8\xff"
+    length = tf.strings.length(contents)
+    size = tf.minimum(length, _TAIL)
+    cut = "is cut off: its end is missing"
+    none = tf.constant(0, tf.int64)
+    tail = tf.io.decode_raw(tf.strings.substr(contents, length - size, size), tf.uint8)
+
+    def ends_with(mark: bytes) -> Tensor:
+        starts = tf.maximum(size - len(mark) + 1, 0)
+        equal = [tail[i : starts + i] == byte for i, byte in enumerate(mark)]
+        return tf.reduce_any(tf.reduce_all(equal, axis=0))
+
+    def check_png() -> tuple[Tensor, Tensor]:
+        header = tf.strings.substr(tf.strings.join([contents, "\0" * 24]), 16, 8)
+        sizes = tf.reshape(tf.cast(tf.io.decode_raw(header, tf.uint8), tf.int64), [2, 4])
+        sizes = tf.reduce_sum(sizes * [1 << 24, 1 << 16, 1 << 8, 1], axis=1)
+        reason, pixels = check_sizes(sizes[1], sizes[0])
+        return tf.where((reason == "") & ~ends_with(b"IEND"), cut, reason), pixels
+
+    def check_jpeg() -> tuple[Tensor, Tensor]:
+        # Where the size is cut off, too, reading it fails without saying which image.
+        return tf.cond(ends_with(b"\xff\xd9"), check_jpeg_sizes, lambda: (tf.constant(cut), none))
+
+    def check_jpeg_sizes() -> tuple[Tensor, Tensor]:
+        sizes = tf.cast(tf.image.extract_jpeg_shape(contents), tf.int64)
+        return check_sizes(sizes[0], sizes[1])
+
+    def check_sizes(height: Tensor, width: Tensor) -> tuple[Tensor, Tensor]:
+        reason = joined(
+            "has", width, "x", height, f"pixels: expected at least 1 and at most {MOST_PIXELS:,}"
+        )
+        fits = (height > 0) & (width > 0) & (height * width <= MOST_PIXELS)
+        return tf.where(fits, "", reason), tf.where(fits, height * width, 0)
+
+    cases: Sequence[tuple[Tensor, Callable]] = [(png, check_png), (jpeg, check_jpeg)]
+    return tf.case(cases, default=lambda: (tf.constant("is neither PNG nor JPEG"), none))
+
+
+def joined(*parts: Tensor) -> Tensor:
+    """Return strings and numbers as one string, with spaces between them."""
+    texts = [part if isinstance(part, str) else tf.strings.as_string(part) for part in parts]
+    return tf.strings.join(texts, " ")
