@@ -165,8 +165,6 @@ setup(
         "backends": [
             *("jax", "torch"),
             *("onnx>=1.18,<2", "onnxscript>=0.5,<1", "onnxruntime>=1.22,<2"),  # PyTorch's exports
-            # Its interpreter runs the kernels where PyTorch comes without it, for CPUs alone.
-            "triton>=3.4,<4; platform_system == 'Linux' and platform_machine == 'x86_64'",
         ],
         "docs": ["mkdocs-material>=9.6,<10", "mkdocstrings[python]>=1,<2", "latex2mathml>=3.77,<4"],
         "dev": DEV,

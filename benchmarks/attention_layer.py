@@ -5,8 +5,9 @@ Compares `scores.additive` with its plain formula, and `AdditiveAttention` with
 the forward pass, a training step (forward and backward), the peak of its memory, and the first
 call of both, where compilers work. Calls take turns, so that other load meets all alike; medians.
 Peak memory is that of a later call, in a fresh process for each case. Prints a table; the last
-line is JSON. With `--modes` the fast paths stand beside the plain formulas in every mode of the
-backend (eager, graph, XLA; eager, jit; eager, compiled) and on a grid of sizes.
+line is JSON. With `--unknown` TensorFlow traces for any batch and lengths, as a training with texts
+does. With `--modes` the fast paths stand beside the plain formulas in every mode of the backend
+(graph, graph of unknown lengths, XLA, eager; jit, eager; eager, compiled) and on a grid of sizes.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def make_case(name: str, options: argparse.Namespace) -> Case:
 
 def measure_times(options: argparse.Namespace) -> dict[str, dict[str, float]]:
     """Medians of all cases, taken in turns."""
-    calls = {name: make_calls(make_case(name, options)) for name in options.cases}
+    calls = {name: make_calls(make_case(name, options), options.mode) for name in options.cases}
 
     def seconds(call: Callable) -> float:
         started = time.perf_counter()
@@ -133,17 +134,21 @@ def main() -> None:
     add("--repeat", type=int, default=20, help="calls of each measurement")
     add("--seed", type=int, default=7, help="of inputs and weights")
     add("--cases", nargs="+", choices=CASES, default=list(CASES), help="what to measure")
+    add("--unknown", action="store_true", help="of unknown batch and lengths, on TensorFlow")
     add("--modes", action="store_true", help="fast paths beside plain formulas in all modes")
     add("--tiny", action="store_true", help="with --modes, small sizes alone")
     add("--peak-of", choices=CASES, help="print the peak memory of one case alone, in MB")
     options = parser.parse_args()
+    if options.unknown and options.backend != "tensorflow":
+        parser.error("--unknown is of TensorFlow")
+    options.mode = "unknown" if options.unknown else None
     os.environ["KERAS_BACKEND"] = options.backend
     if options.modes:
         modes.use_one_thread(options.backend)
         modes.run(options.backend, options.repeat, options.tiny)
         return
     if options.peak_of:
-        calls = make_calls(make_case(options.peak_of, options))
+        calls = make_calls(make_case(options.peak_of, options), options.mode)
         print(json.dumps(peak_megabytes(calls["step"])))
         return
     peaks = {name: measure_peak(name) for name in options.cases}
@@ -156,7 +161,17 @@ def main() -> None:
             row[f"{short}_ratio"] = round(pair[0] / pair[1], 2) if all(pair) else None
     print_table(rows)
     sizes = {name: getattr(options, name) for name in ("batch", "queries", "keys", "units")}
-    print(json.dumps({"rows": rows, **sizes, "backend": options.backend, "cpus": os.cpu_count()}))
+    print(
+        json.dumps(
+            {
+                "rows": rows,
+                **sizes,
+                "unknown": options.unknown,
+                "backend": options.backend,
+                "cpus": os.cpu_count(),
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

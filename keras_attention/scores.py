@@ -10,8 +10,8 @@ from typing import Any
 
 from keras import KerasTensor, backend, ops
 
-from keras_attention.backend import matmul, project
-from keras_attention.fast import exponential, switch
+from keras_attention.backend import project
+from keras_attention.fast import switch
 from keras_attention.shapes import alike
 
 Tensor = Any
@@ -30,7 +30,7 @@ def dot(query: Tensor, key: Tensor) -> Tensor:
     """
     if backend.standardize_dtype(query.dtype) == "float16":
         query, key = ops.cast(query, "float32"), ops.cast(key, "float32")
-    return matmul(query, ops.swapaxes(key, -1, -2))
+    return ops.matmul(query, ops.swapaxes(key, -1, -2))
 
 
 def scaled_dot(query: Tensor, key: Tensor) -> Tensor:
@@ -52,10 +52,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
 
     With `q = W s` and `k = U h` this is the alignment model of the paper's appendix A.1.2.
 
-    Neither this nor its gradient holds the `(B, Tq, Tv, units)` tensor of the formula, and half
-    precision is computed in float32: see `keras_attention.fast.exponential`.
-    Forward mode on JAX and `torch.func` on PyTorch refuse that for large sizes: they work within
-    `fast_paths(False)`.
+    Half precision is computed in float32. Large scores of known lengths are computed without the
+    `(B, Tq, Tv, units)` tensor of the formula: see `keras_attention.backend.generic.additive`.
 
     Args:
         query: projected queries, float tensor `(B, Tq, units)`; B may be 1.
@@ -74,15 +72,15 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
             "scores.additive expected queries and keys of one batch size, or of 1. "
             f"Received: query {tuple(query.shape)}, key {tuple(key.shape)}"
         )
-    dtype, path = backend.standardize_dtype(query.dtype), "formula"
+    dtype, scores = backend.standardize_dtype(query.dtype), None
     if not any(isinstance(x, KerasTensor) for x in (query, key, scale)):
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype
         query, key, scale = (ops.cast(ops.convert_to_tensor(x), wide) for x in (query, key, scale))
-        path = switch.additive(query, key, scale)
-    if path != "formula":
-        return ops.cast(exponential.additive(query, key, scale, path), dtype)
-    hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))  # (B, Tq, Tv, units)
-    return ops.cast(project(hidden, scale), dtype)
+        scores = switch.additive(query, key, scale)
+    if scores is None:
+        hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))
+        scores = project(hidden, scale)  # of (B, Tq, Tv, units)
+    return ops.cast(scores, dtype)
 
 
 def location(query: Tensor, kernel: Tensor, length: int | Tensor) -> Tensor:

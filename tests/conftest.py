@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-if not os.path.exists("/dev/nvidiactl"):  # then Triton's interpreter runs its kernels
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # read as Triton is imported
 # Graphs are many objects that live long: to look for garbage among them is slow.
 gc.set_threshold(50_000, 20, 100)
 

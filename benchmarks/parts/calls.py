@@ -18,7 +18,7 @@ class Case(NamedTuple):
 
 # Of each backend, how functions are run; the first is what it is by default.
 MODES = {
-    "tensorflow": ("graph", "xla", "eager"),
+    "tensorflow": ("graph", "unknown", "xla", "eager"),
     "jax": ("jit", "eager"),
     "torch": ("eager", "compiled"),
 }
@@ -34,7 +34,7 @@ def make_calls(case: Case, mode: str | None = None) -> dict[str, Callable[[], An
 
 
 def on_tensorflow(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
-    """Calls of `tf.function`s, or eager ones."""
+    """Calls of `tf.function`s, or eager ones; `unknown` is a graph for any batch and lengths."""
     import tensorflow as tf
 
     weights = [w.value for w in case.weights]
@@ -47,7 +47,12 @@ def on_tensorflow(case: Case, mode: str) -> dict[str, Callable[[], Any]]:
 
     inputs, forward = [tf.constant(x) for x in case.arrays], case.function
     if mode != "eager":
-        forward, step = (tf.function(f, jit_compile=mode == "xla") for f in (forward, step))
+        free = [[None] * (x.ndim - 1) + [x.shape[-1]] for x in case.arrays]
+        signature = [tf.TensorSpec(shape) for shape in free] if mode == "unknown" else None
+        forward, step = (
+            tf.function(f, input_signature=signature, jit_compile=mode == "xla")
+            for f in (lambda *inputs: case.function(*inputs), step)
+        )
     return {"forward": lambda: forward(*inputs).numpy(), "step": lambda: step(*inputs)[0].numpy()}
 
 

@@ -6,17 +6,11 @@ import keras
 
 from keras_attention.backend.generic import (
     add_in_rows,
+    additive,
     average,
-    builds_graph,
-    compiled,
-    fuses_sums,
     gather,
     gather_in_rows,
     greatest,
-    has_kernel,
-    in_loop,
-    in_place_additive,
-    is_eager,
     is_tensorflow,
     matmul,
     project,
@@ -24,21 +18,16 @@ from keras_attention.backend.generic import (
     share,
     times_transposed,
     traces_onnx,
-    under_dynamo,
     under_xla,
     unfold,
-    writes_in_place,
 )
 
 if keras.backend.backend() == "tensorflow":
     from keras_attention.backend.tensorflow import (
+        additive,
         average,
-        builds_graph,
-        compiled,
         gather,
         gather_in_rows,
-        in_loop,
-        is_eager,
         is_tensorflow,
         project,
         scan,
@@ -49,8 +38,7 @@ if keras.backend.backend() == "tensorflow":
     )
 elif keras.backend.backend() == "jax":
     from keras_attention.backend.jax import (
-        fuses_sums,
-        is_eager,
+        additive,
         project,
         scan,
         under_xla,
@@ -59,14 +47,9 @@ elif keras.backend.backend() == "jax":
 elif keras.backend.backend() == "torch":
     from keras_attention.backend.torch import (
         add_in_rows,
-        average,
+        additive,
         gather_in_rows,
         greatest,
-        has_kernel,
-        in_place_additive,
-        matmul,
-        project,
         traces_onnx,
-        under_dynamo,
-        writes_in_place,
+        unfold,
     )

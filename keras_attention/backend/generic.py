@@ -6,17 +6,13 @@ some of them in `keras_attention.backend`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from keras import ops, tree
 
 Tensor = Any
-
-NO_SECOND_DERIVATIVE = (
-    "A second derivative expected additive scores by their formula: take it within "
-    "keras_attention.fast_paths(False). Received: scores of the fast path, whose gradient has none"
-)
 
 
 def scan(
@@ -156,46 +152,33 @@ def under_xla() -> bool:
     return False
 
 
-def under_dynamo() -> bool:
-    """Whether `torch.compile` traces what is being computed: it unrolls loops over blocks."""
-    return False
+def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
+    """Return `vᵀ tanh(q + k)` without a tensor `(B, Tq, Tv, units)`; None where the formula serves.
+
+    It serves small scores, a single query or key, lengths that are not known, and what runs
+    operation by operation on TensorFlow and JAX. Derivatives of any order are those of the formula.
+
+    Args:
+        query: float32 or wider, `(B, Tq, units)`.
+        key: `(B, Tv, units)`.
+        scale: `v`, `(units,)`.
+        training: whether gradients may follow. TensorFlow then compiles a function for each batch
+            size, otherwise only where it is known.
+    """
+    return None
 
 
-def is_eager() -> bool:
-    """Whether TensorFlow or JAX run operation by operation, which compiles each loop by itself."""
-    return False
+def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
+    """Return the size of the formula's tensor `(B, Tq, Tv, units)`; 0 where the formula serves.
 
-
-def builds_graph() -> bool:
-    """Whether a graph of TensorFlow is being built."""
-    return False
-
-
-def in_loop() -> bool:
-    """Whether a step of a loop of this library is being traced."""
-    return False
-
-
-def fuses_sums() -> bool:
-    """Whether XLA computes what is summed over an axis in the loop that sums it."""
-    return True
-
-
-def writes_in_place(*tensors: Any) -> bool:
-    """Whether operations on these may write into memory that exists: PyTorch's, on a CPU."""
-    return False
-
-
-def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
-    """Return `scores.additive` of such tensors, or None where it cannot be had so."""
-    raise NotImplementedError("asked for where operations write in place alone")
-
-
-def has_kernel(*tensors: Any) -> bool:
-    """Whether `triton.py` has additive scores of these: PyTorch's float32, on a GPU."""
-    return False
-
-
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, compiled by itself; where nothing compiles functions, as it is."""
-    return function
+    Args:
+        query: `(B, Tq, units)`.
+        key: `(B, Tv, units)`.
+        batch: an unknown `B`; 0 for none.
+    """
+    rows, queries, units = query.shape
+    sizes = (rows or batch, queries, key.shape[1], units)
+    numbers = all(isinstance(size, int) for size in sizes)
+    if rows != key.shape[0] or not numbers or queries == 1 or key.shape[1] == 1:
+        return 0
+    return math.prod(sizes)

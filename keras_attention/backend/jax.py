@@ -13,6 +13,9 @@ from keras_attention.backend import generic
 
 Tensor = Any
 
+# Sizes `B · Tq · Tv · units` up to which additive scores are the formula.
+LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26
+
 
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
@@ -53,17 +56,41 @@ def unfold(
 def project(x: Tensor, kernel: Tensor) -> Tensor:
     """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`.
 
-    With a vector it is a sum where XLA makes `x` in the loop that sums it; a product would store
-    `x`, and round it to TF32 on a GPU.
+    With a vector it is a sum on a GPU, where XLA computes `x` in the loop that sums it; a product
+    would store `x`, and round it to TF32.
     """
-    if len(kernel.shape) == 1 and fuses_sums():
+    if len(kernel.shape) == 1 and _on_gpu():
         return ops.sum(x * kernel, axis=-1)
     return generic.project(x, kernel)
 
 
-def is_eager() -> bool:
-    """Whether operations run as they are called: within `jit` and its like they give tracers."""
-    return not isinstance(jnp.zeros(()), jax.core.Tracer)
+def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
+    """Return additive scores without the formula's tensor: see `generic.additive`.
+
+    On a CPU one query after the other: what it is compared with stays in the caches. On a GPU the
+    sum of the formula is fused. The gradients compute the terms again.
+    """
+    size = generic.count_hidden(query, key, 0)
+    eager = not isinstance(jnp.zeros(()), jax.core.Tracer)
+    if eager or size <= (LARGEST_ON_GPU if _on_gpu() else LARGEST_FORMULA):
+        return None
+    if _on_gpu():
+
+        @jax.checkpoint
+        def formula(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
+            return jnp.sum(jnp.tanh(query[:, :, None] + key[:, None]) * scale, -1)
+
+        return formula(query, key, scale)
+
+    @jax.checkpoint
+    def row(query: Tensor, key: Tensor) -> Tensor:  # (units,), (Tv, units) to (Tv,)
+        return jnp.tanh(query + key) @ scale
+
+    def sentence(pair: tuple[Tensor, Tensor]) -> Tensor:
+        queries, key = pair
+        return jax.lax.map(lambda query: row(query, key), queries)
+
+    return jax.lax.map(sentence, (query, key))
 
 
 def under_xla() -> bool:
@@ -71,9 +98,5 @@ def under_xla() -> bool:
     return True
 
 
-def fuses_sums() -> bool:
-    """Whether XLA computes what is summed over an axis in the loop that sums it.
-
-    On CPU it stores that first, part by part: there a product that sums it is faster.
-    """
+def _on_gpu() -> bool:
     return bool(jax.default_backend() != "cpu")

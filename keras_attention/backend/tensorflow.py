@@ -15,7 +15,7 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention.backend import generic
+from keras_attention.backend import generic, tensorflow_additive
 from keras_attention.backend.generic import nothing
 
 # TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
@@ -28,6 +28,9 @@ except ImportError:
 Tensor = Any
 
 SMALL = 2**16  # products that one thread makes before two have shared them out
+# Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
+LARGEST_FORMULA = 2**20
+USUAL_BATCH = 64  # of a batch that is not known
 _in_step: ContextVar[bool] = ContextVar("in_step", default=False)
 
 
@@ -165,31 +168,22 @@ def is_tensorflow() -> bool:
     return True
 
 
-def in_loop() -> bool:
-    """Whether a step of a loop of this library is being traced."""
-    return _in_step.get()
-
-
-def is_eager() -> bool:
-    """Whether operations run as they are called."""
-    return bool(tf.executing_eagerly())
-
-
-def builds_graph() -> bool:
-    """Whether a graph is being built."""
-    return not tf.executing_eagerly()
-
-
 def under_xla() -> bool:
     """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
     known = GraphOrParentsInXlaContext
     return known is not None and bool(known(tf.compat.v1.get_default_graph()))
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function, compiled by XLA."""
-    made: Callable[..., Any] = tf.function(function, jit_compile=True, autograph=False)
-    return made
+def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
+    """Return additive scores without the formula's tensor: see `generic.additive`."""
+    compiled = under_xla()
+    size = generic.count_hidden(query, key, USUAL_BATCH if training or compiled else 0)
+    if size <= (2 if compiled else 1) * LARGEST_FORMULA or tf.executing_eagerly() or _in_step.get():
+        return None
+    if query.shape[0] is None:
+        batch = tf.maximum(tf.shape(query)[0], tf.shape(key)[0])  # one of them may be 1
+        query, key = (tf.broadcast_to(x, [batch, *x.shape[1:]]) for x in (query, key))
+    return tensorflow_additive.additive(query, key, scale)
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:

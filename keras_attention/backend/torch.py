@@ -1,34 +1,22 @@
-"""PyTorch's own ways: see `generic.py`.
-
-On a CPU every operation of PyTorch reads its arguments from memory and writes its result there, and
-its `tanh` costs ten multiplications. Additive scores are their exponential form here, a block at a
-time, in memory that is used again and stays in the caches. On a GPU they are kernels of Triton: see
-`triton.py`.
-"""
+"""PyTorch's own ways: see `generic.py`."""
 
 from __future__ import annotations
 
-import functools
-import importlib.util
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import keras
 import torch
 from keras import ops
 from torch import Tensor
 
-from keras_attention.backend.generic import NO_SECOND_DERIVATIVE
+from keras_attention.backend import generic
 
 # Exponentials of twice a number below it are finite in float32.
 LARGEST = 44.0
-# Numbers in a block: few enough for the caches, so many that threads rarely wait for one another.
-AT_A_TIME = 2**21
-# Programs along an axis of a GPU's grid.
-LARGEST_GRID = 65_535
-
-_Block = tuple[slice, slice, slice]
+# Size `B · Tq · Tv · units` up to which additive scores are the formula.
+LARGEST_FORMULA = 2**20
+# Numbers in a block of it.
+BLOCK, BLOCK_ON_GPU = 2**18, 2**26
 
 
 def gather_in_rows(x: Tensor, index: Tensor) -> Tensor:
@@ -59,126 +47,88 @@ def traces_onnx() -> bool:
     return bool(torch.jit.is_tracing())
 
 
-def under_dynamo() -> bool:
-    """Whether `torch.compile` traces what is being computed: it unrolls loops over blocks."""
-    return bool(torch.compiler.is_compiling())
+def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
+    """Return additive scores without the formula's tensor: see `generic.additive`.
 
-
-def matmul(x: Any, y: Any) -> Any:
-    """Return the product of `(..., n, k)` and `(..., k, m)`: that of `keras.ops` rounds float64."""
-    if isinstance(x, keras.KerasTensor) or isinstance(y, keras.KerasTensor):
-        return ops.matmul(x, y)
-    x, y = ops.convert_to_tensor(x), ops.convert_to_tensor(y)
-    exact = x.dtype == y.dtype == torch.float64
-    return torch.matmul(x, y) if exact else ops.matmul(x, y)
-
-
-def project(x: Any, kernel: Any) -> Any:
-    """Return the product of `(..., m)` and a kernel `(m, n)` or `(m,)`."""
-    return matmul(x, kernel)
-
-
-def average(weights: Any, value: Any) -> Any:
-    """Return the product of weights `(..., n, S)` and values `(..., S, dv)`."""
-    return matmul(weights, value)
-
-
-def writes_in_place(*tensors: Any) -> bool:
-    """Whether operations on these may write into memory that exists: eagerly, on a CPU."""
-    return _runs_eagerly(*tensors) and all(x.device.type == "cpu" for x in tensors)
-
-
-def has_kernel(*tensors: Any) -> bool:
-    """Whether Triton has a kernel for these: eagerly, in float32, on a GPU."""
-    return (
-        _runs_eagerly(*tensors)
-        and all(x.is_cuda and x.dtype == torch.float32 for x in tensors)
-        and max(max(x.shape) for x in tensors) <= LARGEST_GRID
-        and _has_triton()
-    )
-
-
-def _runs_eagerly(*tensors: Any) -> bool:
-    plain = (torch.Tensor, torch.nn.Parameter)
-    return not under_dynamo() and all(type(x) in plain for x in tensors)
-
-
-@functools.cache
-def _has_triton() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
-def in_place_additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
-    """Return `vᵀ tanh(q + k)` with its gradients; None where exponentials would leave float32."""
-    with torch.no_grad():
-        if max(query.max().item(), key.max().item()) >= LARGEST:
-            return None
+    `torch.compile`, an export and the transforms of `torch.func` take the formula.
+    """
+    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    if traced or generic.count_hidden(query, key, 0) <= LARGEST_FORMULA:
+        return None
+    if torch._C._are_functorch_transforms_active():  # which has no public name
+        return None
     scores: Tensor = _Additive.apply(query, key, scale)
     return scores
 
 
 class _Additive(torch.autograd.Function):
-    """`Σ v - 2 Σ_d v_d r_d` with `r = 1 / (1 + e^{2q} e^{2k})`."""
+    """`Σ v - 2 Σ_d v_d r_d` with `r = 1 / (1 + e^{2q} e^{2k})`, for one block after the other.
+
+    A block of `r` stays in the caches of a CPU. The gradients compute it again.
+    """
 
     @staticmethod
     def forward(ctx: Any, query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
         ctx.save_for_backward(query, key, scale)
-        found = query.new_empty(*query.shape[:2], key.shape[1])
-        with torch.autocast("cpu", enabled=False):
-            for (b, i, j), r in _blocks_of_r(query, key):
-                found[b, i, j] = torch.matmul(r, scale)
-            return scale.sum() - 2 * found
+        sums = query.new_empty(*query.shape[:2], key.shape[1])
+        with torch.autocast(query.device.type, enabled=False):
+            for b, i, r in _blocks(query, key):
+                sums[b, i] = torch.matmul(r, scale)
+        return scale.sum() - 2 * sums
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> Any:
-        return _Gradients.apply(*ctx.saved_tensors, upstream)
-
-
-class _Gradients(torch.autograd.Function):
-    """`d tanh = 4 r (1 - r)`."""
-
-    @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
-        of_query, of_key = torch.zeros_like(query), torch.zeros_like(key)
+        query, key, scale = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for derivatives of higher order
+            weights = upstream.unsqueeze(-1)
+            hidden = torch.tanh(query.unsqueeze(2) + key.unsqueeze(1))
+            slope = weights * scale * (1 - hidden * hidden)
+            return slope.sum(2), slope.sum(1), (weights * hidden).sum((0, 1, 2))
+        of_query, of_key = torch.empty_like(query), torch.zeros_like(key)
         of_scale = torch.zeros_like(scale)
-        with torch.autocast("cpu", enabled=False):
-            for (b, i, j), r in _blocks_of_r(query, key):
-                weights = upstream[b, i, j]
+        with torch.autocast(query.device.type, enabled=False):
+            for b, i, r in _blocks(query, key):
+                weights = upstream[b, i]
                 # Block by block: a sum of all `r` is far greater than one of all `1 - 2r`.
-                of_scale += weights.sum() - 2 * torch.mv(
-                    r.reshape(-1, r.shape[-1]).T, weights.reshape(-1)
-                )
-                slope = r.addcmul_(r, r, value=-1).mul_(weights.unsqueeze(-1))
-                of_query[b, i] += slope.sum(2)
-                of_key[b, j] += slope.sum(1)
-            return of_query.mul_(4 * scale), of_key.mul_(4 * scale), of_scale
-
-    @staticmethod
-    def backward(ctx: Any, *upstreams: Tensor) -> Any:
-        raise NotImplementedError(NO_SECOND_DERIVATIVE)
+                of_scale += weights.sum() - 2 * r.flatten(0, 2).T.mv(weights.flatten())
+                slope = r.addcmul_(r, r, value=-1)  # a quarter of that of tanh
+                of_query[b, i] = torch.matmul(weights.unsqueeze(2), slope).squeeze(2)
+                turned = weights.transpose(1, 2).unsqueeze(2)
+                of_key[b] += torch.matmul(turned, slope.transpose(1, 2)).squeeze(2)
+        return of_query.mul_(4 * scale), of_key.mul_(4 * scale), of_scale
 
 
-def _blocks_of_r(query: Tensor, key: Tensor) -> Iterator[tuple[_Block, Tensor]]:
-    """Yield where a block of `r` is, and the block `(b, n, m, units)`, until the next is made."""
+def _blocks(query: Tensor, key: Tensor) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield slices of sentences and of queries, and `r` of these, `(b, n, Tv, units)`."""
+    block = BLOCK if query.device.type == "cpu" else BLOCK_ON_GPU
+    batch, length = query.shape[0], query.shape[1]
+    row = key.shape[1] * key.shape[2]
+    count, size = max(1, block // (length * row)), max(1, block // row)
+    # On a GPU the exponentials would be waited for, and cost as much.
+    finite = query.device.type == "cpu" and max(query.max(), key.max()) < LARGEST
     one = query.new_ones(())
-    queries, keys = torch.exp(2 * query), torch.exp(2 * key)
-    batch, n, m = _sizes(query.shape[0], query.shape[1], key.shape[1], query.shape[2])
-    memory = query.new_empty(batch * n * m * query.shape[2])
-    for b in _slices(query.shape[0], batch):
-        for i in _slices(query.shape[1], n):
-            for j in _slices(key.shape[1], m):
-                rows, others = queries[b, i].unsqueeze(2), keys[b, j].unsqueeze(1)
-                shape = (*rows.shape[:2], *others.shape[2:])
-                r = memory[: math.prod(shape)].view(shape)
-                yield (b, i, j), torch.addcmul(one, rows, others, out=r).reciprocal_()
+    query, key = (torch.exp(2 * x) if finite else -2 * x for x in (query, key))
+    for b in (slice(n, n + count) for n in range(0, batch, count)):
+        for i in (slice(n, n + size) for n in range(0, length, size)):
+            rows, others = query[b, i].unsqueeze(2), key[b].unsqueeze(1)
+            if finite:
+                yield b, i, torch.addcmul(one, rows, others).reciprocal_()
+            else:
+                yield b, i, (rows + others).sigmoid_()
 
 
-def _sizes(batch: int, queries: int, keys: int, units: int) -> tuple[int, int, int]:
-    """Return how many of a batch, of its queries and of its keys are in a block."""
-    m = max(1, min(keys, AT_A_TIME // units))
-    n = max(1, min(queries, AT_A_TIME // (m * units)))
-    return max(1, min(batch, AT_A_TIME // (n * m * units))), n, m
+def unfold(
+    step: Callable[[Tensor, Any], tuple[Any, Any]],
+    state: Any,
+    done: Callable[[Any], Tensor],
+    max_length: int | Tensor,
+    pause: Callable[[Any], Tensor] | None = None,
+    resume: Callable[[Any], Any] | None = None,
+) -> tuple[Any, Any, Any]:
+    """Call `step` until the state is done: see `generic.unfold`.
 
-
-def _slices(length: int, size: int) -> Iterator[slice]:
-    return (slice(start, start + size) for start in range(0, length, size))
+    A graph of ONNX takes all steps: it would keep the number that the traced input took.
+    """
+    if traces_onnx():
+        return generic.unfold(step, state, lambda _: torch.tensor(False), max_length)
+    return generic.unfold(step, state, done, max_length, pause, resume)

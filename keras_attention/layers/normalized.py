@@ -7,8 +7,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention.backend import matmul
-
 Tensor = Any
 
 
@@ -72,9 +70,9 @@ class LayerNormGRUCell(keras.layers.GRUCell):
         """Take one step."""
         (h,) = states
         x, fed_back = _dropped_out(self, inputs, h, training)
-        sums = matmul(x, self.kernel)
+        sums = ops.matmul(x, self.kernel)
         gates, candidate = self._normalize(sums, self.kernel_gain, self.bias[0])
-        sums = matmul(fed_back, self.recurrent_kernel)
+        sums = ops.matmul(fed_back, self.recurrent_kernel)
         recurrent_gates, recurrent_candidate = self._normalize(
             sums, self.recurrent_gain, self.bias[1]
         )
@@ -153,8 +151,8 @@ class LayerNormLSTMCell(keras.layers.LSTMCell):
         """Take one step."""
         h, c = states
         x, fed_back = _dropped_out(self, inputs, h, training)
-        gates = _layer_norm(matmul(x, self.kernel), self.kernel_gain, self.bias, self.epsilon)
-        sums = matmul(fed_back, self.recurrent_kernel)
+        gates = _layer_norm(ops.matmul(x, self.kernel), self.kernel_gain, self.bias, self.epsilon)
+        sums = ops.matmul(fed_back, self.recurrent_kernel)
         gates = gates + _layer_norm(sums, self.recurrent_gain, None, self.epsilon)
         add, keep, candidate, show = ops.split(gates, 4, axis=-1)
         c = self.recurrent_activation(keep) * c

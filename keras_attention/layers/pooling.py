@@ -8,7 +8,6 @@ import keras
 from keras import ops
 
 from keras_attention import distributions
-from keras_attention.backend import matmul
 from keras_attention.layer import AveragingLayer
 from keras_attention.shapes import checked_mask, flat_length, flat_mask, flat_memory
 
@@ -99,7 +98,7 @@ class AttentionPooling(AveragingLayer):
         mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
         value = flat_memory(value)
         kernel, bias = ops.cast(self.kernel, value.dtype), ops.cast(self.bias, value.dtype)
-        hidden = ops.tanh(matmul(value, kernel) + bias)
+        hidden = ops.tanh(ops.matmul(value, kernel) + bias)
         terms = hidden * ops.cast(self.scale, value.dtype)
         terms = self.split_heads(terms)  # (B, [heads,] T, ·)
         scores = ops.expand_dims(ops.sum(terms, axis=-1), -2)  # (B, [heads,] 1, T)

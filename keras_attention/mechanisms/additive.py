@@ -9,7 +9,7 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.backend import matmul, project
+from keras_attention.backend import project
 from keras_attention.layer import keeps
 
 
@@ -80,7 +80,7 @@ class AdditiveAttention(Attention):
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
         """Return `U k` with the bias, if any, in float32, the dtype of scores."""
-        key = matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
+        key = ops.matmul(key, ops.cast(self.key_kernel, self.compute_dtype))
         if self.bias is not None:
             key = key + ops.cast(self.bias, self.compute_dtype)
         return self.split_heads(ops.cast(key, self.wide_dtype))

@@ -9,7 +9,6 @@ from keras import ops
 
 from keras_attention import scores
 from keras_attention.attention import Attention, Tensor
-from keras_attention.backend import matmul
 
 SCORES = ("dot", "scaled_dot", "general")
 
@@ -75,7 +74,7 @@ class MultiplicativeAttention(Attention):
         """Return `W k` for `"general"`, otherwise the keys."""
         if self.score_name == "general":
             kernel = ops.cast(self.kernel, self.compute_dtype)
-            key = matmul(key, ops.transpose(kernel))
+            key = ops.matmul(key, ops.transpose(kernel))
         return self.split_heads(key)
 
     def score(self, query: Tensor, key: Tensor) -> Tensor:

@@ -300,7 +300,7 @@ class AttentionCell(MemoriesLayer):
             query = ops.cast(query, self.compute_dtype)
             kernel = ops.cast(self.gate_kernel, self.compute_dtype)
             bias = ops.cast(self.gate_bias, self.compute_dtype)
-            gates = ops.sigmoid(backend.matmul(query, kernel) + bias)
+            gates = ops.sigmoid(ops.matmul(query, kernel) + bias)
             contexts = [gates[..., i : i + 1] * c for i, c in enumerate(contexts)]
         return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
 
@@ -317,7 +317,7 @@ class AttentionCell(MemoriesLayer):
             return pair
         if self.readout == "deep":
             pair = ops.concatenate([pair, inputs], axis=-1)
-        return self.activate(backend.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
+        return self.activate(ops.matmul(pair, ops.cast(self.output_kernel, self.compute_dtype)))
 
     def activate(self, hidden: Tensor) -> Tensor:
         """Return the output of its linear part: the activation, or the greater of each pair."""

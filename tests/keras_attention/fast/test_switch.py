@@ -1,7 +1,6 @@
 """Which path runs: the switch, in code and in the environment."""
 
 import runpy
-from types import SimpleNamespace
 
 import pytest
 from keras import ops
@@ -11,25 +10,17 @@ from keras_attention.fast import switch
 from keras_attention.fast.top_k import top_k
 from tests.keras_attention.helpers import array
 
-SHAPES = (64, 90, 512), (64, 90, 512), (512,)  # large enough for fast paths in every mode
-
-
-def path():
-    return switch.additive(*(ops.ones(shape) for shape in SHAPES))
-
 
 def test_the_switch_turns_fast_paths_off_and_on_again():
-    fast = path()
-    assert fast != "formula"
+    assert switch.enabled()
     with fast_paths(False):
-        assert path() == "formula"
+        assert not switch.enabled()
         with fast_paths(True):
-            assert path() == fast
-        assert path() == "formula"
-    assert path() == fast
+            assert switch.enabled()
+        assert not switch.enabled()
     with pytest.raises(ZeroDivisionError), fast_paths(False):
         raise ZeroDivisionError
-    assert path() == fast
+    assert switch.enabled()
 
 
 def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
@@ -74,28 +65,3 @@ def test_the_environment_sets_the_switch(value, monkeypatch):
             runpy.run_path(switch.__file__)
     else:
         assert runpy.run_path(switch.__file__)["enabled"]() == (value == "1")
-
-
-@pytest.mark.parametrize(
-    ("mode", "formula", "fast"),
-    [
-        ({"under_dynamo": True}, (64, 20, 20, 64), (32, 48, 48, 256)),
-        ({"under_xla": True, "fuses_sums": False}, (32, 30, 30, 128), (32, 40, 40, 128)),
-        ({"under_xla": True, "fuses_sums": True}, (32, 48, 48, 512), (64, 128, 128, 512)),
-        ({"under_xla": True, "is_tensorflow": True}, (64, 20, 20, 64), (32, 30, 30, 128)),
-        ({"is_eager": True}, (32, 48, 48, 256), (64, 100, 100, 256)),
-    ],
-    ids=["torch.compile", "JAX on a CPU", "JAX on a GPU", "TensorFlow under XLA", "eager"],
-)
-def test_the_formula_runs_where_it_is_the_faster(monkeypatch, mode, formula, fast):
-    everything = ("under_dynamo", "under_xla", "fuses_sums", "is_eager", "is_tensorflow")
-    for name in everything:
-        monkeypatch.setattr(switch.backend, name, lambda name=name: mode.get(name, False))
-    monkeypatch.setattr(switch.backend, "writes_in_place", lambda *tensors: False)
-
-    def path(batch, queries, keys, units):
-        shapes = (batch, queries, units), (batch, keys, units), (units,)
-        return switch.additive(*(SimpleNamespace(shape=shape) for shape in shapes))
-
-    assert path(*formula) == "formula"
-    assert path(*fast) != "formula"
