@@ -71,7 +71,7 @@ export class SentencePiece {
   // Of neighbours the pair with the greatest score becomes one, the first of equals, again and again.
   merged(text) {
     const symbols = [...text];
-    const score = (i) => this.scores[this.ids.get(symbols[i] + symbols[i + 1])] ?? -Infinity;
+    const score = (i) => (i + 1 < symbols.length && this.scores[this.ids.get(symbols[i] + symbols[i + 1])]) || -Infinity;
     const scores = symbols.map((_, i) => score(i));
     for (;;) {
       let best = -1;

@@ -6,28 +6,43 @@ const LETTER = /[\p{L}\p{N}]/u;
 // Return `words` of `text`, in which unknown ones are what stands between the known ones. They stay
 // what they are where a known word is not in the text, as where a tokenizer rewrites it.
 export function typed(words, text) {
-  const found = [...words];
+  if (!words.some((word) => UNKNOWN.test(word))) return words;
+  return asLetters(words, text) ?? asWords(words, text);
+}
+
+// Of a model of letters, each word is a letter: "" where that is a space.
+function asLetters(words, text) {
+  const ways = [text, text.normalize("NFD")].map((each) => [...each].map((letter) => letter.trim()));
+  return ways.find((letters) => letters.length === words.length
+    && words.every((word, n) => UNKNOWN.test(word) || word === letters[n]));
+}
+
+function asWords(words, text) {
+  const typed = [...words];
   let [end, unknown] = [0, []];
-  for (let n = 0; n <= words.length; n++) {
-    if (n < words.length && UNKNOWN.test(words[n])) {
-      unknown.push(n);
-      continue;
-    }
-    const at = n < words.length ? place(text, words[n], end + Number(unknown.length > 0)) : text.length;
-    if (at < 0) return words;
-    const parts = text.slice(end, at).trim().split(/\s+/);
-    unknown.forEach((m, i) => {
-      found[m] = (m === unknown.at(-1) ? parts.slice(i).join(" ") : parts[i]) || words[m];
+  const fill = (until) => {
+    const parts = text.slice(end, until).trim().split(/\s+/);
+    unknown.forEach((n, i) => {
+      typed[n] = (n === unknown.at(-1) ? parts.slice(i).join(" ") : parts[i]) || words[n];
     });
-    [end, unknown] = [at + words[n]?.length, []];
+    unknown = [];
+  };
+  for (let n = 0; n < words.length; n++) {
+    if (UNKNOWN.test(words[n])) unknown.push(n);
+    else if (words[n]) {
+      const start = place(text, words[n], end + Number(unknown.length > 0));
+      if (start < 0) return words;
+      fill(start);
+      end = start + words[n].length;
+    }
   }
-  return found;
+  fill(text.length);
+  return typed;
 }
 
 // Where a word begins, from a place on; a word of letters begins where none is before it.
 function place(text, word, from) {
-  for (let at = text.indexOf(word, from); at >= 0; at = text.indexOf(word, at + 1)) {
-    if (!at || !LETTER.test(word[0]) || !LETTER.test(text[at - 1])) return at;
-  }
-  return -1;
+  let start = text.indexOf(word, from);
+  while (start > 0 && LETTER.test(word[0]) && LETTER.test(text[start - 1])) start = text.indexOf(word, start + 1);
+  return start;
 }
