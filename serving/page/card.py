@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
-from training.metrics import METRICS
-from training.runs.history import best
+from training.metrics import METRICS, deciding
 
 FIGURES = {
     **{name: metric.label for name, metric in METRICS.items()},
+    "exact": "Exact matches",
     "val_perplexity": "Perplexity",
 }
 # As in phrasebook-en-fr, and in parallel:data/train.en,data/train.fr.
@@ -46,7 +46,7 @@ def read_card(manifest: Path) -> Card:
     try:
         found = json.loads(manifest.read_text(encoding="utf-8"))
         run = found["runs"][0]
-        figures, which = _figures(run)
+        figures, which, deciding = _figures(run)
         lines = {"Run": _listed(each["name"] for each in found["runs"]), **_of_run(run)}
         lines |= {f"{name}, {which}, dev": value for name, value in figures.items()}
         settings = found["settings"].items()  # of which some are off
@@ -56,7 +56,7 @@ def read_card(manifest: Path) -> Card:
         return Card(
             lines,
             _languages(run["config"]["data"]),
-            next((f"{name} {value} on dev" for name, value in figures.items()), ""),
+            f"{deciding} {figures[deciding]} on dev" if deciding else "",
             tuple(map(str, found.get("examples", ()))),
         )
     except (UnicodeDecodeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:
@@ -75,14 +75,19 @@ def _of_run(run: dict[str, Any]) -> dict[str, str]:
     return card
 
 
-def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str]:
-    """Return the figures of the weights that were exported, and the epochs they are of."""
-    # Exports of before have no record of the weights that were kept.
-    exported = run.get("kept") or best(run["history"], run["config"].get("keep_by", "auto"))
-    epochs: Any = exported.get("epochs")
-    which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {exported['epoch']}"
-    found = {name: f"{exported[key]:.4g}" for key, name in FIGURES.items() if key in exported}
-    return found, which
+def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str, str]:
+    """Return the figures of the weights that were exported, their epochs, and the deciding figure.
+
+    The deciding figure is the one that the epoch was chosen by.
+    """
+    kept = run["kept"] or {}
+    epochs = kept.get("epochs")
+    which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {kept.get('epoch')}"
+    figures = {name: f"{kept[key]:.4g}" for key, name in FIGURES.items() if key in kept}
+    names = [deciding(kept), *FIGURES]
+    if run["config"].get("keep_by") == "perplexity":
+        names = ["val_perplexity"]
+    return figures, which, next((FIGURES[name] for name in names if name in kept), "")
 
 
 def _languages(data: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The words of translations, and how probable each is."""
+"""The words of translations, and how sure a model is of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ INSIDE = rf"(?:{LETTERS}|['’-])"
 def words_of(
     tokenizer: Tokenizer, tokens: tf.Tensor, log_probs: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return the words of texts, and the probability of each after those before it.
+    """Return the words of texts, and the probability of the least probable token of each.
+
+    A product over a word's tokens would say little: label smoothing leaves 0.95 to the surest
+    token, and ten letters of a date 0.6.
 
     A word is a run of letters and digits; every other character is a word of its own. Each has the
     space in front of it: joined, they are the text.
@@ -24,8 +27,8 @@ def words_of(
         log_probs: float32 `(B, T)`.
 
     Returns:
-        string `(B, W)`, padded with "", and float32 `(B, W)`, the product of the probabilities of a
-        word's tokens, padded with 0.
+        string `(B, W)`, padded with "", and float32 `(B, W)`, the least probability of a word's
+        tokens, padded with 0.
     """
     texts, said = surfaces_of(tokenizer.kind, tokens), tokens != ""
     begins = said & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
@@ -41,10 +44,10 @@ def words_of(
     if tokenizer.kind not in ("characters", "letters"):  # a text's first space is not shown
         first = tf.range(most) == 0
         words = tf.where(first, tf.strings.regex_replace(words, "^ ", ""), words)
-    sums = tf.math.unsorted_segment_sum(tf.where(said, log_probs, 0.0), places, size)
-    sums = tf.reshape(sums, shape)[:, :most]
+    least = tf.math.unsorted_segment_min(log_probs, places, size)
+    least = tf.reshape(least, shape)[:, :most]
     inside = tf.range(most) < tf.reduce_max(counts, 1, keepdims=True)
-    return words, tf.where(inside, tf.exp(sums), 0.0)
+    return words, tf.where(inside, tf.exp(least), 0.0)
 
 
 def surfaces_of(kind: str, tokens: tf.Tensor) -> tf.Tensor:

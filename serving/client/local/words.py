@@ -1,4 +1,4 @@
-"""The words of a translation, and how probable each is."""
+"""The words of a translation, and how sure the model is of each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Words:
         log_probs: Iterable[float],
         copied: Sequence[str] | None = None,
     ) -> tuple[tuple[str, ...], tuple[float, ...]]:
-        """Return the words of a text, and the probability of each after those before it.
+        """Return the words of a text, and the probability of the least probable token of each.
 
         A word is a run of letters and digits; every other character is a word of its own. Each has
         the space in front of it: joined, they are the text.
@@ -48,7 +48,7 @@ class Words:
         """
         size = len(self._texts)
         words: list[str] = []
-        sums: list[float] = []
+        least: list[float] = []
         for number, log_prob in zip(ids, log_probs, strict=True):
             if number <= END_ID:
                 continue
@@ -59,14 +59,14 @@ class Words:
                 continues = goes_on(text)
             if not words or not continues:
                 words.append("")
-                sums.append(0.0)
+                least.append(0.0)
             words[-1] += text
-            sums[-1] += float(log_prob)
+            least[-1] = min(least[-1], float(log_prob))
         if self._kind == "letters":
             words = [unicodedata.normalize("NFC", word) for word in words]
         elif words and self._kind != "characters":  # a text's first space is not shown
             words[0] = words[0].removeprefix(" ")
-        return tuple(words), tuple(np.exp(np.array(sums, "float32")).tolist())
+        return tuple(words), tuple(np.exp(np.array(least, "float32")).tolist())
 
 
 def goes_on(text: str) -> bool:

@@ -39,8 +39,8 @@ const GOES_ON = new RegExp(`^(?:(?![${CJK}])[\\p{L}]|[\\p{N}\\p{M}]|['’-])`, "
 const SURFACES = { symbols: (token) => ` ${token}`, characters: (token) => token, letters: (token) => token };
 
 // Return a function from a text's ids and the log-probability of each to {words,
-// word_probabilities}: each word has the space in front of it, and its probability is after those
-// before it. `tokenizer` is the target's.
+// word_probabilities}: each word has the space in front of it, and the probability of its least probable
+// token. `tokenizer` is the target's.
 export function wordsBy(tokenizer) {
   const surface = SURFACES[tokenizer.kind] ?? ((token) => token.replaceAll(MARK, " "));
   return (ids, logProbs) => {
@@ -48,15 +48,15 @@ export function wordsBy(tokenizer) {
     ids.forEach((id, place) => {
       if (id <= END) return;
       const text = surface(tokenizer.token(id));
-      if (!words.length || !GOES_ON.test(text)) words.push({ text: "", sum: 0 });
+      if (!words.length || !GOES_ON.test(text)) words.push({ text: "", least: 0 });
       words.at(-1).text += text;
-      words.at(-1).sum += logProbs[place];
+      words.at(-1).least = Math.min(words.at(-1).least, logProbs[place]);
     });
     const spaced = !["characters", "letters"].includes(tokenizer.kind);
     if (words.length && spaced) words[0].text = words[0].text.replace(/^ /, ""); // is not shown
     return {
       words: words.map(({ text }) => (tokenizer.kind === "letters" ? text.normalize("NFC") : text)),
-      word_probabilities: words.map(({ sum }) => Math.exp(sum)),
+      word_probabilities: words.map(({ least }) => Math.exp(least)),
     };
   };
 }

@@ -13,7 +13,7 @@ def manifest(tmp_path, config, kept, history):
         "settings": {"beam_width": 3, "coverage_penalty": 0.0, "tables": False},
         "versions": {"keras": "3"},
     }
-    path.write_text(json.dumps({**about, "runs": [run | ({"kept": kept} if kept else {})]}))
+    path.write_text(json.dumps({**about, "runs": [run | {"kept": kept}]}))
     return path
 
 
@@ -35,15 +35,14 @@ def manifest(tmp_path, config, kept, history):
         ({"encoder": "gru"}, ("auc", 0.7, 0.90812, 0.6), "gru encoder", ("AUC", "0.9081")),
     ],
 )
-@pytest.mark.parametrize("recorded", [True, False])
 def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
-    tmp_path, config, figures, model, said, recorded
+    tmp_path, config, figures, model, said
 ):
     key, *values = figures
     history = [{"epoch": n, key: value, "val_loss": 9} for n, value in enumerate(values, 1)]
     history[1]["val_loss"] = 1  # the second is the best by any score
     config = {"data": "d", "attention": "additive", **config}
-    found = read_card(manifest(tmp_path, config, history[1] if recorded else None, history))
+    found = read_card(manifest(tmp_path, config, history[1], history))
     assert found.score == f"{said[0]} {said[1]} on dev"
     card = found.lines
     assert card["Model"] == model
@@ -52,6 +51,20 @@ def test_the_card_has_the_figures_of_the_epoch_that_was_exported(
         (f"{said[0]}, epoch 2, dev", said[1])
     ]
     assert (card["Weights"], card["Search"]) == ("12,345", "beam width 3")
+
+
+@pytest.mark.parametrize(
+    ("kept", "by", "heading"),
+    [
+        ({"chrf": 99.123, "exact": 98.4, "val_perplexity": 1.2}, "auto", "Exact matches 98.4"),
+        ({"exact": 98.4, "cer": 1.5}, "auto", "CER 1.5"),
+        ({"bleu": 30.5, "chrf": 50.0, "val_perplexity": 4.5}, "perplexity", "Perplexity 4.5"),
+    ],
+)
+def test_the_heading_has_the_figure_that_the_epoch_was_chosen_by(tmp_path, kept, by, heading):
+    config = {"data": "d", "attention": "none", "keep_by": by}
+    card = read_card(manifest(tmp_path, config, {"epoch": 1, **kept}, [{"epoch": 1, **kept}]))
+    assert card.score == f"{heading} on dev"
 
 
 def test_the_card_of_mean_weights_names_their_epochs(tmp_path):
@@ -72,7 +85,7 @@ def test_the_card_of_mean_weights_names_their_epochs(tmp_path):
 )
 def test_the_card_tells_nobody_where_the_data_lies(tmp_path, data, said):
     history = [{"epoch": 1, "bleu": 2}]
-    card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, None, history))
+    card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, history[0], history))
     assert card.lines["Data"] == said
 
 
@@ -87,13 +100,13 @@ def test_the_card_tells_nobody_where_the_data_lies(tmp_path, data, said):
 )
 def test_languages_are_those_that_the_data_is_named_by(tmp_path, data, languages):
     history = [{"epoch": 1, "bleu": 2}]
-    card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, None, history))
+    card = read_card(manifest(tmp_path, {"data": data, "attention": "none"}, history[0], history))
     assert card.languages == languages
 
 
 def test_examples_are_those_of_the_export(tmp_path):
-    path = manifest(tmp_path, {"data": "d", "attention": "none"}, None, [{"epoch": 1, "bleu": 2}])
-    assert read_card(path).examples == ()  # of before
+    path = manifest(tmp_path, {"data": "d", "attention": "none"}, None, [])
+    assert read_card(path).examples == ()
     path.write_text(json.dumps(json.loads(path.read_text()) | {"examples": ["a b", "c"]}))
     assert read_card(path).examples == ("a b", "c")
 

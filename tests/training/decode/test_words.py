@@ -38,17 +38,17 @@ def expected_words(kind, tokens, log_probs):
         if token:
             text = {"symbols": f" {token}"}.get(kind, token.replace("▁", " "))
             if words and goes_on(text):
-                words[-1] = (words[-1][0] + text, words[-1][1] + log_prob)
+                words[-1] = (words[-1][0] + text, min(words[-1][1], log_prob))
             else:
                 words.append((text, log_prob))
     texts = [unicodedata.normalize("NFC", text) if kind == "letters" else text for text, _ in words]
     if texts and kind in ("sentencepiece", "words", "symbols"):
         texts[0] = texts[0].removeprefix(" ")
-    return texts, [np.exp(total) for _, total in words]
+    return texts, [np.exp(least) for _, least in words]
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_words_are_runs_of_letters_and_as_probable_as_their_tokens(kind, rng):
+def test_words_are_runs_of_letters_and_as_probable_as_their_least_probable_token(kind, rng):
     tokenizer = TOKENIZERS[kind]()
     ids = rng.integers(END_ID + 1, tokenizer.vocab_size, (41, 7)).astype("int32")
     ids[np.arange(7) >= rng.integers(0, 8, (41, 1))] = END_ID
