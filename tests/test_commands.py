@@ -98,7 +98,6 @@ MISTAKES = [
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--nbest", "9"], "--nbest expected"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "Not a directory"),
-    ("serving.check", ["NEW", "--timeout", "0"], "more than 0 seconds"),
     ("serving.check", [], "required: models/NAME/1"),
     ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
     ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),

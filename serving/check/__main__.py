@@ -3,8 +3,7 @@
     python -m serving.check models/NAME/1
 
 Loads the version through the C++ loader that TensorFlow Serving uses, runs every signature, and
-prints one line for each finding. The exit status is 0 only where there is none. A model is a
-program, so it is loaded in a process of its own, which is ended when a step takes too long.
+prints one line for each finding. The exit status is 0 only where there is none.
 
     python -m serving.check models/NAME/1 --against HOST:PORT --rest HOST:PORT --report REPORT.md
 
@@ -12,7 +11,7 @@ asks a server of the same version all questions of the check, and compares its a
 the C++ session here.
 
 An ONNX export is asked in onnxruntime: whether its graphs are valid, each row is answered as alone,
-and translations are those of its run, or of a SavedModel of the run beside it.
+and with `--run` translations are those of its run.
 """
 
 from __future__ import annotations
@@ -25,59 +24,63 @@ from pathlib import Path
 from typing import Any
 
 import training.command.extras  # noqa: F401
-from serving.check.apart import STEP_SECONDS, check, check_against
-from serving.check.releases import OLDEST, RELEASES
-from serving.check.report import report
-from serving.server.storage import is_onnx
+from serving.client.printing import printable
 from training.command.files import write_text
 from training.command.options import main_guard
-from training.command.parser import Parser, file_to_write, number_from_0
-from training.command.progress import stages
+from training.command.parser import Parser, file_to_write
+from training.command.progress import Tell, stages
+
+_RELEASES = ("2.20", "2.21")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Check; returns the exit status."""
-    arguments = _asked(argv)
-    version_dir = arguments.version_dir.absolute()
-    answer: dict[str, Any]
+    parser = _parser()
+    options = parser.parse_args(argv)
+    version_dir = options.version_dir.absolute()
+    onnx = (version_dir / "manifest.json").is_file()
+    if not options.against and (options.rest or options.report or options.model):
+        parser.error("--rest, --report and --model are for --against HOST:PORT")
+    if options.run and not onnx:
+        parser.error(f"--run expected an ONNX export. Received: {version_dir}")
+    if options.against and onnx:
+        parser.error(f"--against expected a SavedModel. Received: {version_dir}")
+    if options.against and not version_dir.name.isdecimal():
+        parser.error(f"expected the directory of a version. Received: {version_dir}")
     with stages("starting the runtime") as tell:
-        if arguments.against:
-            model = arguments.model or version_dir.parent.name
-            server = (arguments.against, model, arguments.rest)
-            answer = check_against(version_dir, server, arguments.timeout, tell)
-            ready = f"{arguments.against} answers all {answer.get('asked', 0)} requests alike"
-        else:
-            held_to = arguments.run, arguments.release
-            answer = {"findings": check(version_dir, arguments.timeout, tell, *held_to)}
-            ready = f"ready to {'use' if is_onnx(version_dir) else 'serve'}"
-    findings = answer["findings"]
-    if arguments.report:
-        about = f"{arguments.against}, {arguments.server_version}"
-        write_text(arguments.report, report(version_dir, about, answer))
-    if arguments.json:
-        print(json.dumps({"path": str(arguments.version_dir), **answer}))
+        answer = _check(options, version_dir, onnx, tell)
+    findings = answer["findings"] = [*map(printable, answer["findings"])]
+    if options.json:
+        print(json.dumps({"path": str(options.version_dir), **answer}))
+    elif findings:
+        print("\n".join(findings))
+    elif options.against:
+        print(f"{version_dir}: {options.against} answers all {answer['asked']} requests alike")
     else:
-        for finding in findings or [f"{arguments.version_dir}: {ready}"]:
-            print(finding)
+        print(f"{options.version_dir}: ready to {'use' if onnx else 'serve'}")
     return 1 if findings else 0
 
 
-def _asked(argv: Sequence[str] | None) -> argparse.Namespace:
-    """Read the arguments, and end the command where they do not go together."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    version_dir = arguments.version_dir.absolute()
-    if not arguments.timeout:
-        parser.error("--timeout expected more than 0 seconds. Received: 0")
-    if not arguments.against and (arguments.rest or arguments.report or arguments.model):
-        parser.error("--rest, --report and --model are for --against HOST:PORT")
-    if arguments.run and not is_onnx(version_dir):
-        parser.error(f"--run expected an ONNX export. Received: {version_dir}")
-    if arguments.against and is_onnx(version_dir):
-        parser.error(f"--against expected a SavedModel. Received: {version_dir}")
-    if arguments.against and not version_dir.name.isdecimal():
-        parser.error(f"expected the directory of a version. Received: {version_dir}")
-    return arguments
+def _check(
+    options: argparse.Namespace, version_dir: Path, onnx: bool, tell: Tell
+) -> dict[str, Any]:
+    """Return `findings`, and with `--against` the number of requests `asked`."""
+    if onnx:
+        from serving.check.onnx import check_folder  # no TensorFlow
+
+        return {"findings": check_folder(version_dir, options.run, tell)}
+    from serving.check.version import check_version  # TensorFlow takes seconds
+
+    if not options.against:
+        return {"findings": check_version(version_dir, tell, options.release)}
+    from serving.check.against import Server, compare, report
+
+    server = Server(options.against, options.model or version_dir.parent.name, options.rest)
+    asked, differences = compare(version_dir, server, tell)
+    if options.report:
+        about = f"{options.against}, {options.server_version}"
+        write_text(options.report, report(version_dir, about, asked, differences))
+    return {"findings": differences, "asked": asked}
 
 
 def _parser() -> Parser:
@@ -92,13 +95,6 @@ def _parser() -> Parser:
     )
     parser.add_argument("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--timeout",
-        type=number_from_0,
-        default=STEP_SECONDS,
-        metavar="SECONDS",
-        help="for each step, such as loading the version or running one batch; default: 120",
-    )
     add = parser.add_argument
     add(
         "--against", metavar="HOST:PORT", help="gRPC of a server to compare with, such as the stock"
@@ -113,8 +109,8 @@ def _parser() -> Parser:
     )
     add(
         "--release",
-        choices=RELEASES,
-        default=OLDEST,
+        choices=_RELEASES,
+        default=_RELEASES[0],
         help="of TensorFlow Serving, whose ops an export may use; default: %(default)s",
     )
     add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")

@@ -1,11 +1,10 @@
-"""All checks of an ONNX export, in the process that runs it; without TensorFlow."""
+"""All checks of an ONNX export, without TensorFlow."""
 
 from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -14,16 +13,14 @@ import numpy as np
 import onnx
 
 from serving.check.local_models import KINDS, Asked, Kind
-from serving.check.process import answer, first_line
 from serving.client.local.model import MANIFEST, LocalModel
-from serving.client.printing import printable
+from serving.client.printing import first_line
 from training.command.progress import Tell
 
 _TOLERANCE = 1e-3  # of a row alone and in a batch, whose products are summed in another order
 _OTHERWISE = 1 / 6  # of the rows: of two hypotheses of about the same score either may be better
 _ROUNDED = 1 / 2  # of the rows, in eight bits, to which the run may answer otherwise
 _ROUNDED_TOLERANCE = 0.05  # of a probability in eight bits
-_SAVED_MODEL = "assets.extra/manifest.json"
 
 
 def check_folder(
@@ -50,11 +47,10 @@ def check_folder(
         tell(f"asking for {name}", 0.2 + 0.5 * number / len(names))
         for what, some in sources.items():
             findings += _check_rows(name, kind.asked[name], (alone, together), what, some)
-    if not findings:
+    if run and not findings:
         tell("comparing it", 0.7)
-        usual = next(iter(sources.values()))
-        findings = _compare(kind, version_dir, run, kind.found(together, usual), usual)
-    return [*map(printable, findings)]
+        findings = _compare(kind, manifest, run, together, next(iter(sources.values())))
+    return findings
 
 
 def _check_graph(version_dir: Path, name: str) -> list[str]:
@@ -106,43 +102,19 @@ def _check_rows(
 
 
 def _compare(
-    kind: Kind, version_dir: Path, run: Path | None, found: list[Any], sources: list[Any]
+    kind: Kind, manifest: dict[str, Any], run: Path, model: LocalModel, sources: list[Any]
 ) -> list[str]:
-    """Answers that are not those of the run, or of a SavedModel of it beside."""
-    manifest = json.loads((version_dir / MANIFEST).read_text(encoding="utf-8"))
-    if run:
-        from training.runs.run import load_run  # TensorFlow takes seconds
+    """Find answers that are not those of the run."""
+    from training.runs.run import load_run  # TensorFlow takes seconds
 
-        other = f"run {run}"
-        expected = kind.by_run([load_run(run)], sources, manifest["settings"])
-    else:
-        beside = _saved_model(version_dir, manifest, kind.settings)
-        if beside is None:
-            return []
-        other, expected = f"SavedModel {beside}", kind.by_saved_model(beside, sources)
+    expected = kind.by_run([load_run(run)], sources, manifest["settings"])
     rounded = manifest["settings"].get("weights") == "int8"
     most, tolerance = (_ROUNDED, _ROUNDED_TOLERANCE) if rounded else (_OTHERWISE, _TOLERANCE)
-    pairs = zip(found, expected, strict=True)
-    wrong = [one for one, wanted in pairs if not _same([one], [wanted], tolerance)]
+    pairs = zip(kind.answers(model, sources), expected, strict=True)
+    wrong = [answer for answer, wanted in pairs if not _same([answer], [wanted], tolerance)]
     if len(wrong) <= most * len(sources):
         return []
-    return [f"{len(wrong)} of {len(sources)} answers are not those of the {other}"]
-
-
-def _saved_model(
-    version_dir: Path, manifest: dict[str, Any], settings: Sequence[str]
-) -> Path | None:
-    """Return the last SavedModel beside it of the same run with the same search."""
-    wanted = manifest["settings"]  # what older exports do not name is off
-    for path in sorted(version_dir.resolve().parent.glob(f"*/{_SAVED_MODEL}"), reverse=True):
-        try:
-            other = json.loads(path.read_text(encoding="utf-8"))
-            same = all(other["settings"].get(x, 0) == wanted.get(x, 0) for x in settings)
-            if same and other["runs"] == manifest["runs"]:
-                return path.parents[1]
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
-    return None
+    return [f"{len(wrong)} of {len(sources)} answers are not those of the run {run}"]
 
 
 def _flat(found: Any) -> list[Any]:
@@ -160,9 +132,3 @@ def _same(row: list[Any], other: list[Any], tolerance: float = _TOLERANCE) -> bo
         abs(a - b) <= tolerance if isinstance(a, float) and isinstance(b, float) else a == b
         for a, b in zip(row, other, strict=True)
     )
-
-
-def main() -> None:
-    """Check the export that the first argument names, against the run that the second names."""
-    version_dir, *run = map(Path, sys.argv[1:])
-    answer(lambda tell: {"findings": check_folder(version_dir, run[0] if run else None, tell)})

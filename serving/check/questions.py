@@ -1,20 +1,35 @@
-"""The inputs that the check runs a signature on."""
+"""The inputs that exports are checked with; TensorFlow is imported where a SavedModel is asked."""
+
+from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import tensorflow as tf
-from tensorflow.core.protobuf import meta_graph_pb2
 
 PREDICT = "tensorflow/serving/predict"
 IMAGES = "image_bytes"
-
+TEXTS = (
+    b"She is eating a green apple.",
+    "Il n'aime pas les pommes : été.".encode(),
+    "他不喜欢苹果。".encode(),
+    *(b"a text of " + b"some more " * count + b"words" for count in range(14)),
+)
+HARD_TEXTS = (
+    b"",
+    b" ".join([b"word"] * 2000),
+    b"\xff\xfe invalid \x80 UTF-8",
+    b"NUL \x00 inside",
+    b"a short text",
+)
 _OTHER_DIMENSION = 3
 
 
 def images() -> list[bytes]:
-    """PNG and JPEG files, gray and in colour, of several sizes."""
+    """Return PNG and JPEG files, gray and in colour, of several sizes."""
+    import tensorflow as tf
+
     files = []
     for number, (height, width, channels) in enumerate(
         [(23, 47, 1), (61, 31, 3), (200, 5, 3), (32, 72, 1), (7, 7, 3), (60, 160, 3)]
@@ -26,36 +41,47 @@ def images() -> list[bytes]:
     return files
 
 
-def reads_images(signature: meta_graph_pb2.SignatureDef) -> bool:
-    """Whether all that a signature takes is files of images."""
+def reads_images(signature: Any) -> bool:
+    """Whether a signature, a `SignatureDef`, takes files of images alone."""
     return set(signature.inputs) == {IMAGES}
 
 
-def is_batched(signature: meta_graph_pb2.SignatureDef) -> bool:
+def takes_texts(signature: Any) -> bool:
+    """Whether a signature takes texts alone, one or several a row."""
+    import tensorflow as tf
+
+    dtypes = {info.dtype for info in signature.inputs.values()}
+    return dtypes == {tf.string.as_datatype_enum} and not reads_images(signature)
+
+
+def is_batched(signature: Any) -> bool:
     """Whether an input has an axis for the batch."""
     shapes = [info.tensor_shape for info in signature.inputs.values()]
     return any(shape.unknown_rank or shape.dim for shape in shapes)
 
 
-def make_inputs(
-    signature: meta_graph_pb2.SignatureDef, texts: Sequence[bytes], first: int = 0
-) -> dict[str, np.ndarray]:
-    """Inputs of as many rows; without texts, numbers that depend on the row alone."""
+def make_inputs(signature: Any, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
+    """Return inputs of as many rows as texts; where none are taken, numbers of each row's own.
+
+    Args:
+        signature: a `SignatureDef`.
+        texts: of the rows.
+        first: the number of the first row.
+    """
     return {alias: _values(alias, info, texts, first) for alias, info in signature.inputs.items()}
 
 
-def _values(
-    alias: str, info: meta_graph_pb2.TensorInfo, texts: Sequence[bytes], first: int
-) -> np.ndarray:
-    """A value for an input: the texts, or numbers that are each row's own, from row `first` on."""
+def _values(alias: str, info: Any, texts: Sequence[bytes], first: int) -> np.ndarray:
+    import tensorflow as tf
+
     dims = [dim.size for dim in info.tensor_shape.dim]
     scalar = not info.tensor_shape.unknown_rank and not dims
     shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])
     if info.dtype == tf.string.as_datatype_enum:
+        if scalar:
+            return np.array(texts[0], object)
         column = np.array([*texts], object).reshape((-1, *[1] * len(shape)))
-        return (
-            np.array(texts[0], object) if scalar else np.broadcast_to(column, (len(texts), *shape))
-        )
+        return np.broadcast_to(column, (len(texts), *shape))
     dtype = tf.dtypes.as_dtype(info.dtype)
     rows = []
     for number in range(first, first + len(texts)):

@@ -1,4 +1,6 @@
-"""Whether the weights that a SavedModel stores are finite, and stored once."""
+"""Whether the weights that a SavedModel stores are there, finite, and stored once."""
+
+from __future__ import annotations
 
 import hashlib
 from pathlib import Path
@@ -14,14 +16,6 @@ _SMALLEST_BYTES = 4096
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 
 
-def _digest(array: np.ndarray) -> str:
-    return hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).hexdigest()
-
-
-def _is_constant(array: np.ndarray) -> bool:
-    return bool((array == array.flat[0]).all())
-
-
 def count_not_finite(array: np.ndarray) -> int:
     """How many values are NaN or infinite; none where the dtype has no such values."""
     dtype = tf.dtypes.as_dtype(array.dtype) if array.dtype != object else tf.string
@@ -31,40 +25,33 @@ def count_not_finite(array: np.ndarray) -> int:
 
 
 def check_weights(version_dir: Path, meta_graph: meta_graph_pb2.MetaGraphDef) -> list[str]:
-    """Weights that are not finite or are stored twice, and bytes that belong to no variable.
+    """Find weights, variables and constants of the graph, that are missing, wrong or there twice.
 
-    Weights are variables, and constants of the graph.
+    The loader accepts a SavedModel without its variables, which fails on every request.
     """
-    prefix = version_dir / "variables" / "variables"
-    if not prefix.with_name("variables.index").is_file():
-        return []
-    reader = tf.train.load_checkpoint(str(prefix))
+    graph, variables = meta_graph.graph_def, version_dir / "variables" / "variables"
+    arrays: dict[str, np.ndarray] = {}
+    if variables.with_name("variables.index").is_file():
+        reader = tf.train.load_checkpoint(str(variables))
+        for name in sorted(set(reader.get_variable_to_shape_map()) - {_OBJECT_GRAPH}):
+            array = np.asarray(reader.get_tensor(name))
+            arrays[name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")] = array
+    elif any(node.op == "VarHandleOp" for node in graph.node):
+        return ["the version is not complete: no variables/variables.index"]
+    for node in nodes_of(graph):
+        if node.op == "Const" and node.attr["value"].tensor.ByteSize() >= _SMALLEST_BYTES:
+            arrays[f"constant {node.name}"] = tf.make_ndarray(node.attr["value"].tensor)
     findings: list[str] = []
-    seen: dict[str, str] = {}
-
-    def look(name: str, array: np.ndarray) -> None:
+    names: dict[bytes, str] = {}
+    for name, array in arrays.items():
         if wrong := count_not_finite(array):
             findings.append(f"weights not finite: {name} has {wrong:,} of {array.size:,} values")
-        if array.dtype == object or array.nbytes < _SMALLEST_BYTES or _is_constant(array):
-            return
-        first = seen.setdefault(_digest(array), name)
+        if array.dtype == object or array.nbytes < _SMALLEST_BYTES:
+            continue
+        if (array == array.flat[0]).all():
+            continue  # zeros of a bias, as many as there are
+        digest = hashlib.sha256(f"{array.dtype}{array.shape}".encode() + array.tobytes()).digest()
+        first = names.setdefault(digest, name)
         if first != name:
             findings.append(f"weights stored twice: {name} is {first} ({array.nbytes:,} bytes)")
-
-    total = 0
-    for name in sorted(reader.get_variable_to_shape_map()):
-        array = np.asarray(reader.get_tensor(name))
-        if array.dtype == object:
-            total += sum(len(text) for text in array.flat)
-        else:
-            total += array.nbytes
-        if name != _OBJECT_GRAPH:
-            look(name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE"), array)
-    stored = sum(shard.stat().st_size for shard in prefix.parent.glob("variables.data-*"))
-    if stored > total * 1.01 + 65536:
-        findings.append(f"variables files hold {stored:,} bytes for variables of {total:,} bytes")
-
-    for node in nodes_of(meta_graph.graph_def):
-        if node.op == "Const" and node.attr["value"].tensor.ByteSize() >= _SMALLEST_BYTES:
-            look(f"constant {node.name}", np.asarray(tf.make_ndarray(node.attr["value"].tensor)))
     return findings

@@ -24,6 +24,11 @@ def printable(text: str) -> str:
     )
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error, or its class where it has none."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
 def print_json(**fields: Any) -> None:
     """Print a JSON object in one line; what would steer a terminal is escaped as JSON does it."""
     text = json.dumps(fields, ensure_ascii=False)

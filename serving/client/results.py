@@ -9,8 +9,8 @@ class Translation:
 
     `score` is the model's: log-probability over the length penalty. `truncated` says that the text
     was longer than the model reads, and that its end is not translated. `words` are those of the
-    translation, each with the space in front of it, and `word_probabilities` how sure the model is of
-    each: the probability of its least probable token. Other models than this project's have none.
+    translation, each with the space in front of it, and `word_probabilities` how sure the model is
+    of each: the probability of its least probable token. Models of others may have neither.
     """
 
     text: str

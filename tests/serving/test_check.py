@@ -6,15 +6,13 @@ import subprocess
 import sys
 
 import keras
-import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from keras_attention import AdditiveAttention, exporting
 from serving.check import __main__ as check
-from serving.check import apart
-from serving.check.version import check_graph, check_version, read_meta_graph
+from serving.check.graph import check_graph, read_meta_graph
+from serving.check.version import check_version
 from tests.serving.conftest import save_upper
 
 X = tf.TensorSpec([None], tf.float32, name="x")
@@ -30,25 +28,6 @@ def save(path, function, *specs, **tracked):
     return path
 
 
-def write_warmup(version_dir, *requests):
-    extra = version_dir / "assets.extra"
-    extra.mkdir()
-    with tf.io.TFRecordWriter(str(extra / "tf_serving_warmup_requests")) as writer:
-        for request in requests:
-            log = prediction_log_pb2.PredictionLog(
-                predict_log=prediction_log_pb2.PredictLog(request=request)
-            )
-            writer.write(log.SerializeToString())
-
-
-def request(signature, values):
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = "upper"
-    made.model_spec.signature_name = signature
-    made.inputs["text"].CopyFrom(tf.make_tensor_proto(values))
-    return made
-
-
 @pytest.fixture
 def upper(saved, tmp_path):
     """A copy of the translator, to be spoilt."""
@@ -56,14 +35,10 @@ def upper(saved, tmp_path):
 
 
 def test_a_good_model_has_no_findings(upper):
-    write_warmup(upper, request("translate", ["one"]), request("align", ["one", ""]))
-    told = []
-    assert check_version(upper, lambda *what: told.append(what)) == []
-    shares = [share for _, share in told]
-    assert shares == sorted(shares)
-    assert shares[0] > 0
-    assert shares[-1] < 1
-    assert len(set(shares)) > 20  # every row says how far it is
+    stages = []
+    assert check_version(upper, lambda *what: stages.append(what)) == []
+    assert all(0 < share < 1 for _, share in stages)
+    assert "asking for translate" in [stage for stage, _ in stages]
 
 
 @pytest.mark.parametrize("kind", ["half", "no align"])
@@ -75,27 +50,15 @@ def test_models_without_alignment_or_text_pass(saved, tmp_path, kind):
     assert check_version(path) == []
 
 
-def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys, monkeypatch):
-    monkeypatch.setattr(check, "check", lambda path, seconds, tell, *_: check_version(path, tell))
+def test_the_command_says_ready_or_fails_with_a_line_a_finding(upper, capsys):
     assert check.main([str(upper)]) == 0
     assert capsys.readouterr().out == f"{upper}: ready to serve\n"
-    write_warmup(upper, request("missing", ["one"]), request("translate", [1.0]))
+    (upper / "variables" / "variables.index").unlink()
     assert check.main([str(upper)]) == 1
-    assert capsys.readouterr().out.splitlines() == [
-        'warm-up record 1 fails: FAILED_PRECONDITION: Serving signature key "missing" not found.',
-        "warm-up record 2 fails: INVALID_ARGUMENT: Expects arg[0] to be string but float is "
-        "provided",
-    ]
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("the C++ loader refuses") or line.startswith("the version is not comp")
     assert check.main([str(upper), "--json"]) == 1
-    assert len(json.loads(capsys.readouterr().out)["findings"]) == 2
-
-
-def test_a_damaged_warmup_file_is_a_finding(upper):
-    write_warmup(upper, request("translate", ["one"]))
-    file = upper / "assets.extra" / "tf_serving_warmup_requests"
-    file.write_bytes(file.read_bytes()[:-3])
-    (finding,) = check_version(upper)
-    assert finding.startswith("warm-up records: Failed to read warmup record")
+    assert json.loads(capsys.readouterr().out)["findings"] == [line]
 
 
 def test_a_saved_model_that_only_python_can_load_is_refused(tmp_path):
@@ -150,14 +113,6 @@ def test_an_op_that_the_stock_server_lacks_is_refused(tmp_path):
     assert check_graph(read_meta_graph(path), "2.21") == []
     findings = check_version(path)
     assert findings == ["op DecodeJxl: TensorFlow Serving 2.20 does not have it"]
-
-
-def test_the_release_reaches_the_process_that_checks(tmp_path, monkeypatch):
-    monkeypatch.setattr(apart, "_in_a_process", lambda _, more, *__: {"findings": more})
-    assert apart.check(tmp_path, release="2.21") == ["2.21"]
-    with pytest.raises(SystemExit) as error:
-        check.main([str(tmp_path), "--release", "2.19"])
-    assert error.value.code == 2
 
 
 def test_an_attribute_that_the_stock_server_does_not_know_is_refused(upper):
@@ -221,19 +176,12 @@ def test_weights_in_the_graph_and_the_variables_are_refused(tmp_path, rng):
     assert finding.startswith("weights stored twice: constant ")
 
 
-def test_bytes_that_belong_to_no_variable_are_refused(upper):
-    shard = next((upper / "variables").glob("variables.data-*"))
-    shard.write_bytes(shard.read_bytes() + np.random.default_rng(5).bytes(1_000_000))
-    (finding,) = check_version(upper)
-    assert finding.startswith("variables files hold 1,00")
-
-
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
         (lambda path: shutil.rmtree(path), "holds no saved_model.pb"),
         (lambda path: shutil.rmtree(path / "variables"), "not complete: no variables"),
-        (lambda path: (path / "saved_model.pb").write_bytes(b""), "not complete: no the rest"),
+        (lambda path: (path / "saved_model.pb").write_bytes(b""), "no meta graph has the tag"),
         (
             lambda path: (path / "saved_model.pb").write_bytes(b"junk"),
             "saved_model.pb cannot be read",

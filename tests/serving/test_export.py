@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from serving.check.version import check_graph, read_meta_graph
+from serving.check.graph import check_graph, read_meta_graph
 from serving.check.version import check_version as check
 from serving.export import __main__ as script
 from serving.export import agreement

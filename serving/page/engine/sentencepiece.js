@@ -71,7 +71,8 @@ export class SentencePiece {
   // Of neighbours the pair with the greatest score becomes one, the first of equals, again and again.
   merged(text) {
     const symbols = [...text];
-    const score = (i) => (i + 1 < symbols.length && this.scores[this.ids.get(symbols[i] + symbols[i + 1])]) || -Infinity;
+    const pair = (i) => (i + 1 < symbols.length ? this.ids.get(symbols[i] + symbols[i + 1]) : undefined);
+    const score = (i) => this.scores[pair(i)] ?? -Infinity;
     const scores = symbols.map((_, i) => score(i));
     for (;;) {
       let best = -1;

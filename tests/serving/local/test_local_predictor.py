@@ -1,5 +1,6 @@
 """A model of histories in this process against the SavedModel that it was exported from."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from serving import predict
+from serving.check.local_models import KINDS
 from serving.check.onnx import check_folder
 from serving.client.local import LocalPredictor
 from serving.export.events import ExportedPredictor
@@ -122,9 +124,8 @@ def test_the_check_compares_with_the_run(event_run, version, tmp_path, monkeypat
     assert check_folder(version, event_run.path) == []
     rounded = export([event_run], tmp_path / "model", form="onnx", weights="int8")
     assert check_folder(rounded, event_run.path) == []
-    monkeypatch.setattr(
-        "serving.check.local_models.Predictors.by_run", lambda *arguments: [0.123] * 5
-    )
+    kind = dataclasses.replace(KINDS["predict"], by_run=lambda *arguments: [0.123] * 5)
+    monkeypatch.setitem(KINDS, "predict", kind)
     assert "5 of 5 answers" in check_folder(version, event_run.path)[0]
 
 

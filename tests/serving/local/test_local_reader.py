@@ -1,5 +1,6 @@
 """A reader in this process against the run and the SavedModel that it was exported from."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 from serving import read
+from serving.check.local_models import KINDS
 from serving.check.onnx import check_folder
 from serving.client.errors import InvalidRequestError
 from serving.client.local import LocalReader, LocalTranslator
@@ -87,9 +89,8 @@ def test_the_check_finds_nothing(image_run, version, weights, tmp_path):
 
 
 def test_the_check_finds_what_reads_otherwise(image_run, version, monkeypatch):
-    monkeypatch.setattr(
-        "serving.check.local_models.Readers.by_run", lambda self, runs, sources, settings: ["?"] * 5
-    )
+    kind = dataclasses.replace(KINDS["read"], by_run=lambda *arguments: ["?"] * 5)
+    monkeypatch.setitem(KINDS, "read", kind)
     assert check_folder(version, image_run.path) == [
         f"5 of 5 answers are not those of the run {image_run.path}"
     ]
