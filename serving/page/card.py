@@ -84,7 +84,7 @@ def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str, str]:
     epochs = kept.get("epochs")
     which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {kept.get('epoch')}"
     figures = {name: f"{kept[key]:.4g}" for key, name in FIGURES.items() if key in kept}
-    names = [deciding(kept), *FIGURES]
+    names = [deciding(kept) or "", *FIGURES]
     if run["config"].get("keep_by") == "perplexity":
         names = ["val_perplexity"]
     return figures, which, next((FIGURES[name] for name in names if name in kept), "")
