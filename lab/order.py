@@ -31,7 +31,7 @@ from training.score.label_baselines import BASELINES, last_known
 from training.score.label_evaluation import SCORES, draw_calibration
 from training.sources.events import data as events
 from training.sources.events.histories import Histories
-from training.sources.events.source import Events, Statistics
+from training.sources.events.source import Statistics, last_events
 
 # Of each: whether it attends, and whether events are shuffled in training and in testing.
 VARIANTS = {
@@ -150,8 +150,8 @@ class Learner:
 
     def __init__(self, config: Config, data: Histories) -> None:
         self.config, self.data = config, data
-        rows = Events(data, config.max_events)
-        self.batch = rows.pad(np.arange(len(data.labels)), rows.lengths)
+        rows = last_events(data, config.max_events)
+        self.batch = rows.taken(np.arange(len(data.labels))[:, None], config.max_events).padded()
         self.shuffled = _shuffled(self.batch, rows.lengths, seed=0)
         self.size = data.values.shape[1]
         self.model = build_model(config, self.size)

@@ -23,6 +23,7 @@ from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data.ids import END_ID
 from training.data.pair_files import Split
+from training.data.pipeline import make_dataset, reader
 from training.data.tokenizers import Tokenizer
 from training.decode.asked import Search
 from training.fit.optimizer import ClippedAdam, make_schedule
@@ -32,8 +33,8 @@ from training.runs.history import best, read_history
 from training.runs.run import Run
 from training.score.evaluation import evaluate
 from training.score.pointing import region_weights
+from training.sources.batches import make_batches
 from training.sources.kinds import source_class
-from training.sources.pipeline import make_batches
 from training.sources.source import Source
 
 SEEDS = 3  # trainings of each
@@ -128,7 +129,7 @@ def _train_ctc(
     started = time.perf_counter()
     for epoch in range(config.epochs):
         losses = []
-        for inputs, labels in batches.epoch(epoch):
+        for inputs, labels in make_dataset(batches, epoch).as_numpy_iterator():
             wanted = np.where(labels == END_ID, ctc.BLANK, labels)
             losses.append(float(model.train_on_batch(inputs["source"], wanted)))
         print(f"ctc: epoch {epoch + 1}/{config.epochs}  loss {np.mean(losses):.4g}", flush=True)
@@ -136,11 +137,11 @@ def _train_ctc(
 
 
 def _read_ctc(model: keras.Model, source: Source, target: Tokenizer, split: Split) -> list[str]:
-    rows = source.rows(split.sources)
+    read = reader(source.rows(split.sources), 1)
     hypotheses = []
     for first in range(0, len(split.sources), 250):
         chosen = np.arange(first, min(first + 250, len(split.sources)))
-        ids = ctc.said(model.predict_on_batch(rows.pad(chosen, rows.lengths[chosen])))
+        ids = ctc.said(model.predict_on_batch(read(chosen[:, None], 1)))
         found = target.detokenize(ids).numpy()
         hypotheses += [text.decode("utf-8", errors="replace") for text in found]
     return hypotheses
@@ -154,7 +155,7 @@ def _draw(runs: dict[str, Run], path: Path) -> None:
     first = next(iter(attending.values()))
     split = _test(first.source, first.config, SHOWN)
     texts = [references[0] for references in split.references]
-    images = first.source.rows(split.sources).pad(np.arange(SHOWN), np.ones(SHOWN, np.int64))
+    images = reader(first.source.rows(split.sources), 1)(np.arange(SHOWN)[:, None], 1).numpy()
     columns = max(map(len, texts))
     figure, axes = shared.new_figure(SHOWN * len(attending), columns, 1.6, 0.8)
     for row, (name, found) in enumerate(attending.items()):

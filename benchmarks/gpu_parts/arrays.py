@@ -9,7 +9,7 @@ import numpy as np
 
 from training.config.schema import Config
 from training.data.ids import END_ID
-from training.data.sentences import Sentences
+from training.data.store import Sequences
 from training.data.token_files import write_sides
 from training.fit.arrays import train_arrays
 from training.runs.files import RunFiles
@@ -32,9 +32,9 @@ def _prepare(files: RunFiles, config: Config, vocabulary: int, length: int, step
     """Write what `training.prepare` leaves."""
     rng = np.random.default_rng(7)
 
-    def sentences(count: int, length: int) -> Sentences:
+    def sentences(count: int, length: int) -> Sequences:
         ids = rng.integers(END_ID + 1, vocabulary, count * length)
-        return Sentences.of(ids, np.full(count, length))
+        return Sequences.of(ids, np.full(count, length))
 
     pairs, dev = steps * config.batch_size, config.batch_size
     train = sentences(pairs, length), sentences(pairs, length - 1)

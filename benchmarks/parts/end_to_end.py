@@ -8,7 +8,6 @@ import os
 import statistics
 import tempfile
 import time
-from itertools import islice
 from pathlib import Path
 from unittest import mock
 
@@ -43,19 +42,15 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
         config: a `Config`; data, vocabularies, batch and epochs are replaced.
         options: the command's.
     """
+    from training.data.pipeline import make_dataset
     from training.fit import train as texts
     from training.fit.callbacks import EpochEnd
     from training.runs.tokens import read_batches
-    from training.sources.pipeline import make_dataset
 
     epochs = []
 
     class Timed(EpochEnd):
         """Does each epoch's steps again."""
-
-        def on_train_begin(self, logs: dict | None = None) -> None:
-            pairs, _ = read_batches(self.recorder.config, self.recorder.files.tokens)
-            self.batches = make_dataset(pairs).as_numpy_iterator()
 
         def on_epoch_begin(self, epoch: int, logs: dict | None = None) -> None:
             if epochs:
@@ -64,7 +59,8 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
 
         def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
             taken = {"fit_s": time.perf_counter() - self.started}
-            batches = list(islice(self.batches, self.recorder.statistics.steps_per_epoch))
+            pairs, _ = read_batches(self.recorder.config, self.recorder.files.tokens)
+            batches = list(make_dataset(pairs, epoch).as_numpy_iterator())
             taken["tokens"] = sum(int((labels > 0).sum()) for _, labels in batches)
             started = time.perf_counter()
             for inputs, labels in batches:

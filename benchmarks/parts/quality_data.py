@@ -13,15 +13,15 @@ from parts.quality import pieces, vocabulary, words
 from training.bulk.streaming import stream
 from training.config.schema import Config
 from training.data.pair_files import Split, sample
-from training.data.sentences import Sentences
 from training.data.splits import load_split
+from training.data.store import Sequences
 from training.data.token_files import read_sides
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
 from training.runs.begin import open_run
 from training.runs.files import SIDES, RunFiles
 from training.runs.tokens import keep_tokens
-from training.sources.pipeline import pair_rows
+from training.sources.batches import pair_rows
 
 CHUNK = 4096  # sentences put together at a time
 
@@ -97,7 +97,7 @@ def _with_first_reference(split: Split) -> Split:
     return Split(split.sources, [references[:1] for references in split.references])
 
 
-def _rows(sentences: Sentences) -> list[list[int]]:
+def _rows(sentences: Sequences) -> list[list[int]]:
     values = sentences.values
     return [
         values[start : start + length].tolist()

@@ -15,8 +15,9 @@ import pytest
 from training import train_arrays
 from training.command.errors import UserError
 from training.config.schema import Config
-from training.data.batches import Batching, make_pair_batches
-from training.data.sentences import Sentences
+from training.data.batches import text_batches
+from training.data.plan import Batching
+from training.data.store import Sequences
 from training.data.token_files import write_sides
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
@@ -75,7 +76,7 @@ main_guard(main)
 
 def sentences(rng, count):
     lengths = rng.integers(1, 13, count)
-    return Sentences.of(rng.integers(4, 23, lengths.sum()), lengths)
+    return Sequences.of(rng.integers(4, 23, lengths.sum()), lengths)
 
 
 def make_run(path, config=CONFIG):
@@ -85,7 +86,7 @@ def make_run(path, config=CONFIG):
     train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
     write_tokens(files, "random", dev, train=(path, write_sides(path, "train", train)))
     keep_tokens(files)
-    pairs = make_pair_batches(Batching.of(config), *train, training=True).statistics
+    pairs = text_batches(Batching.of(config), *train, training=True).statistics
     counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}
     counts["target_tokens"] = pairs.target_tokens
     write_origin(files, Origin("random", "random", **counts, vocabulary=(23, 23), init=None))

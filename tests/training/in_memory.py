@@ -6,7 +6,7 @@ from training.data import corpus
 from training.data.pair_files import CorpusError, Split, sample
 from training.data.splits import held_out, load_split, place
 from training.data.tokenizing import make_tokenizer
-from training.sources.pipeline import make_batches
+from training.sources.batches import make_batches
 from training.sources.text.copying import hide_names
 from training.sources.text.source import TextSource
 

@@ -44,15 +44,14 @@ def test_a_word_that_is_not_in_the_vocabulary_has_the_id_of_its_first_place():
 def test_a_target_is_labelled_with_the_places_of_what_it_copies(tmp_path):
     sources, targets = ["Zo sees Mi Zo", "the Mi"], ["Mi voit Zo la Ko.", "Mi Mi"]
     labels = tokenize_to_copy(sources, targets, [SOURCE, TARGET], 9)
-    rows = np.arange(2)
-    assert labels.pad(rows, labels.lengths).tolist() == [
+    assert labels.padded().tolist() == [
         [SIZE + 2, 5, SIZE, 4, 1, 6],
         [SIZE + 1, SIZE + 1, 0, 0, 0, 0],
     ]
     cut = tokenize_to_copy(sources, targets, [SOURCE, TARGET], 1)
-    assert cut.pad(rows, cut.lengths).tolist() == [[1, 5, SIZE, 4, 1, 6], [1, 1, 0, 0, 0, 0]]
+    assert cut.padded().tolist() == [[1, 5, SIZE, 4, 1, 6], [1, 1, 0, 0, 0, 0]]
     words = SOURCE.split(tf.constant(sources)).to_tensor()
-    said = TARGET.detokenize(tf.constant(labels.pad(rows, labels.lengths)), words).numpy()
+    said = TARGET.detokenize(tf.constant(labels.padded()), words).numpy()
     assert [text.decode() for text in said] == ["Mi voit Zo la.", "Mi Mi"]
     SOURCE.save(tmp_path / "a.tokenizer")
     assert load_tokenizer(tmp_path / "a.tokenizer").copies

@@ -16,7 +16,7 @@ from training.decode.asked import Search
 from training.decode.search import score_targets, search
 from training.decode.texts import make_attender, make_nbest, make_translator
 from training.score import evaluation
-from training.sources.pipeline import source_batches
+from training.sources.batches import source_batches
 
 
 def run_command(run, tmp_path, *arguments):

@@ -140,7 +140,7 @@ def _copying_encoder(paths: tuple[Path, Path], copying: Copying) -> PairEncoder:
         labels = tokenize_to_copy(sources, targets, (source, target), copying.longest)
         sides = tokenize(sources, source), labels
         # Words that the vocabularies lack have ids above them.
-        found = [(side.values[:-1].astype("<u4"), side.lengths) for side in sides]
+        found = [(side.values.astype("<u4"), side.lengths) for side in sides]
         return found[0], found[1]
 
     return encode

@@ -53,4 +53,10 @@ class Shared:
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
     )
     jit_compile: bool = key(False, "compile the training step with XLA")
+    batch_shapes: int = key(
+        0,
+        "most shapes of batches in training, for each of which XLA compiles the step; 0 for any, "
+        "and for 8 where XLA compiles",
+        least=0,
+    )
     seed: int = key(1, "seed of everything random", least=0, most=2**32 - 1)

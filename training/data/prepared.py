@@ -16,7 +16,7 @@ from training.command.files import read_json
 from training.data.pair_files import CorpusError, Split, merge_sources, read_tsv
 
 if TYPE_CHECKING:
-    from training.data.sentences import Sentences
+    from training.data.store import Sequences
 
 FORM = "prepared"  # of a SPEC
 FORMAT = 1
@@ -78,7 +78,7 @@ class Prepared:
         """Return the configuration's keys that were settled when it was prepared."""
         return self.manifest["settings"]
 
-    def sides(self, limit: int = 0, seed: int = 0) -> tuple[Sentences, Sentences]:
+    def sides(self, limit: int = 0, seed: int = 0) -> tuple[Sequences, Sequences]:
         """Return the token ids of both sides, or of `limit` pairs: see `read_sides`."""
         from training.data.token_files import read_sides
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 
 from training.data.ids import UNK_ID
 from training.data.pieces import KIND, model_of
-from training.data.sentences import Sentences
+from training.data.store import Sequences
+
+_LOCK = threading.Lock()
 
 
 class SubwordSampler:
@@ -29,24 +32,25 @@ class SubwordSampler:
         self._draw_as = sentencepiece.set_random_generator_seed
         self._alpha = alpha
 
-    def draw(self, sentences: Sentences, rng: np.random.Generator) -> Sentences:
+    def draw(self, sentences: Sequences, seed: int) -> Sequences:
         """Return the same sentences in pieces that are drawn."""
         ends = sentences.starts + sentences.lengths
         ids = [
             sentences.values[start:end].tolist()
             for start, end in zip(sentences.starts, ends, strict=True)
         ]
-        self._draw_as(int(rng.integers(1, 2**31)))
-        drawn = self._pieces.encode(
-            self._pieces.decode(ids),
-            enable_sampling=True,
-            alpha=self._alpha,
-            nbest_size=-1,  # of all segmentations
-            num_threads=1,  # so that the seed decides
-        )
-        kept = [old if UNK_ID in old else new for old, new in zip(ids, drawn, strict=True)]
-        values = [piece for pieces in kept for piece in pieces]
-        return Sentences.of(np.array(values), np.array([len(pieces) for pieces in kept]))
+        with _LOCK:  # the generator is one for all threads
+            self._draw_as(seed)
+            drawn = self._pieces.encode(
+                self._pieces.decode(ids),
+                enable_sampling=True,
+                alpha=self._alpha,
+                nbest_size=-1,  # of all segmentations
+                num_threads=1,  # so that the seed decides
+            )
+        rows = [old if UNK_ID in old else new for old, new in zip(ids, drawn, strict=True)]
+        values = np.array([piece for pieces in rows for piece in pieces], np.int32)
+        return Sequences.of(values, np.array([len(pieces) for pieces in rows]))
 
 
 Samplers = tuple[SubwordSampler | None, SubwordSampler | None]  # of sources and targets

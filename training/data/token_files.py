@@ -16,9 +16,8 @@ import numpy as np
 
 from training.data.ids import PAD_ID
 from training.data.pair_files import CorpusError
-from training.data.sentences import Sentences
+from training.data.store import SIDES, Sequences
 
-SIDES = ("source", "target")
 _LONGEST = 1 << 10  # tokens; longer sentences are counted as of this length
 
 
@@ -71,11 +70,11 @@ class Writer:
         self._digests[which].update(data)
 
 
-def write_sides(folder: Path, split: str, sides: tuple[Sentences, Sentences]) -> dict[str, Any]:
+def write_sides(folder: Path, split: str, sides: tuple[Sequences, Sequences]) -> dict[str, Any]:
     """Write both sides of a split; return what a manifest says of them, by their names."""
     said = {}
     for side, sentences in zip(SIDES, sides, strict=True):
-        ids = sentences.values[:-1]
+        ids = sentences.values
         writer = Writer(folder, split, side)
         writer.add(ids.astype(ids_dtype(int(ids.max(initial=0)) + 1)), sentences.lengths)
         said[side], _ = writer.close()
@@ -84,7 +83,7 @@ def write_sides(folder: Path, split: str, sides: tuple[Sentences, Sentences]) ->
 
 def read_sides(
     folder: Path, split: str, said: Mapping[str, Any], limit: int = 0, seed: int = 0
-) -> tuple[Sentences, Sentences]:
+) -> tuple[Sequences, Sequences]:
     """Return the token ids of both sides, or of `limit` pairs drawn at random, in order.
 
     They are the pairs that `training.data.pair_files.sample` draws of the texts.
@@ -103,17 +102,17 @@ def check_sizes(folder: Path, sizes: Mapping[str, int]) -> None:
             raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
 
 
-def _map(folder: Path, split: str, side: str, dtype: np.dtype, limit: int, seed: int) -> Sentences:
+def _map(folder: Path, split: str, side: str, dtype: np.dtype, limit: int, seed: int) -> Sequences:
     # memmap's own indexing is slow, and nothing of it is needed.
     ids, starts = (
-        np.asarray(np.memmap(folder / name, kind, "r"))
+        np.asarray(np.memmap(folder / name, kind, "c"))
         for name, kind in zip(_names(split, side), (dtype, np.dtype("<i8")), strict=True)
     )
     lengths, starts = np.diff(starts).astype(np.int32), starts[:-1]
     if limit and limit < lengths.size:
         rows = np.array(sorted(random.Random(seed).sample(range(lengths.size), limit)))
-        return Sentences(ids, starts[rows], lengths[rows])
-    return Sentences(ids, starts, lengths)
+        return Sequences(ids, starts[rows], lengths[rows])
+    return Sequences(ids, starts, lengths)
 
 
 def _names(split: str, side: str) -> list[str]:

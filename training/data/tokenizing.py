@@ -10,7 +10,7 @@ import tensorflow as tf
 from training.command.errors import ConfigError
 from training.command.progress import progress, stages
 from training.data.pieces import KIND, normalization
-from training.data.sentences import Sentences
+from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer, train_tokenizer
 
 
@@ -29,7 +29,7 @@ def make_tokenizer(side: str, kind: str, vocab_size: int, lines: Sequence[str]) 
     return made
 
 
-def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
+def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
     """Return the token ids of all texts."""
     chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
     return in_chunks(
@@ -37,7 +37,7 @@ def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sentences:
     )
 
 
-def in_chunks(count: int, chunk: int, ids_of: Callable[[slice], tf.RaggedTensor]) -> Sentences:
+def in_chunks(count: int, chunk: int, ids_of: Callable[[slice], tf.RaggedTensor]) -> Sequences:
     """Return the token ids of so many texts, of which `ids_of` tokenizes a part at a time."""
     values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
     with progress(count, "texts tokenized") as advance:
@@ -46,4 +46,4 @@ def in_chunks(count: int, chunk: int, ids_of: Callable[[slice], tf.RaggedTensor]
             values.append(ids.values.numpy())
             lengths.append(ids.row_lengths().numpy())
             advance(int(ids.nrows()))
-    return Sentences.of(np.concatenate(values), np.concatenate(lengths))
+    return Sequences.of(np.concatenate(values), np.concatenate(lengths))

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from training.data.pipeline import reader
 from training.runs.run import Run
 
 Tensor = Any
@@ -59,12 +60,12 @@ def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any]
 
     def run(examples: Any) -> Prediction:
         rows = runs[0].source.rows(examples)
-        lengths = rows.lengths
+        lengths, read = rows.lengths, reader(rows, int(rows.lengths.max(initial=1)))
         probabilities = np.zeros(len(lengths), np.float32)
         weights: list[np.ndarray] = [np.zeros(0, np.float32)] * len(lengths)
         for start in range(0, len(lengths), batch_size):
             chosen = np.arange(start, min(start + batch_size, len(lengths)))
-            said, looked = compiled(rows.pad(chosen, lengths[chosen]))
+            said, looked = compiled(read(tf.constant(chosen[:, None]), 1))
             probabilities[chosen] = said.numpy()
             for i, row in zip(chosen, looked.numpy(), strict=True):
                 weights[i] = row[: lengths[i]]

@@ -16,7 +16,7 @@ from training.decode.search import force_decode, search
 from training.decode.steps import fixed_steps
 from training.decode.unknown import replace_unknown
 from training.runs.run import Run
-from training.sources.pipeline import source_batches
+from training.sources.batches import source_batches
 
 
 @dataclass(frozen=True)

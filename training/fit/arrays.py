@@ -1,11 +1,13 @@
-"""Training from prepared token ids, on any backend and without TensorFlow."""
+"""Training from prepared token ids, on any backend, with TensorFlow or without."""
 
 from __future__ import annotations
 
+import importlib.util
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import keras
 
@@ -13,7 +15,7 @@ from training.command.errors import RunError
 from training.command.files import read_json
 from training.config.load import load_config
 from training.config.schema import Config
-from training.data.batches import PairBatches
+from training.data.batches import Batches
 from training.fit.callbacks import Bar
 from training.fit.compiled import compile_model, settle
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
@@ -52,9 +54,10 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     settle(config)
     model = _build(config, origin, files, processes)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
-    pairs, dev = read_batches(config, files.tokens, tokenizers)
+    compiled = _on_jax() or config.jit_compile
+    pairs, dev = read_batches(config, files.tokens, tokenizers, compiled)
     steps = pairs.statistics.steps_per_epoch
-    compile_model(model, config, steps, jit_compile=_on_jax() or config.jit_compile)
+    compile_model(model, config, steps, jit_compile=compiled)
     score = _judge(model, dev, processes)
     history = restore_checkpoint(files, model, processes.writes)
     if any(deciding(record) for record in history):  # perplexities are another measure
@@ -70,11 +73,13 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
         f"{processes}, Keras {keras.__version__}. Run directory: {files.path}",
         flush=True,
     )
+    if line := pairs.shapes_line():
+        print(line, flush=True)
     for epoch in range(len(history), config.epochs):
         started = time.perf_counter()
         with Bar() as bar:
             fitted = model.fit(
-                processes.share(pairs.epoch(epoch)),
+                _batches(pairs, processes, epoch),
                 initial_epoch=epoch,
                 epochs=epoch + 1,
                 steps_per_epoch=steps,
@@ -102,7 +107,7 @@ def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes
 
 
 def _judge(
-    model: keras.Model, dev: PairBatches, processes: Processes
+    model: keras.Model, dev: Batches, processes: Processes
 ) -> Callable[[], dict[str, float]]:
     """Return a function that scores the model on dev."""
     judge = type(model)(model.input, model.output)
@@ -110,7 +115,7 @@ def _judge(
 
     def score() -> dict[str, float]:
         scores = judge.evaluate(
-            processes.share(dev.epoch()),
+            _batches(dev, processes),
             steps=dev.statistics.steps_per_epoch,
             verbose=0,
             return_dict=True,
@@ -118,6 +123,20 @@ def _judge(
         return {"val_perplexity": float(scores["perplexity"])}
 
     return score
+
+
+def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:
+    """Return this process's part of the batches of an epoch: by tf.data where it is installed."""
+    if importlib.util.find_spec("tensorflow") is None:
+        return processes.share(batches.epoch(epoch))
+    import tensorflow as tf
+
+    from training.data.pipeline import make_dataset
+
+    if keras.backend.backend() != "tensorflow":
+        tf.config.set_visible_devices([], "GPU")  # whose memory TensorFlow would take
+    dataset = make_dataset(batches, epoch)
+    return dataset if processes.devices == 1 else processes.share(dataset.as_numpy_iterator())
 
 
 def _on_jax() -> bool:

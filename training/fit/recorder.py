@@ -10,7 +10,7 @@ import keras
 from training.command.errors import RunError
 from training.command.files import read_json, write_json
 from training.config.schema import Config
-from training.data.batches import Statistics
+from training.data.plan import Statistics
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles

@@ -15,6 +15,7 @@ from training.bulk.streaming import stream
 from training.command.errors import RunError
 from training.config.load import changed_later
 from training.config.schema import Config
+from training.data.pipeline import make_dataset
 from training.fit.callbacks import Bar, EpochEnd
 from training.fit.compiled import compile_model, settle
 from training.fit.dev import DevSet, LabelledDevSet
@@ -37,7 +38,6 @@ from training.runs.history import Record
 from training.runs.lock import locked
 from training.runs.run import Run, load_best
 from training.sources.kinds import KINDS
-from training.sources.pipeline import make_dataset
 from training.sources.text.copying import begin_copying
 
 
@@ -123,22 +123,21 @@ def _fit(
             drawn.append(HeatMaps(run, dev_set.split))
     recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
     if len(history) < config.epochs:
+        curves = keras.callbacks.TensorBoard(files.tensorboard, write_graph=False)
+        curves.set_model(model)
         with Bar() as bar:
-            model.fit(
-                make_dataset(pairs, start_epoch=len(history)),
-                epochs=config.epochs,
-                initial_epoch=len(history),
-                steps_per_epoch=pairs.statistics.steps_per_epoch,
-                callbacks=[
-                    bar,
-                    EpochEnd(recorder, gradient_norm),
-                    keras.callbacks.TerminateOnNaN(),
-                    keras.callbacks.TensorBoard(files.tensorboard, write_graph=False),
-                    *drawn,
-                ],
-                shuffle=False,  # the dataset is, anew each epoch
-                verbose=0,
-            )
+            callbacks = [bar, EpochEnd(recorder, gradient_norm), keras.callbacks.TerminateOnNaN()]
+            for epoch in range(len(history), config.epochs):
+                fitted = model.fit(
+                    make_dataset(pairs, epoch),
+                    initial_epoch=epoch,
+                    epochs=epoch + 1,
+                    callbacks=[*callbacks, *drawn],
+                    shuffle=False,  # the dataset is, anew each epoch
+                    verbose=0,
+                )
+                curves.on_epoch_end(epoch, {key: last[-1] for key, last in fitted.history.items()})
+        curves.on_train_end()
     if not history:
         raise RunError("training stopped before the first epoch was finished")
     if config.average_epochs:
@@ -162,3 +161,5 @@ def _describe(run: Run, opened: Opened) -> None:
         f"{platform.python_version()}. Run directory: {run.path}",
         flush=True,
     )
+    if line := opened.pairs.shapes_line():
+        print(line, flush=True)

@@ -14,10 +14,11 @@ from training.command.errors import ConfigError, RunError
 from training.command.files import write_json
 from training.config.load import load_config
 from training.config.schema import Config
+from training.data.batches import Batches
 from training.data.pair_files import Split
 from training.data.prepared import Prepared, Streamed, is_prepared
-from training.data.sentences import Sentences
 from training.data.splits import fitting_metric
+from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer
 from training.runs.checkpoints import save_checkpoint
@@ -26,8 +27,8 @@ from training.runs.files import SIDES, RunFiles
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
 from training.runs.tokens import has_tokens, keep_tokens, read_batches, write_tokens
+from training.sources.batches import make_batches, pair_rows
 from training.sources.kinds import source_class
-from training.sources.pipeline import Batches, make_batches, pair_rows
 from training.sources.source import Source
 from training.sources.text.copying import shared_words, vocabularies
 from training.sources.text.source import TextSource
@@ -252,7 +253,7 @@ def _keep_ids(files: RunFiles, config: Config, read: _Read, sides: Sides) -> Pat
     source, target = sides
     if not isinstance(source, TextSource) or target is None:
         return None
-    rows = cast(tuple[Sentences, Sentences], pair_rows(config, read.dev, source, target))
+    rows = cast(tuple[Sequences, Sequences], pair_rows(config, read.dev, source, target))
     words = shared_words(*vocabularies(source, target)) if config.copy else None
     train = None
     if isinstance(read.data, Streamed):
@@ -276,7 +277,8 @@ def _opened(
     else:
         assert isinstance(source, TextSource)
         assert target is not None
-        batches = read_batches(config, ids, (source.tokenizer.state(), target.state()))
+        states = source.tokenizer.state(), target.state()
+        batches = read_batches(config, ids, states, config.jit_compile)
     pairs, dev_pairs = (made.statistics for made in batches)
     origin = Origin(
         data=config.data,

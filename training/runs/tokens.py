@@ -15,10 +15,11 @@ import numpy as np
 from training.command.errors import RunError, UserError
 from training.command.files import aside_of, read_json, write_json
 from training.config.schema import Config
-from training.data.batches import Batching, PairBatches, make_pair_batches
+from training.data.batches import Batches, text_batches
 from training.data.pair_files import CorpusError
+from training.data.plan import Batching
 from training.data.prepared import Prepared, is_prepared
-from training.data.sentences import Sentences
+from training.data.store import Sequences
 from training.data.subwords import Samplers, make_sampler
 from training.data.token_files import check_sizes, read_sides, write_sides
 from training.runs.files import RunFiles
@@ -31,7 +32,7 @@ _KEYS = ("corpus", "splits", "bytes")
 def write_tokens(
     files: RunFiles,
     corpus: str,
-    dev: tuple[Sentences, Sentences],
+    dev: tuple[Sequences, Sequences],
     source_words: np.ndarray | None = None,
     train: tuple[Path, dict[str, Any]] | None = None,
 ) -> Path:
@@ -80,11 +81,18 @@ def has_tokens(files: RunFiles, corpus: str) -> bool:
 
 
 def read_batches(
-    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
-) -> tuple[PairBatches, PairBatches]:
+    config: Config,
+    folder: Path,
+    tokenizers: Sequence[Mapping[str, Any]] = (),
+    compiled: bool = False,
+) -> tuple[Batches, Batches]:
     """Return the batches for training and those of the dev set.
 
-    `tokenizers` are what the files of both sides hold, to train with `subword_sampling`.
+    Args:
+        config: of the run.
+        folder: of its token ids.
+        tokenizers: what the files of both sides hold, to train with `subword_sampling`.
+        compiled: whether XLA compiles the step, see `Batching.of`.
 
     Raises:
         UserError: the ids of the run, or of its prepared corpus, are damaged.
@@ -99,8 +107,9 @@ def read_batches(
     if config.subword_sampling and tokenizers:
         alpha, (source, target) = config.subword_sampling, tokenizers
         samplers = make_sampler(alpha, source), make_sampler(alpha, target)
-    pairs = make_pair_batches(Batching.of(config), *train, training=True, samplers=samplers)
-    return pairs, make_pair_batches(Batching.of(config), *dev, training=False)
+    batching = Batching.of(config, compiled)
+    pairs = text_batches(batching, *train, training=True, samplers=samplers)
+    return pairs, text_batches(batching, *dev, training=False, shapes=pairs.plan.shapes)
 
 
 def read_source_words(folder: Path) -> np.ndarray:

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from training.data.ids import START_ID
 from training.data.pair_files import Split
+from training.data.pipeline import reader
 from training.decode.search import force_decode
 from training.runs.run import Run
 from training.sources.image.source import grid_size
@@ -34,12 +35,11 @@ def region_weights(
         target = tf.concat([start, ids.to_tensor()], axis=1)
         return force_decode(models, batch, target), ids.row_lengths()
 
-    rows = source.rows(images)
+    read = reader(source.rows(images), 1)
     height, width = grid_size(runs[0].config)
     result = []
     for first in range(0, len(images), batch_size):
-        chosen = np.arange(first, min(first + batch_size, len(images)))
-        batch = rows.pad(chosen, rows.lengths[chosen])
+        batch = read(tf.range(first, min(first + batch_size, len(images)))[:, None], 1)
         weights, lengths = attend(batch, tf.constant(texts[first : first + batch_size], tf.string))
         for one, length in zip(weights.numpy(), lengths.numpy(), strict=True):
             result.append(one[:length].reshape(length, height, width))

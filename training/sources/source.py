@@ -5,17 +5,32 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import keras
+import numpy as np
 from keras import ops
 
 from training.config.schema import Config
-from training.data.sentences import Rows
+from training.data.store import Sequences
 from training.sources.kind import Kind
 from training.sources.recurrent import states_of
 
 Tensor = Any
+
+
+class Images(Protocol):
+    """Examples of one size, read and ready to be made batches of."""
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """1 for each example, `(N,)`."""
+
+    def read(self, rows: Tensor) -> Tensor:
+        """Return those of some rows `(B,)` as a batch `(B, …)`, in TensorFlow's graph."""
+
+
+Rows = Sequences | Images
 
 
 class Source(ABC):

@@ -23,14 +23,16 @@ from training.bulk.lines import blocks
 from training.bulk.workers import workers
 from training.command.errors import ConfigError, UserError
 from training.config.load import override
-from training.data.batches import Batching, make_pair_batches
+from training.data.batches import text_batches
 from training.data.corpus import load
 from training.data.pair_files import CorpusError
+from training.data.plan import Batching
 from training.data.prepared import Prepared, is_prepared
 from training.data.splits import load_prepared
 from training.data.tokenizers import load_tokenizer
+from training.data.tokenizing import tokenize
 from training.runs.begin import make_sides
-from training.sources.pipeline import make_batches, tokenize
+from training.sources.batches import make_batches
 
 HERE = Plan(Filters(), processes=0)
 
@@ -62,7 +64,7 @@ def batches_of(config):
     if is_prepared(config.data):
         data, dev = load_prepared(config)
         sides = make_sides(config, data)
-        train = make_pair_batches(Batching.of(config), *data.sides(), training=True)
+        train = text_batches(Batching.of(config), *data.sides(), training=True)
     else:
         data, dev = in_memory.load_training(config)
         sides = in_memory.make_sides(config, data)
@@ -129,9 +131,8 @@ def test_a_limit_draws_the_pairs_that_it_draws_of_texts(text, tmp_path):
     prepared = Prepared(f"prepared:{tmp_path / 'c'}")
     ids = prepared.sides(101, 5)[0]
     expected = tokenize(drawn.sources, load_tokenizer(prepared.tokenizers[0]))
-    every = np.arange(101)
     np.testing.assert_array_equal(
-        ids.pad(every, ids.lengths), expected.pad(every, expected.lengths)
+        ids.taken(np.arange(101)[:, None], 99).padded(), expected.padded()
     )
 
 

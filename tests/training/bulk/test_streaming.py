@@ -18,7 +18,7 @@ from training.data.pair_files import CorpusError, fingerprint
 from training.data.token_files import read_sides
 from training.runs.begin import open_run
 from training.runs.files import RunFiles
-from training.sources.pipeline import make_batches
+from training.sources.batches import make_batches
 
 SETTINGS = "source_vocab_size=70 target_vocab_size=60 encoder_units=3 decoder_units=3 batch_size=9 "
 SETTINGS += "embedding_size=3 readout_units=3 attention_units=3"

@@ -10,9 +10,11 @@ from training.bulk.run import prepare_run
 from training.command.errors import ConfigError, RunError
 from training.command.parser import Parser
 from training.config.load import load_config, override
-from training.data.batches import Batching, make_pair_batches
+from training.data.batches import text_batches
 from training.data.corpus import load
 from training.data.pair_files import CorpusError
+from training.data.pipeline import make_dataset
+from training.data.plan import Batching
 from training.data.prepared import Prepared
 from training.data.splits import load_prepared, load_split
 from training.fit import train as texts
@@ -20,7 +22,6 @@ from training.presets.options import add_configuration, configuration
 from training.runs.begin import make_sides
 from training.runs.files import RunFiles
 from training.runs.tokens import read_batches
-from training.sources.pipeline import make_dataset
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +71,7 @@ def test_the_preset_of_a_size_takes_the_tokenizers_of_what_is_prepared(corpus):
     config = configuration(parser.parse_args(["--data", f"prepared:{corpus}"]))
     assert (config.source_tokenizer, config.target_vocab_size) == ("words", 300)
     assert config.epochs == 40  # of the small ones
-    train = make_pair_batches(Batching.of(config), *Prepared(config.data).sides(), training=True)
+    train = text_batches(Batching.of(config), *Prepared(config.data).sides(), training=True)
     inputs, labels = next(iter(make_dataset(train).as_numpy_iterator()))
     assert len(inputs["source"]) == len(labels) == config.batch_size
 
@@ -84,7 +85,7 @@ def test_other_backends_read_it_where_it_lies(corpus, tmp_path):
     found = read_batches(load_config(files.config), files.tokens)[0].epoch(3)
     sides = Prepared(f"prepared:{corpus}").sides(97, config.seed)
     for (inputs, labels), (expected, target) in zip(
-        found, make_pair_batches(Batching.of(config), *sides, training=True).epoch(3), strict=True
+        found, text_batches(Batching.of(config), *sides, training=True).epoch(3), strict=True
     ):
         np.testing.assert_array_equal(inputs["source"], expected["source"])
         np.testing.assert_array_equal(labels, target)

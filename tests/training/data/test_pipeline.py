@@ -1,3 +1,5 @@
+"""Batches, held to loops over the pairs that they are made of."""
+
 import itertools
 import random
 
@@ -5,13 +7,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from training.data import batches
-from training.data.batches import Batching, make_pair_batches
+from training.data.batches import text_batches
 from training.data.ids import END_ID, PAD_ID, START_ID
+from training.data.pipeline import make_dataset
+from training.data.plan import Batching, choose_widths
 from training.data.tokenizers import train_tokenizer
-from training.sources.pipeline import make_dataset, source_batches, tokenize
+from training.data.tokenizing import tokenize
+from training.sources.batches import source_batches
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
+PLANS = {
+    "": {},
+    "few shapes": {"batch_shapes": 4},
+    "joined": {"join": 0.4, "batch_size": 17},
+    "joined, few shapes": {"join": 0.4, "batch_size": 16, "batch_shapes": 3},
+    "tokens": {"batch_tokens": 240},
+    "tokens, few shapes": {"batch_tokens": 240, "batch_shapes": 4},
+    "multiples": {"length_multiple": 5},
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +46,10 @@ def pairs():
     return sources, targets
 
 
-def build(pairs, tokenizer, start_epoch=0, *, training, **options):
+def build(pairs, tokenizer, *, training=True, **options):
     defaults = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40, "seed": 11}
     ids = [tokenize(texts, tokenizer) for texts in pairs]
-    made = make_pair_batches(Batching(**{**defaults, **options}), *ids, training=training)
-    return make_dataset(made, start_epoch), made.statistics
-
-
-def epoch(dataset, statistics, skip=0):
-    steps = statistics.steps_per_epoch
-    taken = itertools.islice(dataset.as_numpy_iterator(), skip * steps, (skip + 1) * steps)
-    return list(taken)
+    return text_batches(Batching(**{**defaults, **options}), *ids, training=training)
 
 
 def read_pairs(batches):
@@ -60,61 +66,126 @@ def read_pairs(batches):
     ]
 
 
+def shapes(batches):
+    return {(inputs["source"].shape[1], labels.shape[1]) for inputs, labels in batches}
+
+
+def assert_same(batches, others):
+    for (inputs, labels), (other_inputs, other_labels) in zip(batches, others, strict=True):
+        for name in ("source", "target"):
+            np.testing.assert_array_equal(inputs[name], other_inputs[name])
+        np.testing.assert_array_equal(labels, other_labels)
+
+
 def test_target_begins_with_start_and_labels_end_with_end(tokenizer):
     ids = {letter: i for i, letter in enumerate(LETTERS, END_ID + 1)}
-    dataset, _ = build((["a b c", "c"], ["b", "c a"]), tokenizer, training=False)
-    ((inputs, labels),) = dataset.as_numpy_iterator()
+    made = build((["a b c", "c"], ["b", "c a"]), tokenizer, training=False)
     a, b, c = ids["a"], ids["b"], ids["c"]
-    np.testing.assert_array_equal(inputs["source"], [[a, b, c], [c, PAD_ID, PAD_ID]])
-    np.testing.assert_array_equal(inputs["target"], [[START_ID, b, PAD_ID], [START_ID, c, a]])
-    np.testing.assert_array_equal(labels, [[b, END_ID, PAD_ID], [c, a, END_ID]])
-    assert {array.dtype for array in (*inputs.values(), labels)} == {np.dtype("int32")}
+    for batches in (made.epoch(), make_dataset(made).as_numpy_iterator()):
+        ((inputs, labels),) = batches
+        np.testing.assert_array_equal(inputs["source"], [[a, b, c], [c, PAD_ID, PAD_ID]])
+        np.testing.assert_array_equal(inputs["target"], [[START_ID, b, PAD_ID], [START_ID, c, a]])
+        np.testing.assert_array_equal(labels, [[b, END_ID, PAD_ID], [c, a, END_ID]])
+        assert {array.dtype for array in (*inputs.values(), labels)} == {np.dtype("int32")}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_the_dataset_gives_the_batches_of_numpy_from_any_step_on(pairs, tokenizer, name):
+    made = build(pairs, tokenizer, **PLANS[name])
+    every = list(made.epoch(3))
+    assert len(every) == made.statistics.steps_per_epoch
+    dataset = make_dataset(made, 3)
+    assert int(dataset.cardinality()) == len(every)
+    assert_same(every, dataset.as_numpy_iterator())
+    assert_same(every[29:], make_dataset(made, 3, 29).as_numpy_iterator())
+    if "joined" not in name:
+        assert set(zip(*pairs, strict=True)) == set(read_pairs(every))  # each pair is there
+        assert len(read_pairs(every)) - len(pairs[0]) < len(every[0][1]) * 40
+    for number in (0, 1, 2):
+        assert len(list(made.epoch(number))) == len(every)
+    assert read_pairs(build(pairs, tokenizer, **PLANS[name]).epoch(3)) == read_pairs(every)
+    assert read_pairs(made.epoch(4)) != read_pairs(every)
+    assert read_pairs(build(pairs, tokenizer, **PLANS[name], seed=12).epoch(3)) != read_pairs(every)
 
 
 def test_evaluation_gives_every_pair_once_in_order(pairs, tokenizer):
-    dataset, statistics = build(pairs, tokenizer, training=False)
-    batches = list(dataset.as_numpy_iterator())
+    made = build(pairs, tokenizer, training=False)
+    batches = list(make_dataset(made).as_numpy_iterator())
     assert read_pairs(batches) == list(zip(*pairs, strict=True))
-    assert len(batches) == statistics.steps_per_epoch == int(dataset.cardinality()) == 287
-    assert (statistics.pairs, statistics.dropped) == (2003, 0)
+    assert len(batches) == made.statistics.steps_per_epoch == 287
+    assert (made.statistics.pairs, made.statistics.dropped) == (2003, 0)
 
 
-def test_training_epochs_hold_different_orders_of_all_but_a_remainder(pairs, tokenizer):
-    dataset, statistics = build(pairs, tokenizer, training=True)
-    assert statistics.steps_per_epoch == 2003 // 7
-    first, second = (read_pairs(epoch(dataset, statistics, skip)) for skip in (0, 1))
-    everything = set(zip(*pairs, strict=True))
-    assert len(everything) == 2003
-    for seen in (first, second):
-        assert len(seen) == len(set(seen)) == 2002
-        assert set(seen) <= everything
-    assert first != second
+@pytest.mark.parametrize("size", [7, 64])
+def test_an_epoch_has_every_pair_once_and_fills_its_last_batch(pairs, tokenizer, size):
+    made = build(pairs, tokenizer, batch_size=size)
+    batches = list(made.epoch())
+    assert {len(labels) for _, labels in batches} == {size}
+    assert len(batches) == -(-2003 // size)
+    counts = {pair: 0 for pair in zip(*pairs, strict=True)}
+    for pair in read_pairs(batches):
+        counts[pair] += 1
+    assert min(counts.values()) == 1
+    assert sum(counts.values()) == len(batches) * size
 
 
-def test_the_order_depends_on_seed_and_epoch_alone(pairs, tokenizer):
-    def sources(skip=0, **options):
-        dataset, statistics = build(pairs, tokenizer, training=True, **options)
-        return [inputs["source"].tolist() for inputs, _ in epoch(dataset, statistics, skip)]
-
-    second = sources(skip=1)
-    assert sources(skip=1) == second
-    assert sources(start_epoch=1) == second
-    assert sources(skip=1, seed=12) != second
+def test_fewer_pairs_than_a_batch_are_one_batch(tokenizer):
+    made = build((["a", "b"], ["a", "b"]), tokenizer)
+    assert made.statistics.steps_per_epoch == 1
+    assert sorted(read_pairs(made.epoch())) == [("a", "a"), ("b", "b")]
 
 
 def test_similar_lengths_share_a_batch(pairs, tokenizer):
     def filled(training):
         """Shares of source and target positions that are not padding."""
-        dataset, statistics = build(pairs, tokenizer, training=training, batch_size=64)
-        batches = epoch(dataset, statistics)
+        batches = list(build(pairs, tokenizer, training=training, batch_size=64).epoch())
         source = np.concatenate([inputs["source"].ravel() for inputs, _ in batches])
         target = np.concatenate([labels.ravel() for _, labels in batches])
         return np.mean(source != PAD_ID), np.mean(target != PAD_ID)
 
     assert max(filled(training=False)) < 0.6
     source, target = filled(training=True)
-    assert source >= 0.8
-    assert target >= 0.92
+    assert min(source, target) >= 0.85
+
+
+def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
+    made = build(pairs, tokenizer, batch_shapes=4, batch_size=64)
+    expected = {(int(source), int(target)) for source, target in made.plan.shapes}
+    assert shapes(made.epoch()) == shapes(made.epoch(1)) == expected
+    assert len(expected) == 4
+    line = made.shapes_line()
+    assert line.startswith("Batches have 4 shapes, source × target: ")
+    assert 0.1 < float(line.split("; ")[1].partition("%")[0]) / 100 < 0.4
+    held = text_batches(
+        made.batching, made.source, made.target, training=False, shapes=made.plan.shapes
+    )
+    assert len(shapes(held.epoch())) <= 5  # and one for what is longer than in training
+    assert read_pairs(held.epoch()) == list(zip(*pairs, strict=True))
+    assert build(pairs, tokenizer).shapes_line() == ""
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_shapes_have_the_least_padding_of_all(rng, count):
+    source = rng.integers(1, 6, 97)
+    labels = np.clip(source + rng.integers(-1, 3, 97), 1, 5)
+
+    def padded(shapes):
+        """Places of all pairs, each in the first shape that it fits in."""
+        total = 0
+        for pair in zip(source, labels, strict=True):
+            total += min(sum(s) for s in shapes if s[0] >= pair[0] and s[1] >= pair[1])
+        return total
+
+    corners = list(itertools.product(range(1, 6), range(1, 6)))
+    largest = int(source.max()), int(labels.max())
+    least = min(
+        padded([*chain, largest])
+        for chain in itertools.combinations(corners, count - 1)
+        if all(a[1] <= b[1] for a, b in itertools.pairwise(chain))
+    )
+    found = choose_widths(source, labels, count)
+    assert len(found) <= count
+    assert padded(found.tolist()) == least
 
 
 def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
@@ -124,39 +195,35 @@ def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):
     sources = sorted(set(sources))
     targets = [source[::-1].removeprefix("z ") + " m z" for source in sources]
     target_of = dict(zip(sources, targets, strict=True))
-    options = {"training": True, "batch_size": 17, "join": 0.4}
-    dataset, statistics = build((sources, targets), tokenizer, **options)
-    batches = epoch(dataset, statistics)
-    assert len(batches) == len(sources) // 17
-    counts = []
+    batches = list(build((sources, targets), tokenizer, batch_size=17, join=0.4).epoch())
+    rows = []
     for batch in batches:
-        found = []
+        counts = []
         for source, target in read_pairs([batch]):
             parts = [part.strip() + " z" for part in source.split("z")[:-1]]
             assert target == " ".join(target_of[part] for part in parts)
-            found.append(len(parts))
-        counts.append(sum(found))
-        assert max(found) <= 8
-        if len(found) < 17:  # rows that the lengths cut short have fewer
-            assert len(found) in {17 // group for group in range(2, 9)}
-    rows = [len(inputs["source"]) for inputs, _ in batches]
-    assert sum(count < 17 for count in rows) == round(0.4 * len(batches))
-    assert max(counts) <= 17
+            counts.append(len(parts))
+        rows.append(len(counts))
+        group = {17: 1, 8: 2, 4: 4, 2: 8}[len(counts)]
+        assert max(counts) <= group  # rows that the lengths cut short have fewer
+        assert np.mean(counts) >= 0.4 * group
+    joined = sum(count < 17 for count in rows)
+    assert joined == pytest.approx(0.4 * len(sources) / 17, abs=3)
+    assert {8, 4, 2} <= set(rows)
     longest = max(inputs["source"].shape[1] for inputs, _ in batches)
     assert 20 < longest <= 40
-    again, _ = build((sources, targets), tokenizer, **options)
-    assert read_pairs(epoch(again, statistics)) == read_pairs(batches)
 
 
 def test_long_and_empty_pairs_are_dropped_in_training_and_cut_in_evaluation(tokenizer):
     pairs = (["a b c d", "", "a b c", "a"], ["a", "b", "a b c", "a b c d"])
     limits = {"max_source_length": 3, "max_target_length": 3, "batch_size": 4}
-    dataset, statistics = build(pairs, tokenizer, training=True, **limits)
-    assert set(read_pairs(epoch(dataset, statistics))) == {("a b c", "a b c")}
-    assert (statistics.pairs, statistics.dropped) == (1, 3)
-    assert (statistics.source_tokens, statistics.target_tokens) == (3, 4)
-    dataset, statistics = build(pairs, tokenizer, training=False, **limits)
-    batches = list(dataset.as_numpy_iterator())
+    made = build(pairs, tokenizer, **limits)
+    assert set(read_pairs(made.epoch())) == {("a b c", "a b c")}
+    assert (made.statistics.pairs, made.statistics.dropped) == (1, 3)
+    assert (made.statistics.source_tokens, made.statistics.target_tokens) == (3, 4)
+    made = build(pairs, tokenizer, training=False, **limits)
+    batches = list(make_dataset(made).as_numpy_iterator())
+    assert_same(batches, made.epoch())
     assert read_pairs(batches) == [
         ("a b c", "a"),
         ("", "b"),
@@ -164,66 +231,43 @@ def test_long_and_empty_pairs_are_dropped_in_training_and_cut_in_evaluation(toke
         ("a", "a b c"),
     ]
     assert np.count_nonzero(batches[0][1] == END_ID) == 4
-    assert (statistics.source_tokens, statistics.target_tokens) == (7, 12)
+    assert (made.statistics.source_tokens, made.statistics.target_tokens) == (7, 12)
+
+
+def test_rows_of_the_plan_are_those_to_learn_from(pairs, tokenizer):
+    ids = [tokenize(texts, tokenizer) for texts in pairs]
+    rows = np.arange(5, 2003, 11)
+    made = text_batches(Batching(7, 40, 40), *ids, training=True, rows=rows)
+    assert made.statistics.pairs == len(rows)
+    assert set(read_pairs(made.epoch())) == {(pairs[0][row], pairs[1][row]) for row in rows}
 
 
 def test_widths_are_multiples_of_length_multiple(pairs, tokenizer):
     for training in (False, True):
-        dataset, statistics = build(pairs, tokenizer, training=training, length_multiple=5)
-        batches = epoch(dataset, statistics)
-        for inputs, labels in batches:
+        for inputs, labels in build(pairs, tokenizer, training=training, length_multiple=5).epoch():
             assert inputs["target"].shape == labels.shape
             assert inputs["source"].shape[1] % 5 == labels.shape[1] % 5 == 0
             assert (inputs["source"] != PAD_ID).any(axis=0)[:-4].all()
 
 
-def test_the_batch_size_never_changes_in_training(pairs, tokenizer):
-    dataset, statistics = build(pairs, tokenizer, training=True)
-    assert {labels.shape[0] for _, labels in epoch(dataset, statistics)} == {7}
-    dataset, statistics = build((["a", "b"], ["a", "b"]), tokenizer, training=True)
-    assert statistics.steps_per_epoch == 1
-    assert len(read_pairs(epoch(dataset, statistics))) == 2
-
-
 def test_unusable_pairs_are_one_clear_line(tokenizer):
     with pytest.raises(ValueError, match=r"as many targets as sources, 2\. Received: 1"):
-        build((["a", "b"], ["a"]), tokenizer, training=True)
+        build((["a", "b"], ["a"]), tokenizer)
     with pytest.raises(ValueError, match="None of 1 sentence pairs is usable") as error:
-        build((["a b"], ["a"]), tokenizer, training=True, max_source_length=1)
+        build((["a b"], ["a"]), tokenizer, max_source_length=1)
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(("tokens", "multiple"), [(101, 1), (240, 4), (9, 1)])
-def test_batches_of_tokens(pairs, tokenizer, tokens, multiple, monkeypatch):
-    """As many tokens as fit are in each, padding counted; epochs have equally many steps."""
-    ids = [tokenize(texts, tokenizer) for texts in pairs]
-    sizes = {"batch_size": 7, "max_source_length": 40, "max_target_length": 40}
-    for window in (10_000, 3):  # one for all of these pairs; many
-        monkeypatch.setattr(batches, "_WINDOW", window)
-        made, again = (
-            make_pair_batches(
-                Batching(**sizes, batch_tokens=tokens, length_multiple=multiple, seed=5),
-                *ids,
-                training=True,
-            )
-            for _ in range(2)
-        )
-        seen = []
-        for number in (0, 1, 2):
-            found = list(made.epoch(number))
-            assert len(found) == made.statistics.steps_per_epoch
-            held = [max(inputs["source"].size, labels.size) for inputs, labels in found]
-            for size, (_, labels) in zip(held, found, strict=True):
-                assert size <= tokens or len(labels) == 1
-            if tokens > 200:
-                assert np.mean(held) > 0.8 * tokens
-            seen.append(read_pairs(found))
-        assert read_pairs(again.epoch(2)) == seen[2] != seen[1]
-        everything = sorted(zip(*pairs, strict=True))
-        if window > 3:
-            assert sorted(seen[2]) == everything  # each pair once
-        else:
-            assert len(set(seen[2])) > 0.9 * len(everything)
+def test_batches_of_tokens(pairs, tokenizer, tokens, multiple):
+    """As many tokens as fit are in each, padding counted."""
+    made = build(pairs, tokenizer, batch_tokens=tokens, length_multiple=multiple)
+    batches = list(made.epoch(2))
+    sizes = [max(inputs["source"].size, labels.size) for inputs, labels in batches]
+    for size, (_, labels) in zip(sizes, batches, strict=True):
+        assert size <= tokens or len(labels) == 1
+    if tokens > 200:
+        assert np.mean(sizes) > 0.75 * tokens
 
 
 def test_source_batches_restore_the_order_and_pass_over_empty_texts(tokenizer):
@@ -234,8 +278,8 @@ def test_source_batches_restore_the_order_and_pass_over_empty_texts(tokenizer):
     assert [ids.shape for _, ids in batches] == [(2, 2), (2, 3)]
     restored = [""] * len(texts)
     for indices, ids in batches:
-        assert ids.dtype == np.int32
-        for i, text in zip(indices, tokenizer.detokenize(tf.constant(ids)).numpy(), strict=True):
+        assert ids.dtype == tf.int32
+        for i, text in zip(indices, tokenizer.detokenize(ids).numpy(), strict=True):
             restored[i] = text.decode()
     assert restored == ["a b c", "", "b", "a b c", "c c"]
     assert list(source_batches(tokenize([], tokenizer), 2, max_source_length=3)) == []

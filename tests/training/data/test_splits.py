@@ -34,7 +34,7 @@ def learned(config, folder):
     found = stream(replace(config, **cut), folder)
     texts = []
     for name, ids in zip(SIDES, read_sides(folder, "train", found.said), strict=True):
-        rows = ids.pad(np.arange(len(ids.lengths)), ids.lengths)
+        rows = ids.taken(np.arange(len(ids.lengths))[:, None], 999).padded()
         spelled = load_tokenizer(folder / f"{name}.tokenizer").detokenize(rows).numpy()
         texts.append([text.decode() for text in spelled])
     return list(zip(*texts, strict=True)), found

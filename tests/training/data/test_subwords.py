@@ -11,10 +11,11 @@ from tests.training.conftest import tiny_config
 from training.bulk.streaming import stream
 from training.command.errors import UserError
 from training.command.files import aside_of
-from training.data.batches import Batching, make_pair_batches
+from training.data.batches import text_batches
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.pieces import model_of, model_state
-from training.data.sentences import Sentences
+from training.data.plan import Batching
+from training.data.store import Sequences
 from training.data.subwords import SubwordSampler, make_sampler
 from training.fit.train import train
 from training.runs.begin import open_run
@@ -62,7 +63,7 @@ def test_segmentations_have_their_probability_to_a_power(run, alpha):
     total, count = sum(powers.values()), 4000
     ids = pieces.encode(text)
     drawn = SubwordSampler(model(source.tokenizer), alpha).draw(
-        Sentences.of(np.tile(ids, count), np.full(count, len(ids))), np.random.default_rng(7)
+        Sequences.of(np.tile(ids, count), np.full(count, len(ids))), 7
     )
     found = Counter(
         tuple(pieces.id_to_piece(drawn.values[start : start + length].tolist()))
@@ -83,9 +84,9 @@ def test_a_sentence_with_an_unknown_piece_stays_as_it_is(run):
     _, (source, _), _ = run
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model(source.tokenizer))
     ids = [*pieces.encode("she is eating"), UNK_ID, *pieces.encode("an apple")]
-    many = Sentences.of(np.tile(ids, 53), np.full(53, len(ids)))
+    many = Sequences.of(np.tile(ids, 53), np.full(53, len(ids)))
     sampler = SubwordSampler(model(source.tokenizer), 0.1)
-    drawn = sampler.draw(many, np.random.default_rng(3))
+    drawn = sampler.draw(many, 3)
     np.testing.assert_array_equal(drawn.values, many.values)
     np.testing.assert_array_equal(drawn.lengths, many.lengths)
 
@@ -124,11 +125,9 @@ def test_epochs_have_the_same_texts_in_other_subwords(run):
 def test_a_side_without_subwords_stays_as_it_is(run):
     config, (source, _), _ = run
     assert make_sampler(0.2, {"kind": "characters", "tokens": ["a"]}) is None
-    ids = Sentences.of(np.arange(5, 5 + 34), np.full(17, 2))
+    ids = Sequences.of(np.arange(5, 5 + 34), np.full(17, 2))
     sampler = make_sampler(0.2, model_state(model(source.tokenizer)) | {"kind": "sentencepiece"})
-    batches = make_pair_batches(
-        Batching.of(config), ids, ids, training=True, samplers=(sampler, None)
-    )
+    batches = text_batches(Batching.of(config), ids, ids, training=True, samplers=(sampler, None))
     ((inputs, labels),) = batches.epoch()
     assert sorted(labels[:, :-1].ravel().tolist()) == list(range(5, 5 + 34))
     assert inputs["target"].shape == labels.shape

@@ -8,7 +8,7 @@ import pytest
 
 from training.config.load import override
 from training.config.schema import Config
-from training.data.batches import Statistics
+from training.data.plan import Statistics
 from training.fit.recorder import Recorder
 from training.runs.files import RunFiles
 from training.runs.run import load_best

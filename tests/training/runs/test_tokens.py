@@ -1,37 +1,20 @@
 """Token ids kept in a run's directory, held to those of the texts as they stand in memory."""
 
-import hashlib
 import shutil
 from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from tests.training import in_memory
 from tests.training.conftest import tiny_config
 from training.bulk import streaming
 from training.bulk.run import prepare_run
-from training.bulk.streaming import stream
 from training.command.errors import ConfigError, RunError
 from training.data import tokenizing
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
-from training.runs.begin import open_run
 from training.runs.files import RunFiles
 from training.runs.tokens import has_tokens
-from training.sources import pipeline
-from training.sources.pipeline import make_batches
-
-# Of the batches that were made before any ids were kept.
-BATCHES = {
-    (): "2fbefbf21beb4bf3",
-    ("join=0.4", "batch_size=17", "seed=5", "length_multiple=4"): "dd70b7c9b33eb65c",
-    ("batch_tokens=150",): "85870468cf9ba599",
-    (
-        *("copy=true", "target_vocab_size=60", "source_vocab_size=60"),
-        "max_source_length=11",
-    ): "c200970bd5acdf6e",
-}
+from training.sources import batches as pipeline
 
 
 class BuiltError(Exception):
@@ -54,32 +37,6 @@ def pairs(tmp_path):
     path = tmp_path / "pairs.tsv"
     path.write_text("".join(lines))
     return path
-
-
-def digest(batches):
-    found = hashlib.sha256()
-    for inputs, labels in batches:
-        for array in (inputs["source"], inputs["target"], labels):
-            found.update(repr(array.shape).encode() + array.tobytes())
-    return found
-
-
-@pytest.mark.parametrize("settings", BATCHES, ids=str)
-def test_batches_are_what_they_were(tmp_path, settings):
-    config = tiny_config(*settings)
-    files = RunFiles(tmp_path)
-    opened = open_run(files, config, streamed=stream(config, files.streamed))
-    found = opened.pairs, opened.dev_pairs
-    every = [batch for one in found for number in (0, 3) for batch in one.epoch(number)]
-    assert all(array.dtype == np.int32 for _, array in every)
-    assert digest(every).hexdigest()[:16] == BATCHES[settings]
-    data, dev = in_memory.load_training(config)
-    sides = in_memory.make_sides(config, data)
-    train = in_memory.train_batches(config, data, sides)
-    held = make_batches(config, dev, *sides, training=False)
-    for plain, one in zip((train, held), found, strict=True):
-        assert plain.statistics == one.statistics
-        assert digest(plain.epoch(2)).digest() == digest(one.epoch(2)).digest()
 
 
 @pytest.fixture

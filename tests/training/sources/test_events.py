@@ -10,7 +10,7 @@ from training.config.schema import Config
 from training.model.build import build_model
 from training.score.label_baselines import last_known
 from training.sources.events.histories import Histories, Schema
-from training.sources.events.source import EventFeatures, Events, EventSource, Statistics
+from training.sources.events.source import EventFeatures, EventSource, Statistics, last_events
 
 NAN = math.nan
 
@@ -55,7 +55,7 @@ def plain_features(times, values, statistics):
 def test_features_are_those_of_a_loop_over_events():
     data = random_histories()
     statistics = Statistics.of(data)
-    batch = Events(data, 16).pad(np.arange(7), Events(data, 16).lengths)
+    batch = last_events(data, 16).taken(np.arange(7)[:, None], 16).padded()
     layer = EventFeatures()
     layer.build(batch.shape)
     layer.set_statistics(statistics)
@@ -92,7 +92,7 @@ def test_what_is_known_of_a_yes_is_told_from_what_is_not():
     people = np.array(["a", "b"])
     data = Histories(schema, np.arange(4.0), values, ends - 2, ends, labels, people)
     layer = EventFeatures()
-    batch = Events(data, 4).pad(np.arange(2), Events(data, 4).lengths)
+    batch = last_events(data, 4).taken(np.arange(2)[:, None], 4).padded()
     layer.build(batch.shape)
     layer.set_statistics(Statistics.of(data))
     # The number, whether it is known yet, whether it is missing at this event.
@@ -111,9 +111,8 @@ def test_one_outlier_does_not_make_the_others_alike():
 
 def test_of_a_long_history_the_last_events_are_read():
     data = random_histories()
-    rows = Events(data, 2)
     longest = int(np.argmax(data.ends - data.starts))
-    batch = rows.pad(np.array([longest, 0]), rows.lengths[[longest, 0]])
+    batch = last_events(data, 2).taken(np.array([[longest], [0]]), 2).padded()
     assert batch.shape == (2, 2, 4)
     end = data.ends[longest]
     np.testing.assert_allclose(batch[0, :, 0], data.times[end - 2 : end])
@@ -126,10 +125,10 @@ def test_padding_does_not_change_what_is_said(attention):
     data = random_histories()
     model = build_model(config, 3)
     EventSource.make(config, data).begin(model)
-    rows = Events(data, 16)
-    together = model({"source": rows.pad(np.arange(7), rows.lengths)}).numpy()
+    rows = last_events(data, 16)
+    together = model({"source": rows.taken(np.arange(7)[:, None], 16).padded()}).numpy()
     for row in range(7):
-        alone = model({"source": rows.pad(np.array([row]), rows.lengths[[row]])}).numpy()
+        alone = model({"source": rows.taken(np.array([[row]]), 16).padded()}).numpy()
         np.testing.assert_allclose(alone[0], together[row], atol=1e-5)
     assert np.ptp(together) > 0
 

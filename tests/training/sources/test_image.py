@@ -10,8 +10,10 @@ from PIL import Image
 
 from training.command.errors import ConfigError
 from training.config.schema import Config
-from training.data.batches import Batching, make_pair_batches
-from training.data.sentences import Sentences
+from training.data.batches import Batches
+from training.data.pipeline import make_dataset
+from training.data.plan import Batching, Plan
+from training.data.store import Sequences
 from training.sources.image.source import (
     GridPositions,
     ImageError,
@@ -110,8 +112,8 @@ def test_all_broken_images_of_a_batch_are_named(pixels):
 def test_images_are_moved_in_training_alone():
     values = np.random.default_rng(0).integers(0, 256, (5, 7, 11, 1)).astype("uint8")
     rows = np.array([3, 0, 3, 4])
-    np.testing.assert_array_equal(Images(values).pad(rows, np.ones(4)), values[rows])
-    moved = Images(values, shift=2).pad(rows, np.ones(4))
+    np.testing.assert_array_equal(Images(values).read(tf.constant(rows)), values[rows])
+    moved = Images(values, shift=2).read(tf.constant(rows)).numpy()
     places = set()
     for image, row in zip(moved, rows, strict=True):
         wide = np.pad(values[row], ((2, 2), (2, 2), (0, 0)), mode="edge")
@@ -129,9 +131,12 @@ def test_batches_of_images_do_not_tell_how_long_their_texts_are():
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 8, 210)
     images = Images(np.arange(210 * 6, dtype="uint8").reshape(210, 2, 3, 1))
-    texts = Sentences.of(rng.integers(4, 9, lengths.sum()), lengths)
-    batches = make_pair_batches(Batching(30, 1, 9), images, texts, training=True)
-    for _, labels in batches.epoch():
+    texts = Sequences.of(rng.integers(4, 9, lengths.sum()), lengths)
+    batching = Batching(30, 1, 9)
+    plan = Plan(batching, (images.lengths, texts.lengths), alike=False)
+    batches = Batches(images, texts, plan, batching)
+    for inputs, labels in make_dataset(batches).as_numpy_iterator():
+        assert inputs["source"].shape[1:] == (2, 3, 1)
         assert len(set((labels != 0).sum(axis=1))) > 3
 
 

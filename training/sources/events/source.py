@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import keras
 import numpy as np
@@ -14,6 +14,7 @@ from keras import ops
 
 from training.command.errors import UserError
 from training.config.schema import Config
+from training.data.store import Sequences
 from training.sources.events import data as events
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.kind import KIND
@@ -90,37 +91,15 @@ def taken_log(values: np.ndarray, log: np.ndarray) -> np.ndarray:
         return np.where(log, np.log(np.maximum(values, SMALLEST)), values)
 
 
-@dataclass(frozen=True)
-class Events:
-    """Histories, ready to be made batches of.
+def last_events(data: Histories, most: int) -> Sequences:
+    """Return the last events of each history, so many at most.
 
-    A batch is float32 `(B, T, 1 + inputs)`: the time of each event, and its numbers as they came,
-    NaN where missing. Past the end of a history all is NaN.
+    An event is float32 `(1 + inputs,)`: its time, and its numbers as they came, NaN where missing.
+    Past the end of a history all is NaN.
     """
-
-    data: Histories
-    most: int  # events; of longer histories the last ones
-    dtype: ClassVar[str] = "float32"
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """The number of events of each history."""
-        return np.minimum(self.data.ends - self.data.starts, self.most)
-
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """The shape of a batch."""
-        return (None, None, 1 + self.data.values.shape[1])
-
-    def pad(self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1) -> np.ndarray:
-        """Return the last `lengths` events of these histories."""
-        width = -(-max(1, int(lengths.max())) // multiple) * multiple
-        batch = np.full((len(rows), width, 1 + self.data.values.shape[1]), np.nan, np.float32)
-        for place, (row, length) in enumerate(zip(rows, lengths, strict=True)):
-            events = slice(self.data.ends[row] - length, self.data.ends[row])
-            batch[place, :length, 0] = self.data.times[events]
-            batch[place, :length, 1:] = self.data.values[events]
-        return batch
+    values = np.column_stack([data.times, data.values]).astype(np.float32)
+    lengths = np.minimum(data.ends - data.starts, most)
+    return Sequences(values, data.ends - lengths, lengths.astype(np.int32), np.nan)
 
 
 class EventSource(Source):
@@ -197,9 +176,9 @@ class EventSource(Source):
         found = [tf.ensure_shape(columns[name], [None, None]) for name in self.inputs()]
         return tf.stack(found, axis=-1)
 
-    def rows(self, raw: Histories, training: bool = False) -> Events:  # type: ignore[override]
-        """Return the histories as they are: a batch is made when it is asked for."""
-        return Events(raw, self.most)
+    def rows(self, raw: Histories, training: bool = False) -> Sequences:  # type: ignore[override]
+        """Return the last events of each history: see `last_events`."""
+        return last_events(raw, self.most)
 
     @staticmethod
     def build_encoder(config: Config, size: int) -> keras.Model:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -41,32 +41,28 @@ class Images:
 
     values: np.ndarray
     shift: int = 0
-    dtype: ClassVar[str] = "uint8"
 
     @property
     def lengths(self) -> np.ndarray:
         """1 for each."""
-        return np.ones(len(self.values), np.int64)
+        return np.ones(len(self.values), np.int32)
 
-    @property
-    def shape(self) -> tuple[int | None, ...]:
-        """The shape of a batch."""
-        return (None, *self.values.shape[1:])
+    def read(self, rows: Tensor) -> Tensor:
+        """Return the images of these rows, moved; what comes into view is as the edge is."""
+        import tensorflow as tf
 
-    def pad(self, rows: np.ndarray, lengths: np.ndarray, multiple: int = 1) -> np.ndarray:
-        """Return the images of these rows, moved."""
-        images, most = self.values[rows], self.shift
-        if not most:
+        from training.data.pipeline import tensor_of
+
+        images = tf.gather(tensor_of(self.values), rows)
+        if not self.shift:
             return images
-        height, width = images.shape[1:3]
-        wide = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")
-        places = np.random.default_rng(rows).integers(0, 2 * most + 1, (len(rows), 2))
-        return np.stack(
-            [
-                image[y : y + height, x : x + width]
-                for image, (y, x) in zip(wide, places, strict=True)
-            ]
-        )
+        seed = tf.cast(tf.stack([rows[0], rows[-1]]), tf.int32)
+        most, count = self.shift, tf.size(rows)
+        moved = tf.random.stateless_uniform([count, 2], seed, -most, most + 1, tf.int32)
+        for axis, size in ((1, self.values.shape[1]), (2, self.values.shape[2])):
+            places = tf.clip_by_value(tf.range(size) + moved[:, axis - 1, None], 0, size - 1)
+            images = tf.gather(images, places, axis=axis, batch_dims=1)
+        return images
 
 
 class ImageSource(Source):

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.ids import END_ID, UNK_ID
-from training.data.sentences import Sentences
+from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
 from training.data.tokenizing import in_chunks
 from training.sources.source import Source
@@ -25,7 +25,7 @@ def tokenize_to_copy(
     targets: Sequence[str],
     tokenizers: Sequence[VocabularyTokenizer],
     max_source_length: int,
-) -> Sentences:
+) -> Sequences:
     """Return the token ids of all targets.
 
     A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`

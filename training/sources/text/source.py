@@ -11,7 +11,7 @@ from keras import ops
 
 from training.config.schema import Config
 from training.data.ids import PAD_ID, UNK_ID
-from training.data.sentences import Sentences
+from training.data.store import Sequences
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
 from training.sources.text.kind import KIND
@@ -80,7 +80,7 @@ class TextSource(Source):
         """Write the tokenizer."""
         self.tokenizer.save(folder / self.files[0])
 
-    def rows(self, raw: Sequence[str], training: bool = False) -> Sentences:
+    def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:
         """Return the token ids of all texts."""
         from training.data.tokenizing import tokenize
 

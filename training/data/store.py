@@ -1,0 +1,131 @@
+"""Many sequences in three arrays, which are written block by block and mapped into memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from training.data.ids import END_ID, PAD_ID
+
+SIDES = ("source", "target")
+ARRAYS = ("values", "starts", "lengths")
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Many sequences, of token ids or of events.
+
+    Attributes:
+        values: steps of all, `(steps, …)`.
+        starts: int64 `(n,)`, where each begins.
+        lengths: int32 `(n,)`, steps of each.
+        padding: what batches are padded with.
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+    lengths: np.ndarray
+    padding: float = PAD_ID
+
+    @classmethod
+    def of(cls, values: np.ndarray, lengths: np.ndarray) -> Sequences:
+        """Make them of the values of all, one after another, and their lengths."""
+        lengths = np.asarray(lengths, np.int32)
+        return cls(np.asarray(values), np.cumsum(lengths, dtype=np.int64) - lengths, lengths)
+
+    @classmethod
+    def open(cls, folder: Path, name: str) -> Sequences:
+        """Map the arrays of a folder into memory; nothing is read before it is needed.
+
+        The map is copy-on-write, for DLPack takes no array that is read-only.
+
+        Raises:
+            OSError, ValueError: a file is missing or damaged.
+        """
+        values, starts, lengths = (
+            np.asarray(np.load(folder / f"{name}.{array}.npy", mmap_mode="c")) for array in ARRAYS
+        )
+        return cls(values, starts, lengths)
+
+    def save(self, folder: Path, name: str) -> None:
+        """Write the arrays of a folder."""
+        writer = SequenceWriter(folder, name, self.values.dtype)
+        writer.add(self.values, self.lengths)
+        writer.close()
+
+    def taken(self, rows: np.ndarray, longest: int) -> Sequences:
+        """Return sequences that are each those of a row `(n, k)` one after another, -1 for none.
+
+        Of each the first `longest` steps are taken. Token ids follow one another as they would if
+        the texts did, with a space between.
+        """
+        lengths = np.where(rows < 0, 0, np.minimum(self.lengths[rows], longest))
+        each = lengths.ravel().astype(np.int64)
+        ends = np.cumsum(each)
+        first = np.repeat(self.starts[rows].ravel() - (ends - each), each)
+        values = self.values[np.arange(first.size) + first]
+        return replace(Sequences.of(values, lengths.sum(axis=1)), padding=self.padding)
+
+    def padded(self, width: int = 1, multiple: int = 1, end: bool = False) -> np.ndarray:
+        """Return sequences, which must lie one after another, as one array `(n, width, …)`.
+
+        Args:
+            width: least width.
+            multiple: of which the width is one.
+            end: whether END follows the last token.
+
+        Returns:
+            Token ids are int32.
+        """
+        width = max(width, int(self.lengths.max(initial=0)) + end)
+        places = np.arange(-(-width // multiple) * multiple)
+        shape = (len(self.lengths), places.size, *self.values.shape[1:])
+        dtype = np.int32 if self.values.dtype.kind in "iu" else self.values.dtype
+        ids = np.full(shape, self.padding, dtype)
+        ids[places < self.lengths[:, None]] = self.values
+        if end:
+            ids[np.arange(len(ids)), self.lengths] = END_ID
+        return ids
+
+
+class SequenceWriter:
+    """The files of sequences, written a block at a time.
+
+    They are .npy files that grow, for NumPy leaves room in the header for a longer first axis.
+    """
+
+    def __init__(self, folder: Path, name: str, dtype: Any) -> None:
+        self._dtypes = [np.dtype(kind).newbyteorder("<") for kind in (dtype, np.int64, np.int32)]
+        self._files = [(folder / f"{name}.{array}.npy").open("wb") for array in ARRAYS]
+        self._steps = self._count = 0
+        self._write_headers()
+
+    def add(self, values: np.ndarray, lengths: np.ndarray) -> None:
+        """Append sequences: the values of all, `(steps,)`, and the length of each."""
+        starts = self._steps + np.cumsum(lengths, dtype=np.int64) - lengths
+        for file, dtype, rows in zip(
+            self._files, self._dtypes, (values, starts, lengths), strict=True
+        ):
+            file.write(np.ascontiguousarray(rows, dtype).data)
+        self._steps, self._count = self._steps + len(values), self._count + len(lengths)
+
+    def close(self) -> None:
+        """Write how long the arrays have become, and close the files."""
+        self._write_headers()
+        for file in self._files:
+            file.close()
+
+    def _write_headers(self) -> None:
+        counts = self._steps, self._count, self._count
+        for file, dtype, count in zip(self._files, self._dtypes, counts, strict=True):
+            file.seek(0)
+            header = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
+            np.lib.format.write_array_header_1_0(file, header)
+
+
+def ids_dtype(vocab_size: int) -> np.dtype:
+    """Return the smallest type that holds the ids of a vocabulary, and that TensorFlow gathers."""
+    return np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")

@@ -1,0 +1,83 @@
+"""Examples of all kinds to batches: texts, images and histories, for training and for inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from training.config.schema import Config
+from training.data.batches import Batches, text_batches
+from training.data.pair_files import Split
+from training.data.pipeline import reader
+from training.data.plan import Batching, InOrder, Plan
+from training.data.store import Sequences
+from training.data.tokenizers import Tokenizer
+from training.data.tokenizing import tokenize
+from training.sources.source import Rows, Source
+from training.sources.text.copying import tokenize_to_copy, vocabularies
+
+
+def pair_rows(
+    config: Config, split: Split, source: Source, target: Tokenizer, training: bool = False
+) -> tuple[Rows, Sequences]:
+    """Read all pairs of a split: the rows of their sources and those of their targets.
+
+    With `copy`, a target has the places of what it may copy from its source.
+    """
+    sources, targets = map(list, zip(*split.pairs(), strict=True))
+    if config.copy:
+        tokenizers = vocabularies(source, target)
+        labels = tokenize_to_copy(sources, targets, tokenizers, config.max_source_length)
+    else:
+        labels = tokenize(targets, target)
+    return source.rows(sources, training), labels
+
+
+def make_batches(
+    config: Config, split: Any, source: Source, target: Tokenizer | None, *, training: bool
+) -> Batches:
+    """Read a split, and return the batches of it that a configuration asks for.
+
+    A split is what the source loads; there is no `target` for a label.
+    """
+    batching = Batching.of(config, config.jit_compile)
+    if target is None:
+        rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
+        lengths = rows.lengths, np.ones(len(labels), np.int32)
+        longest = int(lengths[0].max(initial=1))
+        batching = replace(batching, max_source_length=longest, max_target_length=1, batch_tokens=0)
+        plan = _unsorted(batching, lengths, training)
+        return Batches(rows, labels, plan, batching)
+    rows, ids = pair_rows(config, split, source, target, training)
+    if isinstance(rows, Sequences):
+        return text_batches(batching, rows, ids, training=training)
+    plan = _unsorted(batching, (rows.lengths, ids.lengths), training)
+    return Batches(rows, ids, plan, batching)
+
+
+def _unsorted(
+    batching: Batching, lengths: tuple[np.ndarray, np.ndarray], training: bool
+) -> Plan | InOrder:
+    return Plan(batching, lengths, alike=False) if training else InOrder(batching, lengths)
+
+
+def source_batches(
+    source: Rows, batch_size: int, max_source_length: int
+) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
+    """Batches of sources for inference, the shortest first; empty texts are not in any.
+
+    Yields:
+        `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
+        PAD_ID, cut after `max_source_length`.
+    """
+    lengths = np.minimum(source.lengths, max_source_length)
+    order = np.argsort(lengths, kind="stable")
+    order = order[lengths[order] > 0]
+    read = reader(source, max_source_length)
+    for start in range(0, order.size, batch_size):
+        rows = order[start : start + batch_size]
+        yield rows, read(tf.constant(rows[:, None]), 1)
