@@ -45,8 +45,7 @@ def untrained(config, path, **options):
     def fit(model, *_, callbacks, **__):
         (end,) = (callback for callback in callbacks if isinstance(callback, EpochEnd))
         end.recorder.score = lambda: {"val_perplexity": 2.0, "bleu": 1.0, "chrf": 1.0}
-        for _ in range(config.epochs):
-            end.recorder.finish(loss=1.0, seconds=1.0)
+        end.recorder.finish(loss=1.0, seconds=1.0)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.Model, "fit", fit)

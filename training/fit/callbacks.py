@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import keras
@@ -31,6 +31,31 @@ class EpochEnd(keras.callbacks.Callback):
         norm = float(self.gradient_norm.result())
         record = self.recorder.finish(logs["loss"], seconds, gradient_norm=norm)
         logs.update({key: value for key, value in record.items() if key != "epoch"})
+
+
+class EpochEnds(keras.callbacks.Callback):
+    """Calls others at the ends of epochs; as a context manager it ends them.
+
+    Every epoch is a `fit` of its own, at whose end they would close their files.
+    """
+
+    def __init__(self, model: keras.Model, others: Sequence[keras.callbacks.Callback]) -> None:
+        super().__init__()
+        self.others = others
+        for other in others:
+            other.set_model(model)
+
+    def __enter__(self) -> EpochEnds:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for other in self.others:
+            other.on_train_end()
+
+    def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Hand the numbers on."""
+        for other in self.others:
+            other.on_epoch_end(epoch, logs)
 
 
 class Bar(keras.callbacks.Callback):

@@ -16,7 +16,7 @@ from training.command.errors import RunError
 from training.config.load import changed_later
 from training.config.schema import Config
 from training.data.pipeline import make_dataset
-from training.fit.callbacks import Bar, EpochEnd
+from training.fit.callbacks import Bar, EpochEnd, EpochEnds
 from training.fit.compiled import compile_model, settle
 from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
@@ -124,20 +124,21 @@ def _fit(
     recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
     if len(history) < config.epochs:
         curves = keras.callbacks.TensorBoard(files.tensorboard, write_graph=False)
-        curves.set_model(model)
-        with Bar() as bar:
-            callbacks = [bar, EpochEnd(recorder, gradient_norm), keras.callbacks.TerminateOnNaN()]
+        with Bar() as bar, EpochEnds(model, [curves, *drawn]) as pictures:
             for epoch in range(len(history), config.epochs):
-                fitted = model.fit(
+                model.fit(
                     make_dataset(pairs, epoch),
                     initial_epoch=epoch,
                     epochs=epoch + 1,
-                    callbacks=[*callbacks, *drawn],
+                    callbacks=[
+                        bar,
+                        EpochEnd(recorder, gradient_norm),
+                        pictures,
+                        keras.callbacks.TerminateOnNaN(),
+                    ],
                     shuffle=False,  # the dataset is, anew each epoch
                     verbose=0,
                 )
-                curves.on_epoch_end(epoch, {key: last[-1] for key, last in fitted.history.items()})
-        curves.on_train_end()
     if not history:
         raise RunError("training stopped before the first epoch was finished")
     if config.average_epochs:
