@@ -198,12 +198,3 @@ def test_own_images_and_events_have_settings_of_their_own(form, source):
     config = configuration(options)
     assert (config.source, config.epochs) == (source, 3)
     assert config.data == f"{form}:{Path.cwd() / 'own'}"
-
-
-def test_a_run_of_an_older_version_has_keys_that_are_gone(tmp_path):
-    path = tmp_path / "config.toml"
-    path.write_text("epochs = 3\nword_dropout = 0.0\nplateau_patience = 2\npatience = 3\n")
-    assert load_config(path) == Config(epochs=3)
-    path.write_text("epochs = 3\nword_dropout = 0.1\n")
-    with pytest.raises(ConfigError, match="word_dropout is no key any more"):
-        load_config(path)

@@ -43,8 +43,8 @@ def key(
     if isinstance(default, int) and not isinstance(default, bool) and least is None:
         least = 1
     limits = {"choices": tuple(choices), "least": least, "above": above, "below": below}
-    said = {"meaning": meaning, "later": later, "most": most}
-    return field(default=default, metadata={**said, **limits})
+    metadata = {"meaning": meaning, "later": later, "most": most, **limits}
+    return field(default=default, metadata=metadata)
 
 
 def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
@@ -62,11 +62,11 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     if not math.isfinite(value):
         raise ConfigError(f"{name} expected a finite number. Received: {value}")
     limits = [
-        (f"{word} {metadata[limit]}", holds(value, metadata[limit]))
-        for limit, word, holds in _LIMITS
+        (f"{word} {metadata[limit]}", compare(value, metadata[limit]))
+        for limit, word, compare in _LIMITS
         if metadata.get(limit) is not None
     ]
-    if not all(held for _, held in limits):
+    if not all(holds for _, holds in limits):
         wanted = " and ".join(words for words, _ in limits)
         raise ConfigError(f"{name} expected {wanted}. Received: {value}")
 

@@ -14,9 +14,6 @@ from typing import Any, get_type_hints
 from training.command.errors import ConfigError, UsageError
 from training.config.schema import Config
 
-# Keys that runs of older versions have, and those of them that a model's weights depend on.
-RETIRED = ("join_most", "patience", "plateau_factor", "plateau_patience")
-REFUSED = ("scheduled_sampling", "variational_dropout", "word_dropout")
 PRESETS = Path(__file__).parents[1] / "presets"
 
 
@@ -55,9 +52,6 @@ def load_config(path: str | Path) -> Config:
     if not values:
         raise ConfigError(f"the configuration {path} is empty")
     values.pop("about", None)
-    for name in (*RETIRED, *REFUSED):
-        if values.pop(name, None) and name in REFUSED:
-            raise ConfigError(f"{path}: {name} is no key any more; this version cannot train so")
     return _with_values(Config(), values)
 
 
@@ -93,11 +87,11 @@ def keys_help() -> str:
     lines = []
     for declared in dataclasses.fields(Config):
         choices = declared.metadata.get("choices", ())
-        says = declared.metadata.get("meaning", "")
-        says += f" ({', '.join(map(str, choices))})" if choices else ""
+        meaning = declared.metadata.get("meaning", "")
+        meaning += f" ({', '.join(map(str, choices))})" if choices else ""
         start = f"  {declared.name} = {json.dumps(declared.default)}"
         lines += textwrap.wrap(
-            f"{start:<35} {says}", 100, subsequent_indent=" " * 36, break_on_hyphens=False
+            f"{start:<35} {meaning}", 100, subsequent_indent=" " * 36, break_on_hyphens=False
         )
     return "\n".join(lines)
 

@@ -1,6 +1,6 @@
 """The configuration of a run: keys with a meaning, a type and limits.
 
-Sources and targets have keys of their own, in a file each; all others are everybody's.
+Sources and targets have keys of their own; all others are shared.
 `training.config.load` reads a configuration from a preset, a file or `--set`.
 """
 
@@ -14,12 +14,10 @@ from typing import Any
 
 from training.command.errors import ConfigError
 from training.command.files import write_text
-from training.config.events import Events
-from training.config.image import Image
 from training.config.keys import check, key
 from training.config.shared import Shared
+from training.config.sources import Events, Image, Text
 from training.config.target import Target
-from training.config.text import Text
 
 SOURCES: dict[str, type[Text | Image | Events]] = {"text": Text, "image": Image, "events": Events}
 TARGETS: dict[str, type[Target] | None] = {"text": Target, "label": None}
@@ -61,18 +59,18 @@ class Config(Target, Events, Image, Text, Shared):
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, in one line that names the key."""
-        declared = dataclasses.fields(self)
-        for one in declared:
-            check(one.name, getattr(self, one.name), one.metadata)
+        keys = dataclasses.fields(self)
+        for field in keys:
+            check(field.name, getattr(self, field.name), field.metadata)
         targets = SOURCES[self.source].targets
         if self.target not in targets:
             raise ConfigError(
                 f"source = {self.source} expected target = {' or '.join(targets)}. "
                 f"Received: {self.target}"
             )
-        for one in declared:
-            if getattr(self, one.name) != one.default:
-                self.check_key(one.name)
+        for field in keys:
+            if getattr(self, field.name) != field.default:
+                self.check_key(field.name)
         Text.check(self)
         Target.check(self)
         if self.join and self.batch_size < 2:
@@ -88,10 +86,11 @@ class Config(Target, Events, Image, Text, Shared):
                 "attention expected none or additive for target = label. "
                 f"Received: {self.attention}"
             )
-        cut = self.source_tokenizer, self.target_tokenizer
-        if self.subword_sampling and "sentencepiece" not in cut:
+        kinds = self.source_tokenizer, self.target_tokenizer
+        if self.subword_sampling and "sentencepiece" not in kinds:
             raise ConfigError(
-                f"subword_sampling expected sentencepiece on a side. Received: {' and '.join(cut)}"
+                "subword_sampling expected sentencepiece on a side. "
+                f"Received: {' and '.join(kinds)}"
             )
 
     def _check_copy(self) -> None:

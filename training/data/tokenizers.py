@@ -22,7 +22,7 @@ import tensorflow as tf
 import tensorflow_text as tf_text
 
 from training.command.native_log import without_native_log
-from training.config.text import TOKENIZERS
+from training.config.sources import TOKENIZERS
 from training.data.ids import END_ID, UNK_ID
 from training.data.pieces import (
     KIND,

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
-from training.config.text import TOKENIZERS
+from training.config.sources import TOKENIZERS
 from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
 from training.data.tokenizers import load_tokenizer, split_words, train_tokenizer, word_of_piece
 
