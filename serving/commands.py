@@ -6,7 +6,7 @@ import difflib
 import runpy
 import sys
 
-from training.command.install import install
+from training.command.errors import install
 
 COMMANDS = {
     "train": ("training.train", "train a model"),

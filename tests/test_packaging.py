@@ -239,7 +239,7 @@ def test_no_text_names_a_distribution_other_than_ours():
 
 def test_installing_is_told_as_it_works_before_the_package_is_on_an_index(client):
     from serving.client.printing import install as of_the_client
-    from training.command.install import install
+    from training.command.errors import install
 
     assert install("page") == of_the_client("page") == "pip install -e '.[page]' in the repository"
     held = sources(client[0])["keras_attention_client/printing.py"]

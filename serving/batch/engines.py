@@ -14,7 +14,7 @@ from typing import Any
 
 from serving.batch.job import Done, Job, JobError, answer_file
 from serving.batch.model import Model
-from training.command.install import install
+from training.command.errors import install
 
 
 def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:

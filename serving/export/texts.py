@@ -15,8 +15,8 @@ from training.decode.asked import Search
 from training.decode.search import Encoded, encode, score_targets, search
 from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
-from training.decode.unknown import replace_unknown
-from training.decode.words import words_of
+from training.decode.words import replace_unknown, words_of
+from training.graphs import graph
 from training.runs.run import Run
 
 WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
@@ -66,8 +66,8 @@ class Exported(tf.Module):
         self.weights = Weights(models, weights, without=taken)
         # All signatures begin alike: a function that they share is traced, saved and loaded once.
         text, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
-        self._read = _Untracked(tf.function(self._ids, [text], autograph=False))
-        self._encode = _Untracked(tf.function(self._encoded, [ids], autograph=False))
+        self._read = _Untracked(graph(text)(self._ids))
+        self._encode = _Untracked(graph(ids)(self._encoded))
         # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
         # token of a text that is given.
         copies = any("copy" in {layer.name for layer in model.layers} for model in models)

@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from training.graphs import graph
+
 DTYPES = ("float32", "float16", "bfloat16")
 
 
@@ -16,7 +18,7 @@ def traced(
 ) -> tf.types.experimental.ConcreteFunction:
     """Return a signature: a function of inputs, each of a shape and a dtype."""
     specs = {name: tf.TensorSpec(*spec, name=name) for name, spec in inputs.items()}
-    return tf.function(function, autograph=False).get_concrete_function(**specs)
+    return graph()(function).get_concrete_function(**specs)
 
 
 class Weights(tf.Module):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serving.page.card import Card, read_card
-from training.command.install import install
+from training.command.errors import install
 from training.command.parser import Parser, port, seconds
 
 

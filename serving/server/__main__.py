@@ -23,7 +23,7 @@ from serving.client.printing import printable
 from serving.savedmodel.status import StatusError
 from serving.server.flags import build_parser
 from serving.server.log_lines import log_to
-from training.command.windows import refuse_windows
+from training.command.errors import refuse_windows
 
 if TYPE_CHECKING:
     from serving.server.model_server import ModelServer

@@ -19,7 +19,7 @@ from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
 from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.texts import make_nbest, make_translator
-from training.decode.unknown import replace_unknown
+from training.decode.words import replace_unknown
 from training.runs.checkpoints import save_best
 from training.runs.run import load_run
 from training.sources.text.source import TextSource

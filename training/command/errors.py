@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -39,6 +40,20 @@ def enough_memory(what: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, MemoryError) or _MEMORY.search(str(error)):
             shape = re.search(r"shape ?\[[\d,]+\]", str(error))
-            asked = f": a tensor of {shape[0]}" if shape else ""
-            raise MemoryFull(f"{what} does not fit into memory{asked}") from None
+            size = f": a tensor of {shape[0]}" if shape else ""
+            raise MemoryFull(f"{what} does not fit into memory{size}") from None
         raise
+
+
+def install(extra: str) -> str:
+    """Return the command that installs an extra."""
+    return f"pip install -e '.[{extra}]' in the repository"
+
+
+def refuse_windows() -> None:
+    """End a command there, with one line that says where it runs."""
+    if sys.platform == "win32":
+        raise SystemExit(
+            "error: training and serving run on Linux and macOS, since tensorflow-text is not made "
+            "for Windows: use WSL. The layers and the client run on Windows"
+        )

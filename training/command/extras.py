@@ -8,8 +8,7 @@ import importlib.util
 import os
 import sys
 
-from training.command.install import install
-from training.command.windows import refuse_windows
+from training.command.errors import install, refuse_windows
 
 TRAINING = ("tensorflow", "tensorflow_text", "sentencepiece", "sacrebleu", "rich")
 SERVING = (*TRAINING, "grpc", "grpc_health", "tensorflow_serving")

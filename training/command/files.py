@@ -10,8 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from training.command.errors import UserError
-from training.command.windows import refuse_windows
+from training.command.errors import UserError, refuse_windows
 
 LOCK = ".lock"
 

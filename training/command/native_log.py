@@ -19,16 +19,16 @@ def without_native_log() -> Iterator[None]:
         yield
         return
     sys.stderr.flush()
-    kept = os.dup(2)
-    with tempfile.TemporaryFile() as said:
-        os.dup2(said.fileno(), 2)
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 2)
         try:
             yield
         except Exception:  # neither Ctrl-C nor an end
-            os.dup2(kept, 2)
-            said.seek(0)
-            os.write(2, said.read())
+            os.dup2(stderr, 2)
+            log.seek(0)
+            os.write(2, log.read())
             raise
         finally:
-            os.dup2(kept, 2)
-            os.close(kept)
+            os.dup2(stderr, 2)
+            os.close(stderr)

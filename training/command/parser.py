@@ -40,11 +40,11 @@ class Parser(argparse.ArgumentParser):
         """Return the help, whose end may take long to find out."""
         if self.end_of_help is not None:
             self.epilog = self.end_of_help()
-        found = super().format_help()
+        text = super().format_help()
         if self.examples:
             lines = "".join(f"  {self.prog} {words}".rstrip() + "\n" for words in self.examples)
-            found += f"\nexamples:\n{lines}"
-        return found
+            text += f"\nexamples:\n{lines}"
+        return text
 
     def error(self, message: str) -> NoReturn:
         """End the process with status 2."""

@@ -24,7 +24,7 @@ class Search:
         coverage_penalty: see there; of runs that attend to a text, and with beams alone.
         max_source_length: tokens after which a text is cut.
         precision: of the products, "float32" or, for one run alone, "bfloat16".
-        replaces_unknown: whether unknown words are replaced, see `training.decode.unknown`.
+        replaces_unknown: whether unknown words are replaced, see `training.decode.words`.
     """
 
     beam_width: int = 5

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pipeline import reader
+from training.graphs import graph
 from training.runs.run import Run
 
 Tensor = Any
@@ -54,9 +55,7 @@ def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any]
     models = [run.model for run in runs]
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
-    compiled = tf.function(
-        lambda source: predict(models, source), input_signature=[spec], autograph=False
-    )
+    compiled = graph(spec)(lambda source: predict(models, source))
 
     def run(examples: Any) -> Prediction:
         rows = runs[0].source.rows(examples)

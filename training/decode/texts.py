@@ -14,7 +14,8 @@ from training.data.ids import PAD_ID, START_ID
 from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.steps import fixed_steps
-from training.decode.unknown import replace_unknown
+from training.decode.words import replace_unknown
+from training.graphs import graph
 from training.runs.run import Run
 from training.sources.batches import source_batches
 
@@ -72,7 +73,7 @@ def make_nbest(
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
-    @tf.function(input_signature=[spec, tf.TensorSpec([None], tf.string)], autograph=False)
+    @graph(spec, tf.TensorSpec([None], tf.string))
     def translate_ids(ids, copied_from):
         found = search(models, ids, asked, **settings)
         ids = found.ids
@@ -153,7 +154,7 @@ def make_attender(
     models = [run.model for run in runs]
     source_tokenizer, target_tokenizer = runs[0].source_tokenizer, runs[0].target_tokenizer
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string)] * 2, autograph=False)
+    @graph(*[tf.TensorSpec([None], tf.string)] * 2)
     def attend_batch(sources, targets):
         source = source_tokenizer.tokenize(sources)
         target = target_tokenizer.tokenize(targets)

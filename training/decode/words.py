@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from training.data.ids import UNK_ID
 from training.data.tokenizers import LETTERS, Tokenizer, composed
 
 # The characters that go on with a word; all others stand for themselves.
@@ -30,13 +31,13 @@ def words_of(
         string `(B, W)`, padded with "", and float32 `(B, W)`, the least probability of a word's
         tokens, padded with 0.
     """
-    texts, said = surfaces_of(tokenizer.kind, tokens), tokens != ""
-    begins = said & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
-    begins |= said & (tf.cumsum(tf.cast(said, tf.int32), 1) == 1)
+    texts, shown = surfaces_of(tokenizer.kind, tokens), tokens != ""
+    begins = shown & ~tf.strings.regex_full_match(texts, rf"(?s){INSIDE}.*")
+    begins |= shown & (tf.cumsum(tf.cast(shown, tf.int32), 1) == 1)
     counts = tf.cumsum(tf.cast(begins, tf.int32), 1)
     batch, most = tf.shape(tokens)[0], tf.reduce_max(tf.concat([[0], tf.reshape(counts, [-1])], 0))
-    # Tokens that are not said are put aside, behind the last word.
-    places = tf.range(batch)[:, None] * (most + 1) + tf.where(said, counts - 1, most)
+    # Tokens that are not shown are put aside, behind the last word.
+    places = tf.range(batch)[:, None] * (most + 1) + tf.where(shown, counts - 1, most)
     size, shape = batch * (most + 1), [batch, most + 1]
     words = tf.strings.unsorted_segment_join(texts, places, size)
     words = tf.reshape(words, shape)[:, :most]
@@ -64,3 +65,22 @@ def inside_characters(tokenizer: Tokenizer) -> str:
     characters = sorted(set("".join(token.decode("utf-8", "replace") for token in tokens)))
     matches = tf.strings.regex_full_match(tf.constant(characters, tf.string), INSIDE).numpy()
     return "".join(x for x, inside in zip(characters, matches, strict=True) if inside)
+
+
+def replace_unknown(ids: tf.Tensor, weights: tf.Tensor, vocab_size: int) -> tf.Tensor:
+    """Let each unknown token be the one of the source with the largest attention weight.
+
+    Jean et al. 2015 (arXiv 1412.2007) and OpenNMT's `replace_unk` do the same.
+
+    Args:
+        ids: int32 `(…, T)`, target tokens.
+        weights: `(…, T, S)`, where the decoder looked to say each.
+        vocab_size: V, of the target.
+
+    Returns:
+        int32 `(…, T)`: an unknown token is `V + i`, which `Tokenizer.detokenize` takes as the one
+        at place `i` of the source. It stays unknown where no place has any weight.
+    """
+    places = tf.argmax(weights, axis=-1, output_type=tf.int32)
+    looked = tf.reduce_max(weights, axis=-1) > 0
+    return tf.where((ids == UNK_ID) & looked, vocab_size + places, ids)

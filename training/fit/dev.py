@@ -12,6 +12,7 @@ from training.decode.asked import Search
 from training.decode.labels import make_predictor
 from training.decode.texts import make_translator
 from training.fit.crossentropy import Perplexity
+from training.graphs import graph
 from training.metrics import METRICS, score
 from training.runs.run import Run
 from training.score import labels as label_scores
@@ -53,6 +54,6 @@ class DevSet:
         scores = score(self.run.config.metric, hypotheses, self.split.references)
         return {"val_perplexity": float(self.perplexity.result()), **scores}
 
-    @tf.function(reduce_retracing=True, autograph=False)
+    @graph(reduce_retracing=True)
     def _add_to_perplexity(self, inputs: dict, labels: tf.Tensor) -> None:
         self.perplexity.update_state(labels, self.run.model(inputs, training=False))

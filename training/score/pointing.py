@@ -11,6 +11,7 @@ from training.data.ids import START_ID
 from training.data.pair_files import Split
 from training.data.pipeline import reader
 from training.decode.search import force_decode
+from training.graphs import graph
 from training.runs.run import Run
 from training.sources.image.source import grid_size
 
@@ -28,7 +29,7 @@ def region_weights(
     encoder = models[0].get_layer("encoder")
     pixels = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
-    @tf.function(input_signature=[pixels, tf.TensorSpec([None], tf.string)], autograph=False)
+    @graph(pixels, tf.TensorSpec([None], tf.string))
     def attend(batch: tf.Tensor, said: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
         ids = tokenizer.tokenize(said)
         start = tf.fill([tf.shape(batch)[0], 1], START_ID)

@@ -19,6 +19,7 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.fast.top_k import top_k
+from training.graphs import graph
 
 Tensor = Any
 TINY = 1e-30  # a sum with zeros would be taken out of the graph
@@ -48,7 +49,7 @@ def product(
         bias = _bias(bias, kernel.shape[1], dtype)
     kernel = _array(kernel, dtype)
 
-    @tf.function(input_signature=[tf.TensorSpec([None, kernel.shape[0]])], autograph=False)
+    @graph(tf.TensorSpec([None, kernel.shape[0]]))
     def times_kernel(x: Tensor) -> Tensor:
         y = tf.matmul(tf.cast(x, dtype), tf.constant(kernel))
         if fused:
@@ -86,7 +87,7 @@ def shortlist(
     kernel, bias = _array(kernel, "bfloat16"), _bias(bias, kernel.shape[1], "float32")
     kernel = np.ascontiguousarray(kernel.T)  # a token's weights next to one another
 
-    @tf.function(input_signature=[tf.TensorSpec([None, kernel.shape[1]])], autograph=False)
+    @graph(tf.TensorSpec([None, kernel.shape[1]]))
     def listed(x: Tensor) -> tuple[Tensor, Tensor]:
         rows = tf.constant(kernel)
         rough = tf.matmul(tf.cast(x, tf.bfloat16), rows, transpose_b=True)
@@ -128,7 +129,7 @@ def lookup(
         return lambda ids: times_kernel(backend.gather(embeddings, ids))
     table = _array(ops.matmul(embeddings.value, kernel) + bias, dtype)
 
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)], autograph=False)
+    @graph(tf.TensorSpec([None], tf.int32))
     def look_up(ids: Tensor) -> Tensor:
         return tf.cast(tf.gather(tf.constant(table), ids), tf.float32)
 

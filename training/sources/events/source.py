@@ -71,8 +71,8 @@ class Statistics:
         values = np.clip(values, lowest, highest)
         count = np.maximum(seen.sum(axis=0), 1)
         mean = np.where(seen, values, 0).sum(axis=0) / count
-        spread = np.where(seen, values - mean, 0)
-        deviation = np.sqrt((spread**2).sum(axis=0) / count)
+        centred = np.where(seen, values - mean, 0)
+        deviation = np.sqrt((centred**2).sum(axis=0) / count)
         return cls(
             lowest.tolist(),
             highest.tolist(),
@@ -173,8 +173,8 @@ class EventSource(Source):
         """
         import tensorflow as tf
 
-        found = [tf.ensure_shape(columns[name], [None, None]) for name in self.inputs()]
-        return tf.stack(found, axis=-1)
+        numbers = [tf.ensure_shape(columns[name], [None, None]) for name in self.inputs()]
+        return tf.stack(numbers, axis=-1)
 
     def rows(self, raw: Histories, training: bool = False) -> Sequences:  # type: ignore[override]
         """Return the last events of each history: see `last_events`."""
@@ -209,15 +209,15 @@ class EventFeatures(keras.layers.Layer):
         """Make the weights."""
         size = events_shape[-1] - 1
 
-        def fixed(name: str, shape: tuple, initializer: str) -> Any:
+        def statistic(name: str, shape: tuple, initializer: str) -> Any:
             return self.add_weight(shape, initializer, dtype="float32", trainable=False, name=name)
 
-        self.lowest = fixed("lowest", (size,), "zeros")
-        self.highest = fixed("highest", (size,), "zeros")
-        self.mean = fixed("mean", (size,), "zeros")
-        self.deviation = fixed("deviation", (size,), "ones")
-        self.log = fixed("log", (size,), "zeros")
-        self.time = fixed("time", (3,), "ones")
+        self.lowest = statistic("lowest", (size,), "zeros")
+        self.highest = statistic("highest", (size,), "zeros")
+        self.mean = statistic("mean", (size,), "zeros")
+        self.deviation = statistic("deviation", (size,), "ones")
+        self.log = statistic("log", (size,), "zeros")
+        self.time = statistic("time", (3,), "ones")
 
     def set_statistics(self, statistics: Statistics) -> None:
         """Set the weights."""
@@ -238,7 +238,7 @@ class EventFeatures(keras.layers.Layer):
         numbers = ops.where(self.log > 0.5, ops.log(ops.maximum(numbers, SMALLEST)), numbers)
         numbers = ops.clip(numbers, self.lowest, self.highest)
         numbers = ops.where(seen, (numbers - self.mean) / self.deviation, 0.0)
-        numbers, known = _last_known(numbers, seen)
+        numbers, any_before = _last_known(numbers, seen)
         times = ops.where(present, times, 0.0)
         since = times - ops.concatenate([times[:, :1], times[:, :-1]], axis=1)
         lowest = ops.min(times, axis=1, keepdims=True)
@@ -248,7 +248,7 @@ class EventFeatures(keras.layers.Layer):
             ops.log1p(ops.maximum(since, 0.0) / self.time[2]),
             ops.log1p(ops.maximum(last - times, 0.0) / self.time[2]),
         ]
-        flags = [ops.cast(flag, "float32") for flag in (known, ops.logical_not(seen))]
+        flags = [ops.cast(flag, "float32") for flag in (any_before, ops.logical_not(seen))]
         features = ops.concatenate([numbers, *flags, ops.stack(of_time, axis=-1)], axis=-1)
         features = ops.where(ops.expand_dims(present, -1), features, 0.0)
         return ops.cast(features, self.compute_dtype)
@@ -267,6 +267,6 @@ def _last_known(values: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
         ops.reshape(before, (1, *ops.shape(before), 1)), ops.expand_dims(index, 1), -1
     )
     last = ops.max(candidates, axis=2)  # (B, T, F)
-    found = ops.take_along_axis(values, ops.maximum(last, 0), axis=1)
-    known = last >= 0
-    return ops.where(known, found, 0.0), known
+    numbers = ops.take_along_axis(values, ops.maximum(last, 0), axis=1)
+    any_before = last >= 0
+    return ops.where(any_before, numbers, 0.0), any_before

@@ -82,7 +82,7 @@ def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
     tiff = tf.strings.substr(tf.strings.join([after, b"\0" * _TIFF]), 0, _TIFF)
     raw = tf.cast(tf.io.decode_raw(tiff, tf.uint8), tf.int64)
     little = tf.strings.substr(tiff, 0, 4) == b"II*\0"
-    known = little | (tf.strings.substr(tiff, 0, 4) == b"MM\0*")
+    is_tiff = little | (tf.strings.substr(tiff, 0, 4) == b"MM\0*")
 
     def numbers(starts: Tensor, size: int) -> Tensor:
         """Return the numbers of so many bytes at some places."""
@@ -95,7 +95,7 @@ def _orientation(contents: Tensor, is_png: Tensor) -> Tensor:
     entries = directory + 2 + 12 * tf.range(count)
     values = tf.where(numbers(entries, 2) == 0x0112, numbers(entries + 8, 2), 0)
     value = tf.reduce_max(tf.concat([values, [0]], 0))
-    return tf.where(is_exif & known & (value >= 1) & (value <= 8), value, 1)
+    return tf.where(is_exif & is_tiff & (value >= 1) & (value <= 8), value, 1)
 
 
 def _split(contents: Tensor, mark: Tensor) -> tuple[Tensor, Tensor]:

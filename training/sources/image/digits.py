@@ -56,10 +56,10 @@ def _pool(test: bool) -> tuple[np.ndarray, np.ndarray]:
         from sklearn.datasets import load_digits
     except ImportError:
         raise UserError("digits need scikit-learn: pip install scikit-learn") from None
-    found = load_digits()
-    cut = int(len(found.images) * _TRAINING_SHARE)
+    bank = load_digits()
+    cut = int(len(bank.images) * _TRAINING_SHARE)
     part = slice(cut, None) if test else slice(cut)
-    return found.images[part], found.target[part]
+    return bank.images[part], bank.target[part]
 
 
 def _distorted(digit: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -17,6 +17,7 @@ from keras import ops
 from training.command.errors import ConfigError, UserError
 from training.config.schema import Config
 from training.data.pair_files import Split
+from training.graphs import graph
 from training.sources.image import data as images
 from training.sources.image.kind import KIND
 from training.sources.source import Source, encoded
@@ -176,7 +177,7 @@ class ImageSource(Source):
 
         spec = tf.TensorSpec([None], tf.string)
         read = functools.partial(self.read, most_pixels=None)
-        return tf.function(read, input_signature=[spec], autograph=False)
+        return graph(spec)(read)
 
     def rows(self, raw: Sequence[bytes | Path], training: bool = False) -> Images:
         """Read files, given as paths or as their content; an ImageError names one that is none."""

@@ -1,6 +1,0 @@
-"""Installation of missing packages, for errors: this package is on no index yet."""
-
-
-def install(extra: str) -> str:
-    """Return the command that installs an extra."""
-    return f"pip install -e '.[{extra}]' in the repository"

@@ -1,0 +1,30 @@
+"""TensorFlow functions of this project are made here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
+def graph(*specs: tf.TensorSpec, **options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes a TensorFlow function, traced once for these inputs.
+
+    Autograph is off. No function here has a Python `if` or `for` on a tensor, which it is for, and
+    it reads the source of each function that is called, line by line: where files have changed
+    since they were imported, it translates other lines.
+
+    Args:
+        *specs: of the inputs; without any, it is traced anew for each shape.
+        **options: of `tf.function`.
+    """
+    import tensorflow as tf
+
+    signature: Sequence[tf.TensorSpec] | None = specs or None
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return tf.function(function, input_signature=signature, autograph=False, **options)
+
+    return decorate
