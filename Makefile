@@ -12,7 +12,7 @@ STAMP = .venv/installed
 BACKENDS = .venv-backends
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-jax test-torch fuzz verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-jax test-torch verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -50,10 +50,6 @@ test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
 verify-gpu:  ## measure a GPU: one report (BACKEND=jax|torch|tensorflow, MINUTES=9, GPU_PYTHON=python3)
 	$(or $(GPU_PYTHON),python3) benchmarks/gpu.py --backend $(or $(BACKEND),jax) --minutes $(or $(MINUTES),9) \
 	  --output $(or $(OUTPUT),gpu-$(or $(BACKEND),jax))
-
-fuzz: $(STAMP)  ## attack the local server with drawn requests and models (FUZZ_SECONDS=300 a test, FUZZ_SEED=…)
-	FUZZ_SECONDS=$${FUZZ_SECONDS:-300} FUZZ_SEED=$${FUZZ_SEED:-$$(date +%s)} \
-	  $(BIN)/python -m pytest -q -s tests/attack/test_fuzz.py
 
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: setup.py

@@ -91,10 +91,9 @@ SERVING = [
     "onnx>=1.18,<2",
     "tensorflow-serving-api>=2.19,<2.22",
     "grpcio-health-checking>=1.70,<2",
+    "prometheus-client>=0.20,<1",
+    "starlette>=0.47,<2",
     "uvicorn>=0.35,<1",
-    "h11>=0.16,<1",
-    # A request is fourteen turns of the event loop.
-    "uvloop>=0.21,<1; sys_platform != 'win32'",
 ]
 ONNX = [
     "onnxruntime>=1.22,<2",
@@ -117,7 +116,6 @@ DEV = [
     "pytest-xdist>=3.6,<4",
     "hypothesis>=6.120,<7",
     "psutil>=6,<8",
-    "jsonschema>=4.20,<5",
     "kubernetes-validate>=1.33",
     "kubeflow-trainer-api>=2.2,<3",
     "xds-protos>=1.70",

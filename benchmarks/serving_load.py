@@ -6,8 +6,7 @@ translator, closed loop (each client sends its next request when it has its answ
 (requests arrive at random times, whether or not the earlier ones are answered), and beside a client
 that sends texts of 10,000 words, without and with batching; one client takes turns with calls of
 the same model in this process. When the server was ready, and its resident memory then and at the
-end, go with it. With `--hostile`: the concurrent clients alone, then beside strangers who attack
-the server (hostile.py). Prints a table; the last line is JSON.
+end, go with it. Prints a table; the last line is JSON.
 """
 
 from __future__ import annotations
@@ -18,22 +17,19 @@ import contextlib
 import json
 import os
 import random
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from parts.load import TIMEOUT, Load, crowd
-from parts.local_server import free_port, server
+from parts.load import TIMEOUT, Load
+from parts.local_server import server
 from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, Translation
-from serving.server.storage import is_onnx, list_versions
+from serving.server.versions import is_onnx, list_versions
 from training.data import corpus
 
 BATCHING = """
@@ -153,66 +149,6 @@ def beside_long(load: Load, target: str, requests: int) -> Load:
     return run(load, target, work)
 
 
-class Memory:
-    """Watches a process's resident memory meanwhile."""
-
-    def __init__(self, process: int):
-        self._process = process
-        self._stopped = threading.Event()
-        self._seen: list[float] = []
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-
-    def _watch(self) -> None:
-        while not self._stopped.wait(0.5):
-            self._seen.append(resident_megabytes(self._process))
-
-    def __enter__(self) -> Memory:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopped.set()
-        self._thread.join()
-
-    def report(self) -> dict[str, float]:
-        """At the beginning, at most, and at the end."""
-        first, last = self._seen[0], self._seen[-1]
-        return {"rss_start_mb": first, "rss_most_mb": max(self._seen), "rss_end_mb": last}
-
-
-def for_seconds(load: Load, target: str, clients: int, seconds: float) -> Load:
-    """A `crowd` with a connection of its own."""
-    return run(load, target, lambda translator: crowd(load, translator, clients, seconds))
-
-
-def measure_hostile(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
-    """Concurrent clients alone, and beside strangers: errors, times, memory."""
-    with opened(options.model) as ask:
-        expected = [ask(text) for text in texts]
-    rest, seconds, rows = free_port(), options.seconds, []
-    with server(options.model.resolve(), f"--rest_api_port={rest}") as (target, process):
-        for_seconds(Load(texts, expected), target, options.clients, 5)
-        for name in ("alone", "beside strangers", "alone again"):
-            load = Load(texts, expected)
-            strangers = None
-            if name == "beside strangers":
-                command = [sys.executable, str(Path(__file__).with_name("hostile.py"))]
-                flags = [f"--target={target}", f"--rest=localhost:{rest}", "--model=load"]
-                strangers = subprocess.Popen(
-                    [*command, *flags, f"--seconds={seconds}"], stdout=subprocess.PIPE, text=True
-                )
-            with Memory(process) as memory:
-                for_seconds(load, target, options.clients, seconds if strangers else seconds / 3)
-            rows.append({**load.report(f"{options.clients} clients, {name}"), **memory.report()})
-            if strangers:
-                answers, _ = strangers.communicate(timeout=60)
-                rows[-1]["strangers"] = json.loads(answers)
-    # Alone before and after: a machine that others use changes meanwhile.
-    alone = (rows[0]["p95_ms"] + rows[2]["p95_ms"]) / 2
-    rows[1]["p95_ratio"] = round(rows[1]["p95_ms"] / alone, 2)
-    return rows
-
-
 def measure(options: argparse.Namespace, texts: Sequence[str]) -> list[dict]:
     """All measurements, one dict a line."""
     rows = []
@@ -280,12 +216,8 @@ def print_table(rows: Sequence[dict]) -> None:
             resident = f"resident {row['rss_ready_mb']} MB, {row['rss_last_mb']} after all"
             print(f"{'':44}  ready after {row['ready_s']} s, {resident}")
         if "rss_start_mb" in row:
-            most = f", {row['rss_most_mb']} at most" if "rss_most_mb" in row else ""
             start, end = row["rss_start_mb"], row["rss_end_mb"]
-            print(f"{'':44}  resident {start} MB before{most}, {end} after")
-        if "strangers" in row:
-            print(f"{'':44}  p95 is {row['p95_ratio']} times the mean of those alone")
-            print(f"{'':44}  strangers were told {row['strangers']}")
+            print(f"{'':44}  resident {start} MB before, {end} after")
 
 
 def main() -> None:
@@ -303,8 +235,6 @@ def main() -> None:
     add("--batch-timeout-micros", type=int, default=20000, help="how long a batch waits to fill")
     add("--batch-threads", type=int, default=os.cpu_count(), help="batches that run at once")
     add("--memory-requests", type=int, default=0, help="requests between two looks at memory")
-    add("--hostile", action="store_true", help="the clients alone, then beside strangers")
-    add("--seconds", type=float, default=300, help="with --hostile: beside strangers")
     add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")
     options = parser.parse_args()
     for base in filter(None, [options.model, options.beside]):
@@ -316,7 +246,7 @@ def main() -> None:
         texts = texts[:500]
     else:
         texts = corpus.load("phrasebook-en-fr", "test", limit=200, seed=options.seed).sources
-    rows = measure_hostile(options, texts) if options.hostile else measure(options, texts)
+    rows = measure(options, texts)
     print_table(rows)
     print(json.dumps({"rows": rows, "cpus": os.cpu_count()}))
 

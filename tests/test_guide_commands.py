@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.serving.test_rest import free_port
+from tests.serving.conftest import free_port
 from training.command.errors import UserError
 
 ROOT = Path(__file__).parents[1]

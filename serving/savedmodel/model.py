@@ -1,17 +1,14 @@
-"""A SavedModel as a server's model: signatures as messages, runs in suitable threads."""
+"""A SavedModel as a server's model: signatures as messages, runs with a limit of time."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 from google.protobuf.message import Message
-from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
-from serving.client import protobuf
-from serving.savedmodel.op_threads import OpThreads, give_way
+from serving.client import serving_pb2
 from serving.savedmodel.session import ModelSession
-
-_SignatureDef = protobuf.message("SignatureDef", "tensorflow")
 
 
 class SavedModel:
@@ -19,58 +16,44 @@ class SavedModel:
 
     Args:
         path: of the version.
-        tags: of the meta graph to load.
-        threads: that run the ops.
+        inter_op: threads that run ops; 0 for the number of cores.
+        intra_op: threads for the parts of one op; 0 for the number of cores.
 
     Attributes:
-        session: that runs it.
         signatures: by name.
         ranks: that inputs must have, by signature and alias.
     """
 
-    def __init__(
-        self, path: Path, tags: Sequence[str] = ("serve",), threads: OpThreads | None = None
-    ):
-        self._threads = threads or OpThreads()
-        self.session = ModelSession(path, tags, self._threads.config)
-        give_way()
+    def __init__(self, path: Path, inter_op: int = 0, intra_op: int = 0):
+        config = config_pb2.ConfigProto(
+            inter_op_parallelism_threads=inter_op, intra_op_parallelism_threads=intra_op
+        )
+        # Idle threads that spin would take cores from the threads that send answers.
+        config.experimental.disable_thread_spinning = True
+        self._session = ModelSession(path, config=config)
         self.signatures = {
-            name: _SignatureDef.FromString(signature.SerializeToString())
-            for name, signature in self.session.signatures.items()
+            name: serving_pb2.SignatureDef.FromString(signature.SerializeToString())
+            for name, signature in self._session.signatures.items()
         }
         self.ranks = {
-            name: _ranks(self.session.meta_graph, signature)
-            for name, signature in self.session.signatures.items()
+            name: _ranks(self._session.meta_graph, signature)
+            for name, signature in self._session.signatures.items()
         }
 
     def run(
-        self,
-        name: str,
-        inputs: Mapping[str, Message],
-        outputs: Sequence[str] = (),
-        timeout_ms: int = 0,
-        slow: bool = False,
+        self, name: str, inputs: Mapping[str, Message], outputs: Sequence[str], seconds: float
     ) -> dict[str, np.ndarray]:
-        """Run a signature; see `ModelSession.run`. Raises StatusError.
-
-        Args:
-            name: of the signature.
-            inputs: TensorProtos by alias.
-            outputs: the aliases to return; none means all.
-            timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
-            slow: run with low priority.
-        """
-        signature = self.session.signatures[name]
-        with self._threads.pool(slow=slow) as pool:
-            return self.session.run(signature, inputs, outputs, timeout_ms, pool)
+        """Run a signature within a time; see `ModelSession.run`. Raises StatusError."""
+        signature = self._session.signatures[name]
+        return self._session.run(signature, inputs, outputs, max(1, int(seconds * 1000)))
 
     def stop(self) -> None:
         """Make running requests fail soon. No others can follow."""
-        self.session.stop()
+        self._session.stop()
 
     def close(self) -> None:
         """Free the session."""
-        self.session.close()
+        self._session.close()
 
 
 def _ranks(

@@ -200,7 +200,6 @@ class ModelSession:
         inputs: Mapping[str, tensor_pb2.TensorProto],
         outputs: Sequence[str] = (),
         timeout_ms: int = 0,
-        pool: int = 0,
     ) -> dict[str, np.ndarray]:
         """Run a signature of this model once.
 
@@ -210,7 +209,6 @@ class ModelSession:
             outputs: the aliases to return; none means all. All are computed: TensorFlow would
                 prepare the graph again, in seconds, for every other set, and keep it.
             timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
-            pool: the number, in the session's configuration, of that which runs the ops.
 
         Returns the outputs by alias. Raises StatusError with TensorFlow's status.
         """
@@ -230,10 +228,8 @@ class ModelSession:
                     tensors.append(_tensor_from_proto(proto))
                 except StatusError as error:
                     raise invalid(f"tensor parsing error: {alias}") from error
-            if timeout_ms or pool:
-                options = config_pb2.RunOptions(
-                    timeout_in_ms=timeout_ms, inter_op_thread_pool=pool
-                ).SerializeToString()
+            if timeout_ms:
+                options = config_pb2.RunOptions(timeout_in_ms=timeout_ms).SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
             with _Status() as status:
                 _tf.TF_SessionRun(

@@ -1,22 +1,28 @@
-"""The server's text-format configuration files."""
+"""The server's text-format configuration files, and the certificates in one of them."""
 
-import dataclasses
 import os
+import ssl
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import grpc
 from google.protobuf import text_format
 from google.protobuf.message import Message
 
-from serving.client.protobuf import message
+from serving.client import serving_pb2
 from serving.savedmodel.status import invalid
 
-DEFAULT_METRICS_PATH = "/monitoring/prometheus/metrics"
+_METRICS_PATH = "/monitoring/prometheus/metrics"
+_PLATFORM = "tensorflow"
 
 
-def _read(path: Path, name: str) -> Message:
+def _read(path: Path, name: str) -> Any:
     """The message of that name in a file."""
     try:
-        return text_format.Parse(path.read_text(encoding="utf-8"), message(name)())
+        return text_format.Parse(path.read_text(encoding="utf-8"), getattr(serving_pb2, name)())
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise invalid(
             f"Invalid protobuf file: '{path}' (Error parsing text-format tensorflow.serving.{name}:"
@@ -24,7 +30,7 @@ def _read(path: Path, name: str) -> Message:
         ) from error
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Batching:
     """Parameters of batching. Sizes count rows."""
 
@@ -32,60 +38,90 @@ class Batching:
     batch_timeout_micros: int = 0
     max_enqueued_batches: int = 10
     num_batch_threads: int = os.cpu_count() or 1
-    allowed_batch_sizes: tuple[int, ...] = ()
-    pad_variable_length_inputs: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("max_batch_size", "max_enqueued_batches", "num_batch_threads"):
-            if getattr(self, name) < 1:
-                raise invalid(f"{name} must be positive; was {getattr(self, name)}")
-        if self.batch_timeout_micros < 0:
-            raise invalid(
-                f"batch_timeout_micros must be non-negative; was {self.batch_timeout_micros}",
-            )
-        sizes = self.allowed_batch_sizes
-        if list(sizes) != sorted(set(sizes)) or any(size < 1 for size in sizes):
-            raise invalid(
-                "allowed_batch_sizes entries must be positive and in increasing order; were "
-                f"{list(sizes)}",
-            )
-        if sizes and sizes[-1] != self.max_batch_size:
-            raise invalid(
-                "Last entry in allowed_batch_sizes must match max_batch_size; last entry was "
-                f"{sizes[-1]}; expected {self.max_batch_size}",
-            )
 
 
 def read_batching(path: Path | None) -> Batching:
-    """Batching parameters of a file, or the defaults. Raises StatusError."""
+    """Batching parameters of a file, or the defaults. Raises StatusError or OSError."""
     if path is None:
         return Batching()
-    found = _read(path, "BatchingParameters")
-    given = {
-        field.name: getattr(found, field.name).value
-        for field, _ in found.ListFields()
-        if field.message_type and field.name != "thread_pool_name"
-    }
-    return Batching(
-        **given,
-        allowed_batch_sizes=tuple(found.allowed_batch_sizes),
-        pad_variable_length_inputs=found.pad_variable_length_inputs,
-    )
+    values = {}
+    for field, value in _read(path, "BatchingParameters").ListFields():
+        name = field.name
+        if name not in Batching.__dataclass_fields__:
+            raise invalid(f"{path}: {name} is not a parameter of this server")
+        values[name] = value.value
+        if value.value < (0 if name == "batch_timeout_micros" else 1):
+            raise invalid(f"{path}: {name} must be positive; was {value.value}")
+    return Batching(**values)
 
 
 def read_metrics_path(path: Path | None) -> str | None:
-    """The path of the metrics, or None if the monitoring file does not enable them."""
+    """The path of the metrics page, or None if the monitoring file does not enable it."""
     if path is None:
         return None
     config = _read(path, "MonitoringConfig").prometheus_config
-    return (config.path or DEFAULT_METRICS_PATH) if config.enable else None
+    return (config.path or _METRICS_PATH) if config.enable else None
 
 
-def read_ssl(path: Path) -> Message:
-    """SSLConfig with `server_key`, `server_cert`, `custom_ca` (PEM texts) and `client_verify`."""
-    return _read(path, "SSLConfig")
+def read_models(path: Path) -> Sequence[Any]:
+    """The ModelConfigs of a ModelServerConfig file. Raises StatusError or OSError."""
+    config = _read(path, "ModelServerConfig")
+    if config.WhichOneof("config") != "model_config_list":
+        raise invalid(f"Expected a model_config_list in '{path}', and it has none")
+    models = config.model_config_list.config
+    for number, model in enumerate(models):
+        if any(other.name == model.name for other in models[:number]):
+            raise invalid(f"Illegal to list model {model.name} multiple times in config list")
+        if not Path(model.base_path).is_absolute():
+            raise invalid(
+                f"Expected model {model.name} to have an absolute path or URI; got "
+                f"base_path()={model.base_path}"
+            )
+        if model.model_platform != _PLATFORM:
+            raise invalid(
+                f'Expected model_platform "{_PLATFORM}" of model {model.name}; got '
+                f'"{model.model_platform}"'
+            )
+        policy = model.model_version_policy.WhichOneof("policy_choice")
+        if model.version_labels or policy not in (None, "latest"):
+            raise invalid(
+                f"Model {model.name}: this server has the newest versions alone, without labels"
+            )
+    return models
 
 
-def read_models(path: Path) -> Message:
-    """ModelServerConfig of a file. Raises StatusError or OSError."""
-    return _read(path, "ModelServerConfig")
+def one_model(name: str, base_path: Path) -> Message:
+    """The ModelConfig of a model whose newest version is served."""
+    return serving_pb2.ModelConfig(name=name, base_path=str(base_path.resolve()))
+
+
+def read_credentials(path: Path) -> grpc.ServerCredentials:
+    """Credentials of the SSLConfig at `path`.
+
+    Raises StatusError or OSError if the file or a certificate is not valid.
+    """
+    config = _read(path, "SSLConfig")
+    try:
+        _check_certificates(config)
+    except (ssl.SSLError, ValueError) as error:
+        raise invalid(f"certificate not valid in '{path}': {error}") from error
+    return grpc.ssl_server_credentials(
+        [(config.server_key.encode(), config.server_cert.encode())],
+        root_certificates=config.custom_ca.encode() or None,
+        require_client_auth=config.client_verify,
+    )
+
+
+def _check_certificates(config: Any) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    if config.custom_ca:
+        context.load_verify_locations(cadata=config.custom_ca)
+    elif config.client_verify:
+        raise ValueError("client_verify needs custom_ca")
+    # ssl reads certificates from files alone; only the owner can read these.
+    with tempfile.NamedTemporaryFile() as cert, tempfile.NamedTemporaryFile() as key:
+        for file, text in ((cert, config.server_cert), (key, config.server_key)):
+            file.write(text.encode())
+            file.flush()
+        # Without this, an encrypted key would ask for its password on the terminal.
+        context.load_cert_chain(cert.name, key.name, password=lambda: "")

@@ -1,223 +1,227 @@
-"""The served models and versions: loading, hot swap, labels and states."""
+"""The served models: their versions on disk are loaded, swapped and unloaded while requests run."""
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, Literal
 
 from google.protobuf.message import Message
 
-from serving.savedmodel.status import Code, StatusError
-from serving.server.base_path import Found
-from serving.server.model_list import aspired_versions, check_model_list
-from serving.server.models import Model, State, Version, find_version, read_status
-from serving.server.servable import Servable
-from serving.server.storage import Fingerprint
+from serving.client import serving_pb2
+from serving.savedmodel.status import Code, StatusError, invalid
+from serving.server.calls import Metrics
+from serving.server.predict import Servable
+from serving.server.versions import Fingerprint, fingerprint, read_versions
 
 _STOP_SECONDS = 5  # for runs that were told to stop
+State = serving_pb2.ModelVersionStatus.State
 
 log = logging.getLogger(__name__)
 
 
-class ModelManager:
-    """Serves the versions that the configuration asks for.
+@dataclass(eq=False)
+class Version:
+    """A version of a model.
 
-    A version is loaded before its predecessor is unloaded. An unloaded version is closed after its
-    last request. A failed or half-copied version is tried again when its files have changed.
+    Attributes:
+        error: why it failed.
+        refused: its files when it failed.
+        in_use: the number of its running requests.
+    """
+
+    state: int
+    error: StatusError | None = None
+    refused: Fingerprint | None = None
+    servable: Servable | None = None
+    in_use: int = 0
+
+    def status(self, number: int) -> Message:
+        """Its part of a GetModelStatusResponse."""
+        proto = serving_pb2.ModelVersionStatus(version=number, state=self.state)
+        proto.status.error_code = self.error.code if self.error else Code.OK
+        proto.status.error_message = self.error.message if self.error else ""
+        return proto
+
+
+@dataclass(eq=False)
+class Model:
+    """A model of the configuration, or without a `config` one that was taken out.
+
+    `scanned` are the files of new versions in the last scan.
+    """
+
+    config: Any
+    versions: dict[int, Version] = field(default_factory=dict)
+    scanned: dict[int, Fingerprint] = field(default_factory=dict)
+
+    def available(self) -> list[int]:
+        """The numbers of the versions that answer requests."""
+        return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
+
+
+class ModelManager:
+    """Serves the versions that the configuration names.
+
+    The newest version that can be loaded replaces an older one, which is closed after its last
+    request. A failed version is tried again when its files have changed.
 
     Args:
         load: makes the servable of (model name, version, directory); raises StatusError.
-        allow_labels_for_unavailable: accept a new label on a version that is not available yet.
-        on_change: called with (model name, version, state) when a version becomes available, is
-            unloaded, or fails (END).
+        metrics: records which versions are loaded.
     """
 
-    def __init__(
-        self,
-        load: Callable[[str, int, Path], Servable],
-        allow_labels_for_unavailable: bool = False,
-        on_change: Callable[[str, int, int], None] = lambda name, number, state: None,
-    ):
-        self._on_change = on_change
+    def __init__(self, load: Callable[[str, int, Path], Servable], metrics: Metrics):
         self._load = load
-        self._allow_labels = allow_labels_for_unavailable
+        self._metrics = metrics
         self._models: dict[str, Model] = {}
         self._lock = threading.Lock()
-        self._scan_lock = threading.RLock()
-        self._stopped = threading.Event()
-        self._poller: threading.Thread | None = None
+        self._scan_lock = threading.Lock()
 
-    # Configuration
+    # Loading
 
-    def configure(
-        self,
-        config: Message,
-        wait: Callable[[], bool] | None = None,
-    ) -> None:
-        """Serve exactly the models of `config`. Return when the new ones are available.
+    def start(self, configs: Sequence[Any], stop: threading.Event) -> None:
+        """Serve these models; return when each has a version, or when `stop` is set.
 
-        A new model without a version is an error. With `wait` the scan is repeated after each call
-        of it, until it returns true. A refused configuration changes nothing.
-
-        Raises StatusError for an invalid configuration, a new model that fails to load or has no
-        version, and a label on a version that is not available.
+        A model without a version is waited for. Raises StatusError for a model whose versions fail.
         """
-        with self._scan_lock:
-            check_model_list(config, [name for name in self._models if self._is_served(name)])
-            with self._lock:
-                self._check_labels(config)
-                wanted = {model.name: model for model in config.config}
-                before = dict(self._models)
-                new = [name for name in wanted if not self._is_served(name)]
-                # A version of a removed model may still be answering: it keeps its own entry.
-                for name in new:
-                    self._models[name] = Model(wanted[name])
-            try:
-                self._load_new(new, wanted, wait)
-            except BaseException:
-                self._put_back(new, before)
-                raise
-            with self._lock:
-                for name, model in self._models.items():
-                    if name in wanted:
-                        model.config = wanted[name]
-                        model.labels = dict(wanted[name].version_labels)
-                    else:
-                        model.removed, model.labels = True, {}
-            self.scan(at_once=new)
-
-    def _load_new(
-        self,
-        new: Collection[str],
-        wanted: Mapping[str, Message],
-        wait: Callable[[], bool] | None,
-    ) -> None:
-        """Load the new models of a configuration beside the present ones."""
-        self.scan(at_once=new, names=new)
-        while wait and any(not self._models[name].versions for name in new):
-            if wait():
+        self.configure(configs)
+        while not stop.is_set():
+            waiting = {n: model for n, model in self._models.items() if not model.available()}
+            if not waiting:
                 return
-            self.scan(at_once=new, names=new)
-        failed = [
-            self._models[name].why_not_available() for name in new if not self._is_served(name)
-        ]
-        if failed:
-            raise StatusError(
-                Code.UNKNOWN,
-                f"{len(failed)} servable(s) did not become available: {{{', '.join(failed)}}}",
-            )
-        for name in new:
-            with self._lock:
-                self._check_available(self._models[name], name, wanted[name].version_labels)
-
-    def _put_back(self, new: Collection[str], before: Mapping[str, Model]) -> None:
-        """Remove the new models of a configuration that failed."""
-        with self._lock:
-            gone = {name: self._models[name] for name in new}
-            for name in new:
-                del self._models[name]
-                if name in before:
-                    self._models[name] = before[name]
-        for name, model in gone.items():
-            for number in model.available():
-                self._unload_version(name, model, number)
-
-    def _check_labels(self, config: Message) -> None:
-        for model in config.config:
-            if self._is_served(model.name):
-                self._check_available(self._models[model.name], model.name, model.version_labels)
-
-    def _check_available(self, model: Model, name: str, labels: Mapping[str, int]) -> None:
-        """Check that labels point at available versions; new labels may wait if that is allowed."""
-        available = model.available()
-        for label, number in labels.items():
-            moved = model.labels.get(label, number) != number
-            if number not in available and (moved or not self._allow_labels):
+            errors = [
+                f"{{name: {name} version: {number}}} due to error: {version.error}"
+                for name, model in waiting.items()
+                for number, version in sorted(model.versions.items())[-1:]
+            ]
+            if errors:
                 raise StatusError(
-                    Code.FAILED_PRECONDITION,
-                    f"Request to assign label to version {number} of model {name}, which is not "
-                    "currently available for inference",
+                    Code.UNKNOWN,
+                    f"{len(errors)} servable(s) did not become available: {{{', '.join(errors)}}}",
                 )
+            stop.wait(1)
+            self.scan()
 
-    # Versions
+    def configure(self, configs: Sequence[Any]) -> None:
+        """Serve exactly these models from now on. Raises StatusError, and then changes nothing."""
+        with self._lock:
+            for config in configs:
+                model = self._models.get(config.name)
+                if model and model.config and model.config.base_path != config.base_path:
+                    raise invalid(f"the base path of {config.name} changes while it is served")
+            for model in self._models.values():
+                model.config = None
+            for config in configs:
+                self._models.setdefault(config.name, Model(config)).config = config
+        self.scan(settled=False)
 
-    def scan(self, at_once: Collection[str] = (), names: Collection[str] | None = None) -> None:
-        """Scan every base path once; load and unload versions as the configuration asks.
+    def scan(self, settled: bool = True) -> None:
+        """Look at every base path once; load and unload versions as the configuration says.
 
-        A version is loaded when its files are unchanged since the last scan, so that a copy under
-        way is left alone. Models in `at_once` skip that. `names` limits the scan to some models.
+        Args:
+            settled: whether a version must be unchanged since the last scan, so that a copy under
+                way is left alone.
         """
         with self._scan_lock:
-            with self._lock:
-                models = dict(self._models)
-            for name, model in models.items():
-                if names is not None and name not in names:
-                    continue
+            for name, model in list(self._models.items()):
                 try:
-                    self._scan_model(name, model, settle=name not in at_once)
+                    self._scan_model(name, model, settled)
                 except Exception:  # an error of one model must not stop the others
                     log.exception("Looking for versions of %s failed", name)
 
-    def _scan_model(self, name: str, model: Model, settle: bool) -> None:
-        found: Found | None = Found()
-        if not model.removed:
-            path = Path(model.config.base_path)
-            found = model.base_path.look(name, path, model.available(), model.failed(), settle)
-        if found is None:
-            return
-        for number, error in found.unreadable.items():
-            self._fail_version(name, model, number, error)
-        aspired = aspired_versions(model.config.model_version_policy, found.ready)
-        for number in aspired:
-            if number not in model.available():
-                files = found.fingerprints[number]
-                self._load_version(name, model, number, found.present[number], files)
-        # The old version serves until a wanted one is available, or the disk has none.
-        if any(number in model.available() for number in aspired) or not found.present:
+    def _scan_model(self, name: str, model: Model, settled: bool) -> None:
+        try:
+            paths = read_versions(Path(model.config.base_path)) if model.config else {}
+        except OSError as error:
+            if model.available():
+                log.error("The versions of %s stay: %s", name, error)
+                return
+            paths = {}
+        if model.config and not paths and not model.versions:
+            log.warning("No versions of servable %s in %s", name, model.config.base_path)
+        before, model.scanned = model.scanned, {}
+        serving: list[int] = []
+        limit = model.config.model_version_policy.latest.num_versions or 1 if model.config else 0
+        for number in sorted(paths, reverse=True):
+            if len(serving) < limit and (
+                number in model.available()
+                or self._try(name, model, number, paths[number], settled and before)
+            ):
+                serving.append(number)
+        # An old version serves until a wanted one is available, or the disk has none.
+        if serving or not paths:
             for number in model.available():
-                if number not in aspired:
-                    self._unload_version(name, model, number)
-
-    def _fail_version(self, name: str, model: Model, number: int, error: OSError) -> None:
-        """Record that a version's files cannot be read."""
-        known = model.versions.get(number)
-        if known and str(known.error) == str(error):
-            return
-        log.error("Reading {name: %s version: %d} failed: %s", name, number, error)
-        failed = StatusError(Code.UNKNOWN, str(error))
+                if number not in serving:
+                    self._unload(name, model, number)
         with self._lock:
-            model.versions[number] = Version(number, (), State.END, failed)
-        self._on_change(name, number, State.END)
+            for number in set(model.versions) - set(paths):
+                if model.versions[number].state == State.END:
+                    del model.versions[number]
 
-    def _load_version(
-        self, name: str, model: Model, number: int, path: Path, files: Fingerprint
-    ) -> None:
-        version = Version(number, files, State.LOADING)
+    def _try(
+        self,
+        name: str,
+        model: Model,
+        number: int,
+        path: Path,
+        before: Mapping[int, Fingerprint] | Literal[False],
+    ) -> bool:
+        """Load a version if it is ready; return whether it was loaded.
+
+        It is ready where it did not fail with these very files, and has not changed since the scan
+        `before`.
+        """
+        version = model.versions.get(number)
+        try:
+            files = model.scanned[number] = fingerprint(path)
+            if version and version.refused == files:
+                return False
+            if before is not False and before.get(number) != files:
+                log.info("Version %d of %s is new or changing: looking again", number, name)
+                return False
+        except OSError as error:
+            if not (version and version.error and version.error.message == str(error)):
+                self._fail(name, model, number, StatusError(Code.UNKNOWN, str(error)))
+            return False
+        version = Version(State.LOADING)
         with self._lock:
             model.versions[number] = version
         started = time.monotonic()
         try:
             servable = self._load(name, number, path)
         except Exception as error:
-            log.error("Loading {name: %s version: %d} failed: %s", name, number, error)
             failure = error if isinstance(error, StatusError) else StatusError.internal(error)
-            with self._lock:
-                version.state, version.error = State.END, failure
-            self._on_change(name, number, State.END)
-            return
+            self._fail(name, model, number, failure, files)
+            return False
         with self._lock:
             version.servable, version.state = servable, State.AVAILABLE
-        self._on_change(name, number, State.AVAILABLE)
-        took = time.monotonic() - started
-        log.info("Loaded servable version {name: %s version: %d} in %.2f s", name, number, took)
+        self._metrics.loaded.labels(name, number).set(1)
+        seconds = time.monotonic() - started
+        log.info("Loaded servable version {name: %s version: %d} in %.2f s", name, number, seconds)
+        return True
 
-    def _unload_version(self, name: str, model: Model, number: int) -> None:
+    def _fail(
+        self,
+        name: str,
+        model: Model,
+        number: int,
+        error: StatusError,
+        files: Fingerprint | None = None,
+    ) -> None:
+        log.error("Loading {name: %s version: %d} failed: %s", name, number, error)
         with self._lock:
-            version = model.versions[number]
+            model.versions[number] = Version(State.END, error, files)
+        self._metrics.loaded.labels(name, number).set(0)
+
+    def _unload(self, name: str, model: Model, number: int) -> None:
+        version = model.versions[number]
+        with self._lock:
             version.state = State.UNLOADING
-        self._on_change(name, number, State.UNLOADING)
+        self._metrics.loaded.remove(name, number)
         log.info("Unloading servable version {name: %s version: %d}", name, number)
         self._close_if_idle(version)
 
@@ -227,30 +231,48 @@ class ModelManager:
                 return
             version.state = State.END
             servable, version.servable = version.servable, None
-        if servable is not None:
-            servable.close()
+        if servable:
+            servable.model.close()
 
-    def _is_served(self, name: str) -> bool:
-        model = self._models.get(name)
-        return bool(model and not model.removed and model.available())
+    def close(self, seconds: float) -> None:
+        """Unload every version; requests under way are stopped after `seconds`."""
+        with self._scan_lock:
+            versions = [v for model in self._models.values() for v in model.versions.values()]
+            for name, model in self._models.items():
+                for number in model.available():
+                    self._unload(name, model, number)
+        if not _wait_closed(versions, seconds):
+            for version in versions:
+                if servable := version.servable:
+                    servable.model.stop()
+            _wait_closed(versions, _STOP_SECONDS)
 
     # Requests
 
-    def knows(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Whether a model of that name is, or was, in the configuration."""
         return name in self._models
 
     @contextmanager
-    def acquire(self, spec: Message) -> Iterator[Servable]:
-        """Hold the servable of a request: it stays loaded within the block.
+    def acquire(self, name: str, number: int | None = None) -> Iterator[Servable]:
+        """Hold the servable of a version, or of the newest: it stays loaded within the block.
 
-        Raises StatusError as `find_version` does.
+        Raises StatusError: INVALID_ARGUMENT without a name, NOT_FOUND if the version is not
+        available.
         """
+        if not name:
+            raise invalid("ModelSpec has no name specified.")
         with self._lock:
-            version = find_version(self._models, spec)
-            servable = version.servable
-            assert servable is not None  # what is available is loaded
+            model = self._models.get(name)
+            available = model.available() if model else []
+            newest = max(available, default=None) if number is None else number
+            if not model or newest not in available:
+                which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
+                raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {which}")
+            version = model.versions[newest]
+            assert version.servable  # it is available
             version.in_use += 1
+            servable = version.servable
         try:
             yield servable
         finally:
@@ -258,46 +280,28 @@ class ModelManager:
                 version.in_use -= 1
             self._close_if_idle(version)
 
-    def status(self, spec: Message) -> list[Message]:
-        """See `read_status`."""
-        with self._lock:
-            return read_status(self._models, spec)
+    def status(self, name: str, number: int | None = None) -> Message:
+        """The GetModelStatusResponse of a version, or of all, newest first.
 
-    # Life
-
-    def start_polling(self, seconds: float) -> None:
-        """Scan every `seconds` seconds in the background until `close`."""
-
-        def poll() -> None:
-            while not self._stopped.wait(seconds):
-                try:
-                    self.scan()
-                except Exception:
-                    log.exception("Polling the file system failed")
-
-        self._poller = threading.Thread(target=poll, name="file-system-poll", daemon=True)
-        self._poller.start()
-
-    def close(self, seconds: float | None = None) -> None:
-        """Stop polling and unload every version.
-
-        Requests under way may end first. After `seconds` they are stopped.
+        Raises StatusError NOT_FOUND.
         """
-        self._stopped.set()
-        if self._poller:
-            self._poller.join(seconds)
-        for name, model in self._models.items():
-            for number in model.available():
-                self._unload_version(name, model, number)
-        left = [v for m in self._models.values() for v in m.versions.values() if v.servable]
-        deadline = None if seconds is None else time.monotonic() + seconds
-        for stopping in (False, True):
-            while any(version.servable for version in left):
-                if deadline is not None and time.monotonic() > deadline:
-                    break
-                time.sleep(0.01)
-            if not stopping:
-                for version in left:
-                    if servable := version.servable:
-                        servable.stop()
-                deadline = time.monotonic() + _STOP_SECONDS
+        with self._lock:
+            model = self._models.get(name)
+            versions = dict(model.versions) if model else {}
+            if not versions or number not in (None, *versions):
+                which = "any versions" if number is None else f"version {number}"
+                raise StatusError(Code.NOT_FOUND, f"Could not find {which} of model {name}")
+            numbers = sorted(versions, reverse=True) if number is None else [number]
+            return serving_pb2.GetModelStatusResponse(
+                model_version_status=[versions[each].status(each) for each in numbers]
+            )
+
+
+def _wait_closed(versions: Sequence[Version], seconds: float) -> bool:
+    """Wait until no version has a servable; return whether that is so."""
+    deadline = time.monotonic() + seconds
+    while any(version.servable for version in versions):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True

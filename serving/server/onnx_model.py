@@ -2,12 +2,11 @@
 
 import contextlib
 import json
-import math
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +14,37 @@ import numpy as np
 import onnxruntime
 from google.protobuf.message import Message
 
-from serving.client import protobuf
+from serving.client import serving_pb2
 from serving.client.errors import InvalidRequestError
 from serving.client.histories import TIME
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
-from serving.client.local.model import MANIFEST, RUN_OPTIONS
+from serving.client.local.model import RUN_OPTIONS
 from serving.savedmodel.status import Code, StatusError, invalid
-from serving.server.predict import DEFAULT_SIGNATURE
+from serving.server.calls import deadline_exceeded
 from serving.server.tensors import DTYPES, to_array
+from serving.server.versions import ONNX_MANIFEST
 
 _PREDICT = "tensorflow/serving/predict"
+_DEFAULT_SIGNATURE = "serving_default"
 _BATCH = 64
 _WATCH_SECONDS = 0.05
-_SIGNATURE_DEF = protobuf.message("SignatureDef", "tensorflow")
 _NUMBERS = {dtype.name: number for number, dtype in DTYPES.items()}
 _MODELS: dict[str, Callable[..., Any]] = {
     "translate": LocalTranslator,
     "read": LocalReader,
     "predict": LocalPredictor,
 }
-# Of each signature, the question to a model.
-_ASK: dict[str, Callable[..., Sequence[Any]]] = {
+# How each signature asks a model.
+_SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
     "translate": lambda model, text: model.translate(_texts(text)),
     "nbest": lambda model, text=None, image_bytes=None: (
-        _unbroken(model.nbest, image_bytes) if text is None else model.nbest(_texts(text))
+        _read(model.nbest, image_bytes) if text is None else model.nbest(_texts(text))
     ),
     "align": lambda model, text: model.align(_texts(text)),
     "score": lambda model, text, translation: model.score(_texts(text), _texts(translation)),
-    "read": lambda model, image_bytes: _unbroken(model.read, image_bytes),
-    "regions": lambda model, image_bytes: _unbroken(model.regions, image_bytes),
-    "predict": lambda model, **columns: _outcomes(model, columns),
+    "read": lambda model, image_bytes: _read(model.read, image_bytes),
+    "regions": lambda model, image_bytes: _read(model.regions, image_bytes),
+    "predict": lambda model, **columns: _predictions(model, columns),
 }
 Arrays = dict[str, np.ndarray]
 
@@ -52,39 +52,42 @@ Arrays = dict[str, np.ndarray]
 class OnnxModel:
     """A loaded ONNX export.
 
+    Attributes:
+        signatures, ranks: see `serving.server.predict.LoadedModel`.
+
     Raises:
         StatusError: if it cannot be loaded.
     """
 
     def __init__(self, path: Path, threads: int = 1):
         try:
-            task = json.loads((path / MANIFEST).read_text(encoding="utf-8"))["task"]
+            task = json.loads((path / ONNX_MANIFEST).read_text(encoding="utf-8"))["task"]
             self._model = _MODELS[task](path, batch_size=_BATCH, threads=threads)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise invalid(f"{path} cannot be loaded: {error}") from error
+            declared = self._model.signatures()
+        except Exception as error:  # a damaged manifest may end in any of them
+            reason = f"{type(error).__name__}: {error}"
+            raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
         self._default = task
-        self._watch = _Watch()
+        self._lock = threading.Lock()
+        self._deadlines: dict[onnxruntime.RunOptions, float] = {}
+        self._stopped = threading.Event()
+        threading.Thread(target=self._watch, name="onnx-deadlines", daemon=True).start()
         self.signatures = {
-            name: _signature(name, about) for name, about in self._model.signatures().items()
+            name: _signature(name, declared[name]) for name in _SIGNATURES if name in declared
         }
-        self.signatures[DEFAULT_SIGNATURE] = self.signatures[task]
+        self.signatures[_DEFAULT_SIGNATURE] = self.signatures[task]
         self.ranks = {
             name: {alias: len(info.tensor_shape.dim) for alias, info in signature.inputs.items()}
             for name, signature in self.signatures.items()
         }
 
     def run(
-        self,
-        name: str,
-        inputs: Mapping[str, Message],
-        outputs: Sequence[str] = (),
-        timeout_ms: int = 0,
-        slow: bool = False,
+        self, name: str, inputs: Mapping[str, Message], outputs: Sequence[str], seconds: float
     ) -> Arrays:
-        """Run a signature; see `serving.savedmodel.model.SavedModel`. `slow` changes nothing."""
-        ask = _ASK[self._default if name == DEFAULT_SIGNATURE else name]
+        """Run a signature within a time; return the named outputs, or all. Raises StatusError."""
+        ask = _SIGNATURES[self._default if name == _DEFAULT_SIGNATURE else name]
         arrays = {alias: to_array(proto) for alias, proto in inputs.items()}
-        with self._watch.run(timeout_ms / 1000 if timeout_ms else math.inf):
+        with self._time_limit(seconds):
             try:
                 answers = ask(self._model, **arrays)
             except ValueError as error:
@@ -95,77 +98,53 @@ class OnnxModel:
             for alias in outputs or infos
         }
 
-    def stop(self) -> None:
-        """Have the runs under way fail soon; no others can follow."""
-        self._watch.stop()
-
-    def close(self) -> None:
-        """Free the graphs."""
-        self._watch.stop()
-        del self._model
-
-
-@dataclass(eq=False)
-class _Run:
-    """A run under way; with a code it was stopped."""
-
-    deadline: float
-    options: onnxruntime.RunOptions = field(default_factory=onnxruntime.RunOptions)
-    code: Code | None = None
-
-
-class _Watch:
-    """Stops runs at their deadlines, and all of them when the model is stopped."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._runs: set[_Run] = set()
-        self._stopped = threading.Event()
-        threading.Thread(target=self._look, name="onnx-deadlines", daemon=True).start()
-
     @contextlib.contextmanager
-    def run(self, seconds: float) -> Iterator[None]:
+    def _time_limit(self, seconds: float) -> Iterator[None]:
         """Within this, graphs run for at most so long; then it raises StatusError."""
-        if self._stopped.is_set():
-            raise StatusError(Code.CANCELLED, "Session has been closed.")
-        run = _Run(time.monotonic() + seconds)
-        token = RUN_OPTIONS.set(run.options)
+        options = onnxruntime.RunOptions()
         with self._lock:
-            self._runs.add(run)
+            if self._stopped.is_set():
+                raise StatusError(Code.CANCELLED, "Session has been closed.")
+            self._deadlines[options] = time.monotonic() + seconds
+        token = RUN_OPTIONS.set(options)
         try:
             yield
         except Exception as error:
-            if run.code is None:
+            if not options.terminate:
                 raise
-            raise StatusError(run.code, "Timed out waiting for notification") from error
+            closed = StatusError(Code.CANCELLED, "Session has been closed.")
+            raise (closed if self._stopped.is_set() else deadline_exceeded()) from error
         finally:
-            with self._lock:
-                self._runs.discard(run)
             RUN_OPTIONS.reset(token)
+            with self._lock:
+                del self._deadlines[options]
+
+    def _watch(self) -> None:
+        """Stop runs at their deadlines."""
+        while not self._stopped.wait(_WATCH_SECONDS):
+            with self._lock:
+                for options, deadline in self._deadlines.items():
+                    options.terminate |= time.monotonic() > deadline
 
     def stop(self) -> None:
-        """Stop all runs."""
+        """Have the runs under way fail soon; no others can follow."""
         self._stopped.set()
+        with self._lock:
+            for options in self._deadlines:
+                options.terminate = True
 
-    def _look(self) -> None:
-        while True:
-            stopped = self._stopped.wait(_WATCH_SECONDS)
-            now = time.monotonic()
-            with self._lock:
-                for run in self._runs:
-                    if stopped or now > run.deadline:
-                        run.code = Code.CANCELLED if stopped else Code.DEADLINE_EXCEEDED
-                        run.options.terminate = True
-            if stopped:
-                return
+    def close(self) -> None:
+        """Free the graphs."""
+        self.stop()
+        del self._model
 
 
-def _signature(name: str, about: Mapping[str, Mapping[str, str]]) -> Message:
-    """A SignatureDef of what a local model says of itself, such as `float(?, ?)`."""
-    signature = _SIGNATURE_DEF(method_name=_PREDICT)
+def _signature(name: str, declared: Mapping[str, Mapping[str, str]]) -> Message:
+    """A SignatureDef of a local model's inputs and outputs, such as `float(?, ?)`, by alias."""
+    signature = serving_pb2.SignatureDef(method_name=_PREDICT)
     for infos, aliases in (
-        (signature.inputs, about["inputs"]),
-        (signature.outputs, about["outputs"]),
+        (signature.inputs, declared["inputs"]),
+        (signature.outputs, declared["outputs"]),
     ):
         for alias, text in aliases.items():
             dtype, sizes = re.fullmatch(r"(\w+)\((.*)\)", text).groups()  # type: ignore[union-attr]
@@ -180,7 +159,7 @@ def _texts(array: np.ndarray) -> list[str]:
     return [text.decode("utf-8", "replace") for text in array]
 
 
-def _unbroken(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence[Any]:
+def _read(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence[Any]:
     """Answers about images. Raises StatusError where one could not be read."""
     answers = read(files.tolist(), keep_errors=True)
     for number, answer in enumerate(answers):
@@ -190,27 +169,27 @@ def _unbroken(read: Callable[..., Sequence[Any]], files: np.ndarray) -> Sequence
     return answers
 
 
-def _outcomes(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
+def _predictions(model: Any, columns: Mapping[str, np.ndarray]) -> list[Any]:
     """Predictions for columns `(B, T)`, with a weight for each of T events."""
     if len({array.shape for array in columns.values()}) > 1:
         raise ValueError("expected columns of one shape")
     histories = []
-    for row, time_ in enumerate(columns[TIME]):
-        known = np.flatnonzero(~np.isnan(time_))  # past the end all is NaN
-        length = known[-1] + 1 if len(known) else 0
+    for row, times in enumerate(columns[TIME]):
+        events = np.flatnonzero(~np.isnan(times))  # past the end all is NaN
+        length = events[-1] + 1 if len(events) else 0
         histories.append({name: x[row, :length].tolist() for name, x in columns.items()})
-    rest = (0.0,) * columns[TIME].shape[1]
+    width = columns[TIME].shape[1]
     return [
-        replace(one, attention_weights=(*one.attention_weights, *rest)[: len(rest)])
-        for one in model.outcome(histories)
+        replace(answer, attention_weights=(*answer.attention_weights, *[0.0] * width)[:width])
+        for answer in model.outcome(histories)
     ]
 
 
 def _value(answer: Any, alias: str) -> Any:
     """An output's part of an answer, which may be a list of several."""
     if isinstance(answer, list):
-        one = {"probabilities": "probability"}.get(alias, alias.removesuffix("s"))
-        return [_value(each, one) for each in answer]
+        singular = {"probabilities": "probability"}.get(alias, alias.removesuffix("s"))
+        return [_value(each, singular) for each in answer]
     return getattr(answer, alias) if hasattr(answer, alias) else answer.text
 
 
@@ -221,15 +200,15 @@ def _array(values: Sequence[Any], info: Message) -> np.ndarray:
         shape.append(dim.size if dim.size >= 0 else max(map(len, level), default=0))
         level = [inner for outer in level for inner in outer]
     dtype = DTYPES[info.dtype].numpy
-    found = np.full(shape, b"" if dtype == "object" else 0, dtype)
-    _fill(found, values)
-    return found
+    array = np.full(shape, b"" if dtype == "object" else 0, dtype)
+    _fill(array, values)
+    return array
 
 
-def _fill(found: np.ndarray, values: Sequence[Any]) -> None:
-    if found.ndim == 1:
-        plain = [one.encode() if isinstance(one, str) else one for one in values]
-        found[: len(plain)] = np.array(plain, found.dtype)
+def _fill(array: np.ndarray, values: Sequence[Any]) -> None:
+    if array.ndim == 1:
+        row = [value.encode() if isinstance(value, str) else value for value in values]
+        array[: len(row)] = np.array(row, array.dtype)
         return
-    for row, several in zip(found, values, strict=False):
-        _fill(row, several)
+    for inner, several in zip(array, values, strict=False):
+        _fill(inner, several)

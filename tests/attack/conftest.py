@@ -1,42 +1,21 @@
-"""Servers to attack, and what attacks are made of."""
+"""Requests to attack with, and a model that never ends."""
 
 import contextlib
-import http.client
-import importlib.util
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
-from pathlib import Path
 
-import psutil
 import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from serving.client import Translator
 from tests.serving.conftest import (  # noqa: F401  (fixtures)
-    add_version,
     base,
-    certificates,
-    labelled_models,
+    client,
+    protocol_server,
     saved,
-    serving,
     stubs,
-    write_monitoring,
 )
-from tests.serving.test_rest import free_port
 
 FLOAT, STRING = 1, 7
-
-_spec = importlib.util.spec_from_file_location(
-    "hostile", Path(__file__).parents[2] / "benchmarks" / "hostile.py"
-)
-hostile = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(hostile)
 
 
 def tensor_request(model="upper", dtype=STRING, dims=(), signature="", **fields):
@@ -56,54 +35,6 @@ def tensor_request(model="upper", dtype=STRING, dims=(), signature="", **fields)
     return made
 
 
-class ServerProcess:
-    """The command in a process of its own, as strangers meet it."""
-
-    def __init__(self, *flags, log):
-        self.port, self.rest_port = free_port(), free_port()
-        self.log = log
-        command = [sys.executable, "-m", "serving.server", f"--port={self.port}"]
-        command += [f"--rest_api_port={self.rest_port}", *map(str, flags)]
-        monitoring = write_monitoring(log.with_suffix(".monitoring"))
-        with log.open("a") as file:
-            self.process = subprocess.Popen(
-                [*command, f"--monitoring_config_file={monitoring}"], stderr=file
-            )
-
-    @property
-    def target(self):
-        return f"127.0.0.1:{self.port}"
-
-    def wait_ready(self, model="upper"):
-        with Translator(self.target, model) as translator:
-            translator.wait_ready(120)
-
-    def megabytes(self):
-        return psutil.Process(self.process.pid).memory_info().rss / 2**20
-
-    def terminate(self):
-        self.process.send_signal(signal.SIGTERM)
-
-    def kill(self):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-
-
-@pytest.fixture
-def server_process(tmp_path):
-    """Starts the command with flags; kills what was started."""
-    started = []
-
-    def start(*flags):
-        started.append(ServerProcess(*flags, log=tmp_path / "server.log"))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.kill()
-
-
 class Endless(tf.Module):
     """Counts to 2^40 in a loop of the graph: days."""
 
@@ -121,49 +52,6 @@ def endless(tmp_path_factory):
     module = Endless()
     tf.saved_model.save(module, str(path), signatures=module.__call__)
     return path
-
-
-@pytest.fixture(scope="module")
-def victim(saved, tmp_path_factory):  # noqa: F811
-    """A server in this process, with its limits as they are, REST and metrics."""
-    root = tmp_path_factory.mktemp("victim")
-    config = labelled_models(saved, root)
-    monitoring = write_monitoring(root / "monitoring.config")
-    with serving(
-        "--max_request_rows=1000",
-        f"--model_config_file={config}",
-        f"--rest_api_port={free_port()}",
-        f"--monitoring_config_file={monitoring}",
-        "--enable_grpc_healthcheck_service=true",
-    ) as server:
-        yield server
-
-
-def ask(port, path, body=None, headers=None, method=None, timeout=60):
-    """(status, text) of a request of its own connection."""
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
-    try:
-        if body is not None and not isinstance(body, bytes):
-            body = json.dumps(body).encode()
-        method = method or ("GET" if body is None else "POST")
-        connection.request(method, path, body, headers or {})
-        response = connection.getresponse()
-        return response.status, response.read().decode("utf-8", "replace")
-    finally:
-        connection.close()
-
-
-def raw(port, data, seconds=60):
-    """Return the server's answer to these bytes until it closes the connection."""
-    answer = b""
-    with (
-        contextlib.suppress(ConnectionError),
-        socket.create_connection(("127.0.0.1", port), timeout=seconds) as connection,
-    ):
-        connection.sendall(data)
-        while part := connection.recv(65536):
-            answer += part
-    return answer
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import shutil
+import socket
 import subprocess
 import urllib.request
 from pathlib import Path
@@ -22,9 +23,7 @@ from training.fit.train import train
 from training.runs.run import load_run
 
 WORDS = 7
-PREDICT, CLASSIFY, REGRESS = (
-    f"tensorflow/serving/{method}" for method in ("predict", "classify", "regress")
-)
+PREDICT, REGRESS = (f"tensorflow/serving/{method}" for method in ("predict", "regress"))
 
 
 class Upper(tf.Module):
@@ -83,9 +82,9 @@ def save_upper(path: Path, suffix: str = "", align: bool = True) -> Path:
 
 
 def save_half_plus_two(path: Path, two: float = 2.0) -> Path:
-    """A TensorFlow 1 model: y = x / 2 + two, y2 = y + 1; as Predict, Classify and Regress.
+    """A TensorFlow 1 model: y = x / 2 + two. `sum` adds two inputs of different dtypes.
 
-    `sum` adds two inputs of different dtypes.
+    `parse` has an input that a try with any text fails on: a serialized example.
     """
     v1 = tf.compat.v1
     build = v1.saved_model.signature_def_utils.build_signature_def
@@ -96,22 +95,15 @@ def save_half_plus_two(path: Path, two: float = 2.0) -> Path:
         x = tf.identity(parsed["x"], "x")
         half = v1.get_variable("half", initializer=0.5, use_resource=True)
         y = tf.add(x * half, two, "y")
-        y2 = tf.add(y, 1.0, "y2")
         a = v1.placeholder(tf.float32, [None], "a")
         b = v1.placeholder(tf.int64, [None], "b")
         session.run(v1.global_variables_initializer())
-        classes = tf.where(y > 3.0, tf.constant("high"), tf.constant("low"))
         signatures = {
             "serving_default": build({"x": info(x)}, {"y": info(y)}, PREDICT),
             "sum": build(
                 {"a": info(a), "b": info(b)}, {"sum": info(tf.cast(a, tf.int64) + b)}, PREDICT
             ),
-            "classify": build(
-                {"inputs": info(examples)}, {"classes": info(classes), "scores": info(y)}, CLASSIFY
-            ),
-            "scores": build({"inputs": info(examples)}, {"scores": info(y)}, CLASSIFY),
-            "regress": build({"inputs": info(examples)}, {"outputs": info(y)}, REGRESS),
-            "regress2": build({"inputs": info(examples)}, {"outputs": info(y2)}, REGRESS),
+            "parse": build({"inputs": info(examples)}, {"outputs": info(y)}, REGRESS),
         }
         builder = v1.saved_model.Builder(str(path))
         builder.add_meta_graph_and_variables(session, ["serve"], signatures)
@@ -145,6 +137,13 @@ def add_version(source: Path, base: Path, number: int) -> Path:
     return aside.rename(base / str(number))
 
 
+def free_port():
+    """A TCP port that is free at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def write_monitoring(path: Path) -> Path:
     """A monitoring config that has metrics served at /metrics."""
     path.write_text('prometheus_config { enable: true path: "/metrics" }')
@@ -155,7 +154,7 @@ def in_flight(rest_port: int) -> int:
     """How many requests a server has now, by its metrics."""
     with urllib.request.urlopen(f"http://127.0.0.1:{rest_port}/metrics", timeout=60) as page:
         text = page.read().decode()
-    return int(re.search(r"^:tensorflow:serving:requests_in_flight (\d+)$", text, re.M)[1])
+    return int(re.search(r"^:tensorflow:serving:requests_in_flight (\d+)\.0$", text, re.M)[1])
 
 
 class Client:
@@ -175,8 +174,8 @@ class Client:
 
 @contextlib.contextmanager
 def serving(*flags):
-    """An in-process server with these flags, on ports of its own; requests may be of any size."""
-    usual = ["--port=0", "--max_request_rows=0"]
+    """An in-process server with these flags, on ports of its own, for requests of many rows."""
+    usual = ["--port=0", "--max_request_rows=1000000"]
     server = ModelServer(build_parser().parse_args([*usual, *map(str, flags)]))
     try:
         server.start()
@@ -214,29 +213,29 @@ def stubs():
         yield make
 
 
-def labelled_models(saved, root):
-    """Models half (version 3) and upper (version 1), both labelled stable; their config file."""
-    models = (("half", 3), ("upper", 1))
-    for name, version in models:
+def two_models(saved, root):
+    """The configuration file of the models half (version 3) and upper (version 1)."""
+    for name, version in (("half", 3), ("upper", 1)):
         add_version(saved / name, root / name, version)
+    entries = [
+        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}'
+        for name in ("half", "upper")
+    ]
     config = root / "models.config"
-    config.write_text(
-        "model_config_list {"
-        + "".join(
-            f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" '
-            f'version_labels {{ key: "stable" value: {version} }} }}'
-            for name, version in models
-        )
-        + "}"
-    )
+    config.write_text("model_config_list { " + " ".join(entries) + " }")
     return config
 
 
 @pytest.fixture(scope="session")
 def protocol_server(saved, tmp_path_factory):
-    """A server of half (version 3) and upper (version 1), both labelled stable."""
-    config = labelled_models(saved, tmp_path_factory.mktemp("protocol"))
-    with serving(f"--model_config_file={config}") as server:
+    """A server of half (version 3) and upper (version 1), over gRPC and REST, with metrics."""
+    root = tmp_path_factory.mktemp("protocol")
+    with serving(
+        f"--model_config_file={two_models(saved, root)}",
+        f"--rest_api_port={free_port()}",
+        f"--monitoring_config_file={write_monitoring(root / 'monitoring.config')}",
+        "--enable_grpc_healthcheck_service=true",
+    ) as server:
         yield server
 
 

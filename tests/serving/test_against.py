@@ -15,8 +15,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from serving.check import __main__ as check
 from serving.check.against import Server, compare
-from tests.serving.conftest import add_version, serving
-from tests.serving.test_rest import free_port
+from tests.serving.conftest import add_version, free_port, serving
 
 
 @pytest.fixture(scope="module", params=["upper", "half"])

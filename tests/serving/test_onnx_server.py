@@ -19,19 +19,18 @@ from serving.export.images import ExportedReader
 from serving.export.texts import Exported
 from serving.export.version import export
 from serving.savedmodel.status import Code, StatusError
-from serving.server.completeness import missing_part
-from serving.server.flags import build_parser
-from serving.server.loading import Loader
 from serving.server.onnx_model import OnnxModel
-from serving.server.tensors import packed
-from tests.attack.conftest import tensor_request
-from tests.serving.conftest import add_version, arrays, error_of, serving, tensor
-from tests.serving.test_rest import free_port
+from serving.server.predict import load
+from serving.server.tensors import to_proto
+from tests.attack.conftest import tensor_request, within
+from tests.serving.conftest import add_version, arrays, error_of, free_port, serving, tensor
+from tests.serving.test_versions import served, states
 from training.runs.run import load_run
 from training.sources.image import digits
 
 RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
 SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
+GRAPHS, SIDES = ("encoder", "step", "translator"), ("source", "target")
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★", "a\x00b", "the " * 40]
 
 
@@ -98,13 +97,6 @@ def test_requests_run_together(models):
     assert [one.text for one in found] == [one.text for one in wanted]
 
 
-@pytest.mark.parametrize("threads", [0, -1])
-def test_threads_below_one_are_one_thread(models, threads):
-    flags = ["--model_base_path=/x", f"--tensorflow_intra_op_parallelism={threads}"]
-    model = Loader(build_parser().parse_args(flags)).load(models / "onnx" / "1")
-    model.close()
-
-
 @pytest.mark.parametrize("signature", ["translate", "nbest", "align", "score"])
 def test_every_output_is_that_of_the_saved_model(server, stubs, run, signature):
     inputs = {"text": [text.encode() for text in TEXTS]}
@@ -152,35 +144,22 @@ def test_rest_answers_and_tells_the_signatures(server):
 
 def test_a_batch_may_be_empty(models):
     model = OnnxModel(models / "onnx" / "1")
-    empty = {"text": packed(np.zeros(0, object))}
-    shapes = {alias: x.shape for alias, x in model.run("nbest", empty).items()}
+    empty = {"text": to_proto(np.zeros(0, object))}
+    shapes = {alias: x.shape for alias, x in model.run("nbest", empty, (), 60).items()}
     assert shapes == {"translations": (0, 2), "scores": (0, 2)}
     model.close()
 
 
 def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
     model = OnnxModel(models / "onnx" / "1")
-    many = {"text": packed(np.array([b"she is eating " * 3] * 3000, object))}
+    many = {"text": to_proto(np.array([b"she is eating " * 3] * 3000, object))}
     with pytest.raises(StatusError) as caught:
-        model.run("translate", many, timeout_ms=1)
+        model.run("translate", many, (), 0.001)
     assert caught.value.code == Code.DEADLINE_EXCEEDED
     model.stop()
     with pytest.raises(StatusError) as caught:
-        model.run("translate", many)
+        model.run("translate", many, (), 60)
     assert caught.value.code == Code.CANCELLED
-
-
-def test_a_half_copied_version_is_not_complete(models, tmp_path):
-    version = tmp_path / "1"
-    shutil.copytree(models / "onnx" / "1", version)
-    assert missing_part(version) is None
-    for name in ("weights.bin", "source.json", "step.onnx"):
-        path = next(version.glob(name.replace("source.json", "source.*")))
-        path.unlink()
-        assert missing_part(version) == path.name
-    text = (version / "manifest.json").read_text()
-    (version / "manifest.json").write_text(text[: len(text) // 2])
-    assert missing_part(version) == "the rest of manifest.json"
 
 
 ALONE = """
@@ -211,22 +190,107 @@ def test_a_server_of_onnx_alone_imports_no_tensorflow(models):
     assert megabytes < 250
 
 
+def loaded(path):
+    """A version as the server loads it: each signature is run once."""
+    return load(path, 0, 1, 60)
+
+
+def damaged(version_dir, name, how):
+    """Spoil a file of a version."""
+    path = version_dir / name
+    content = path.read_bytes()
+    if how in ("a folder", "absent"):
+        path.unlink()
+        if how == "a folder":
+            path.mkdir()
+        return
+    path.write_bytes(
+        {
+            "a byte short": content[:-1],
+            "two bytes short": content[:-2],  # the last is a line end
+            "half": content[: len(content) // 2],
+            "empty": b"",
+            "zeros": bytes(len(content)),
+            "a list": b"[]",
+            "nested": b"[" * 100_000,
+        }[how]
+    )
+
+
+DAMAGE = [
+    *(("weights.bin", how) for how in ("a byte short", "half", "empty", "a folder", "absent")),
+    *(("manifest.json", how) for how in ("two bytes short", "half", "empty", "a list", "nested")),
+    *((f"{graph}.onnx", how) for graph in GRAPHS for how in ("a byte short", "empty", "zeros")),
+    *(
+        (f"{side}.json", how)
+        for side in SIDES
+        for how in ("two bytes short", "half", "a list", "absent")
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def watched(models, tmp_path_factory):
+    """A server of a base path with a good version 1, and the path."""
+    base = tmp_path_factory.mktemp("damage") / "onnx"
+    add_version(models / "onnx" / "1", base, 1)
+    flags = ["--model_name=onnx", f"--model_base_path={base}", "--file_system_poll_wait_seconds=0"]
+    with serving(*flags) as server:
+        yield server, base
+
+
+@pytest.mark.parametrize(("name", "how"), DAMAGE)
+def test_a_damaged_version_never_replaces_a_good_one(watched, models, stubs, name, how):
+    server, base = watched
+    number = 1 + max(int(path.name) for path in base.iterdir())
+    copy = shutil.copytree(models / "onnx" / "1", base / "writing")
+    damaged(copy, name, how)
+    version = copy.rename(base / str(number))
+    for _ in range(2):
+        server.manager.scan()
+    client = stubs(f"localhost:{server.port}")
+    assert states(client, "onnx") == {1: "AVAILABLE", number: "END"}
+    assert served(client, model="onnx", text="He sleeps.") == 1
+    shutil.rmtree(version)
+    server.manager.scan()
+
+
+def test_a_loaded_version_needs_its_files_no_more(models, tmp_path):
+    version = shutil.copytree(models / "onnx" / "1", tmp_path / "1")
+    model = loaded(version)
+    shutil.rmtree(version)
+    texts = {"text": tensor([b"He sleeps."]), "translation": tensor([b"Il dort."])}
+    for name, signature in model.signatures.items():
+        inputs = {alias: texts[alias] for alias in signature.inputs}
+        assert model.run(name, inputs, (), 60)
+    model.close()
+
+
+@pytest.mark.parametrize("text", ["the " * 225_000, "★" * 300_000])
+def test_a_text_of_a_megabyte_is_answered_in_seconds(models, text):
+    model = loaded(models / "onnx" / "1")
+    for name, signature in model.signatures.items():
+        with within(20):
+            model.run(name, {a: tensor([text.encode()]) for a in signature.inputs}, (), 60)
+    model.close()
+
+
 def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
     settings = {"beam_width": 3, "num_results": 2}
-    model = OnnxModel(export([image_run], tmp_path / "digits", form="onnx", **settings))
+    model = loaded(export([image_run], tmp_path / "digits", form="onnx", **settings))
     images = [example.image for example in digits.make(5, seed=9)]
     module = ExportedReader([image_run], **settings)
     for signature in ("read", "nbest", "regions"):
         wanted = getattr(module, signature)(image_bytes=tf.constant(images))
-        check_same(model.run(signature, {"image_bytes": tensor(images)}), wanted)
+        check_same(model.run(signature, {"image_bytes": tensor(images)}, (), 60), wanted)
     with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
-        model.run("serving_default", {"image_bytes": tensor([images[0], b"no image"])})
+        model.run("serving_default", {"image_bytes": tensor([images[0], b"no image"])}, (), 60)
     assert caught.value.code == Code.INVALID_ARGUMENT
     model.close()
 
 
 def test_outcomes_are_those_of_the_saved_model(event_run, tmp_path, rng):
-    model = OnnxModel(export([event_run], tmp_path / "visits", form="onnx"))
+    model = loaded(export([event_run], tmp_path / "visits", form="onnx"))
     columns = {
         name: rng.normal(2, 3, (7, 11)).astype("float32") for name in event_run.source.inputs()
     }
@@ -237,11 +301,12 @@ def test_outcomes_are_those_of_the_saved_model(event_run, tmp_path, rng):
             columns[name][rng.random((7, 11)) < 0.3] = np.nan
     tensors = {name: tf.constant(column) for name, column in columns.items()}
     wanted = ExportedPredictor([event_run]).predict(**tensors)
-    found = model.run("predict", {name: packed(column) for name, column in columns.items()})
+    protos = {name: to_proto(column) for name, column in columns.items()}
+    found = model.run("predict", protos, (), 60)
     assert set(found) == set(wanted)
     for alias, array in found.items():
         np.testing.assert_allclose(array, wanted[alias].numpy(), atol=1e-5)
     columns["time"][0] = columns["time"][0, ::-1]
     with pytest.raises(StatusError, match="times of a history go back"):
-        model.run("predict", {name: packed(column) for name, column in columns.items()})
+        model.run("predict", {k: to_proto(column) for k, column in columns.items()}, (), 60)
     model.close()

@@ -6,10 +6,11 @@ import subprocess
 from pathlib import Path
 
 import yaml
+from google.protobuf import text_format
+from tensorflow_serving.config import model_server_config_pb2
 
-from serving.client import ServingError, Tls, Translator
-from tests.serving.conftest import add_version, serving
-from tests.serving.test_versions import eventually
+from serving.client import Tls, Translator
+from tests.serving.conftest import serving
 
 ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "docs" / "guides" / "production.md").read_text(encoding="utf-8")
@@ -46,26 +47,12 @@ def test_a_certificate_made_as_it_says_encrypts(base, tmp_path, monkeypatch):
         assert answers(server, "one", tls=Tls("server.pem")) == "ONE"
 
 
-def test_a_canary_goes_as_it_says(saved, tmp_path):
-    for version, name in ((1, "upper"), (2, "upper2")):
-        add_version(saved / name, tmp_path / "en-fr", version)
+def test_the_canarys_files_are_the_stock_servers():
     both, labelled = (
-        block.replace("/models/", f"{tmp_path}/") for block in blocks() if "model_config" in block
+        text_format.Parse(block, model_server_config_pb2.ModelServerConfig()).model_config_list
+        for block in blocks()
+        if "model_config" in block
     )
-    file = tmp_path / "models.config"
-    file.write_text(both)
-    with serving(
-        f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1"
-    ) as server:
-        assert answers(server, "one", version=1) == "ONE"
-        assert answers(server, "one", version=2) == "ONE!"
-        file.write_text(labelled)
-
-        def given():
-            try:
-                return answers(server, "one", label="canary", retries=0) == "ONE!"
-            except ServingError:
-                return False
-
-        eventually(given)
-        assert answers(server, "one", label="stable") == "ONE"
+    for models in (both, labelled):
+        assert list(models.config[0].model_version_policy.specific.versions) == [1, 2]
+    assert dict(labelled.config[0].version_labels) == {"stable": 1, "canary": 2}

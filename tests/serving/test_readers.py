@@ -22,8 +22,7 @@ from serving.client import file_kinds as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
 from serving.export.version import export
-from tests.serving.conftest import error_of, serving
-from tests.serving.test_rest import free_port
+from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
 from training.command.errors import RunError, UserError

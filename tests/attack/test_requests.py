@@ -1,0 +1,266 @@
+"""Requests that are not what they say, too many, too large or too long; and drawn ones."""
+
+import json
+import threading
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tensorflow.core.protobuf import meta_graph_pb2
+
+from serving.savedmodel.status import StatusError
+from serving.server.tensors import check_inputs, to_array, to_proto
+from tests.attack.conftest import FLOAT, STRING, tensor_request, within
+from tests.serving.conftest import (
+    add_version,
+    error_of,
+    free_port,
+    in_flight,
+    serving,
+    two_models,
+    write_monitoring,
+)
+from tests.serving.test_rest import ask
+from tests.serving.test_versions import eventually, request, states
+
+Status = grpc.StatusCode
+VARIANT, RESOURCE = 21, 20
+
+BAD = {
+    "a float that is repeated 2^40 times": dict(dtype=FLOAT, dims=[2**40], float_val=[1.0]),
+    "a text that is repeated 2^40 times": dict(dims=[2**40], string_val=[b"a"]),
+    "no value for 2^40": dict(dims=[2**40]),
+    "sizes whose product is beyond int64": dict(dims=[2**62, 2**62, 5], string_val=[b"a"]),
+    "a row of 2^29 values": dict(dims=[1, 2**29], string_val=[b"a"]),
+    "a negative size": dict(dims=[-1], string_val=[b"a"]),
+    "300 dimensions": dict(dims=[1] * 300, string_val=[b"a"]),
+    "a variant": dict(dtype=VARIANT, dims=[1]),
+    "a resource": dict(dtype=RESOURCE, dims=[1]),
+    "no type": dict(dtype=0, dims=[1]),
+    "an unknown type": dict(dtype=99, dims=[1]),
+    "strings as content": dict(dims=[1], tensor_content=b"abc"),
+    "more values than declared": dict(dims=[1], string_val=[b"a", b"b"]),
+    "values for no row": dict(dims=[0], string_val=[b"a"]),
+    "the wrong rank": dict(dims=[1, 1], string_val=[b"a"]),
+    "a scalar": dict(string_val=[b"a"]),
+    "2,000 rows": dict(dims=[2000], string_val=[b"a"]),
+    "2,000 rows, all sent": dict(dims=[2000], string_val=[b"a"] * 2000),
+}
+
+
+@pytest.fixture(scope="module", params=["alone", "batching"])
+def server(request, saved, tmp_path_factory):
+    root = tmp_path_factory.mktemp("bounds")
+    flags = ["--enable_batching"] if request.param == "batching" else []
+    with serving(
+        f"--model_config_file={two_models(saved, root)}",
+        f"--rest_api_port={free_port()}",
+        f"--monitoring_config_file={write_monitoring(root / 'monitoring.config')}",
+        *("--max_request_rows=1000", "--max_request_bytes=1000000", "--max_waiting_requests=10"),
+        "--enable_grpc_healthcheck_service=true",
+        *flags,
+    ) as server:
+        yield server
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_a_tensor_that_is_not_acceptable_is_refused_at_once(server, stubs, bad):
+    client = stubs(f"localhost:{server.port}")
+    with within(8):
+        code, message = error_of(client.prediction.Predict, tensor_request(**BAD[bad]), timeout=30)
+    assert (code, len(message) < 300, "\n" in message) == (Status.INVALID_ARGUMENT, True, False)
+    assert client.prediction.Predict(request(), timeout=30).outputs["translation"]
+
+
+def test_a_repeated_value_is_as_many_rows(server, stubs):
+    client = stubs(f"localhost:{server.port}")
+    made = tensor_request(dims=[7], string_val=[b"a", b"b"])
+    answer = client.prediction.Predict(made, timeout=30).outputs["translation"].string_val
+    assert list(answer) == [b"A", *[b"B"] * 6]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool", "double"])
+@pytest.mark.parametrize("as_content", [False, True])
+def test_good_tensors_of_any_dtype_are_counted_and_read(dtype, as_content):
+    array = (np.arange(35).reshape(5, 7) % 3).astype(dtype)
+    proto = tf.make_tensor_proto(array) if as_content else to_proto(array)
+    info = meta_graph_pb2.TensorInfo(dtype=proto.dtype)
+    check_inputs({"x": proto}, {"x": info}, {"x": 2}, 5)
+    np.testing.assert_array_equal(to_array(proto), array)
+    with pytest.raises(StatusError, match="Task size 5 is larger"):
+        check_inputs({"x": proto}, {"x": info}, {"x": 2}, 4)
+
+
+def test_messages_and_bodies_have_a_largest_size(server, stubs):
+    client = stubs(f"localhost:{server.port}")
+    made = request(text="x" * 1_000_001)
+    code, _ = error_of(client.prediction.Predict, made, timeout=30)
+    assert code == Status.RESOURCE_EXHAUSTED
+    body = json.dumps({"instances": ["x" * 1_000_001]}).encode()
+    status, answer = ask(server.rest_port, "/v1/models/upper:predict", body)
+    assert (status, answer["error"]) == (413, "The body is larger than 1000000 bytes")
+
+
+def test_bytes_that_are_no_message_are_an_error(server, stubs):
+    channel = stubs(f"localhost:{server.port}").channel
+    call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    code, message = error_of(call, b"\xff\xff\xff", timeout=30)
+    assert (code, message) == (
+        Status.INVALID_ARGUMENT,
+        "The message of the request cannot be parsed",
+    )
+
+
+# Too many, too long
+
+
+@pytest.fixture
+def hold(server, monkeypatch):
+    """Runs of the model `upper` wait for this event."""
+    gate, model = threading.Event(), server.manager._models["upper"].versions[1].servable.model
+    run = model.run
+
+    def wait(*arguments):
+        gate.wait(120)
+        return run(*arguments)
+
+    monkeypatch.setattr(model, "run", wait)
+    yield gate
+    gate.set()
+
+
+def test_too_many_requests_are_refused_and_status_health_and_metrics_answer(server, stubs, hold):
+    client, other = (stubs(f"localhost:{server.port}") for _ in range(2))
+    calls = [client.prediction.Predict.future(request(), timeout=120) for _ in range(74)]
+    eventually(lambda: server.busy == 74)
+    with within(20):
+        code, message = error_of(client.prediction.Predict, request(), timeout=60)
+        assert (code, "overloaded" in message) == (Status.RESOURCE_EXHAUSTED, True)
+        status, _ = ask(server.rest_port, "/v1/models/upper:predict", {"instances": ["a"]})
+        assert status == 429
+        health = health_pb2_grpc.HealthStub(other.channel)
+        assert health.Check(health_pb2.HealthCheckRequest(), timeout=20).status == 1
+        assert states(other) == {1: "AVAILABLE"}
+        assert in_flight(server.rest_port) == 74
+    for call in calls[-10:]:
+        call.cancel()
+    eventually(lambda: server.busy < 74)
+    hold.set()
+    assert {call.code() for call in calls[:64]} == {Status.OK}
+
+
+class Runs:
+    """Counts the runs of a model."""
+
+    def __init__(self, model, gate, monkeypatch):
+        self.count, run = 0, model.run
+
+        def counted(*arguments):
+            self.count += 1
+            gate.wait(120)
+            return run(*arguments)
+
+        monkeypatch.setattr(model, "run", counted)
+
+
+def test_requests_that_were_left_while_they_waited_are_not_run(base, stubs, monkeypatch):
+    with serving("--model_name=upper", f"--model_base_path={base}") as server:
+        gate, model = threading.Event(), server.manager._models["upper"].versions[1].servable.model
+        runs = Runs(model, gate, monkeypatch)
+        gone, stays = (stubs(f"localhost:{server.port}") for _ in range(2))
+        running = [gone.prediction.Predict.future(request()) for _ in range(64)]
+        eventually(lambda: runs.count == 64)
+        waiting = [gone.prediction.Predict.future(request()) for _ in range(10)]
+        eventually(lambda: server.busy == 74)
+        for call in waiting:
+            call.cancel()
+        eventually(lambda: server.busy == 64)
+        good = stays.prediction.Predict.future(request(), timeout=120)
+        eventually(lambda: server.busy == 65)
+        gone.channel.close()
+        gate.set()
+        assert good.result().model_spec.version.value == 1
+        assert runs.count == 65
+        del running
+
+
+@pytest.mark.parametrize("batching", [False, True])
+def test_a_run_ends_at_the_deadline_or_at_the_limit_of_all(endless, tmp_path, stubs, batching):
+    base = tmp_path / "endless"
+    add_version(endless, base, 1)
+    flags = ["--model_name=endless", f"--model_base_path={base}", "--max_request_seconds=3"]
+    if batching:
+        flags.append("--enable_batching")
+    rest = f"--rest_api_port={free_port()}"
+    with serving(*flags, rest, "--rest_api_timeout_in_ms=1000") as server:
+        client = stubs(f"localhost:{server.port}")
+        for timeout in (1, None):
+            with within(20):
+                code, _ = error_of(client.prediction.Predict, request("endless", "count"), timeout)
+            assert code == Status.DEADLINE_EXCEEDED
+        gone = client.prediction.Predict.future(request("endless", "count"))
+        eventually(lambda: server.busy > 0)
+        gone.cancel()
+        eventually(lambda: server.busy == 0, 20)  # its run ends, too
+        with within(20):
+            status, _ = ask(
+                server.rest_port, "/v1/models/endless:predict", {"instances": ["count"]}
+            )
+        assert status == 504
+        assert client.prediction.Predict(request("endless", "no"), timeout=60)
+
+
+# Drawn requests
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["x", "text", "a", "b", "b64"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+FUZZED = settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+
+
+@FUZZED
+@given(
+    document=st.fixed_dictionaries(
+        {},
+        optional={
+            "instances": VALUES | st.lists(VALUES, max_size=4),
+            "inputs": VALUES,
+            "signature_name": VALUES | st.sampled_from(["sum", "align"]),
+        },
+    ),
+    model=st.sampled_from(["half", "upper"]),
+)
+def test_any_json_is_answered(protocol_server, document, model):
+    body = json.dumps(document).encode()
+    status, answer = ask(protocol_server.rest_port, f"/v1/models/{model}:predict", body)
+    assert status in (200, 400), answer
+    assert status == 200 or "\n" not in answer["error"]
+
+
+@FUZZED
+@given(
+    dtype=st.integers(0, 25),
+    dims=st.lists(st.integers(-1, 5) | st.integers(-(2**63), 2**63 - 1), max_size=3),
+    values=st.lists(st.binary(max_size=9), max_size=4),
+    content=st.binary(max_size=9),
+    signature=st.sampled_from(["", "nbest", "align", "x"]),
+)
+def test_any_tensor_is_answered(client, dtype, dims, values, content, signature):
+    fields = {"string_val": values} if dtype == STRING else {"tensor_content": content}
+    made = tensor_request(dtype=dtype, dims=dims, signature=signature, **fields)
+    call = client.prediction.Predict.future(made, timeout=60)
+    assert call.code() in (Status.OK, Status.INVALID_ARGUMENT, Status.FAILED_PRECONDITION)
