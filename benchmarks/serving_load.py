@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import random
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
@@ -24,11 +25,10 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from parts.load import TIMEOUT, Load
 from parts.local_server import server
 from parts.memory import resident_megabytes
 
-from serving.client import AsyncTranslator, Translation
+from serving.client import AsyncTranslator, ServingError, Translation
 from serving.server.versions import is_onnx, list_versions
 from training.data import corpus
 
@@ -41,7 +41,46 @@ num_batch_threads { value: %d }
 LONG = " ".join(["The green apple is on the table."] * 1429)  # 10,003 words
 
 
+TIMEOUT = 120.0
+
 Ask = Callable[[str], Translation]
+
+
+class Load:
+    """Outcomes of requests: seconds of each, errors, and answers that are not the bare call's."""
+
+    def __init__(self, texts: Sequence[str], expected: Sequence[Translation]):
+        self.texts, self.expected = texts, expected
+        self.seconds: list[float] = []
+        self.errors = self.different = 0
+        self.took = 0.0
+
+    async def send(self, translator: AsyncTranslator, number: int, since: float) -> None:
+        """Send request `number`; its time counts from `since`."""
+        index = number % len(self.texts)
+        try:
+            (found,) = await translator.translate([self.texts[index]])
+        except ServingError:
+            self.errors += 1
+            return
+        self.seconds.append(time.perf_counter() - since)
+        wanted = self.expected[index]
+        # Rows of a batch are summed in another order than a row alone.
+        same_score = abs(found.score - wanted.score) < 1e-3
+        self.different += found.text != wanted.text or not same_score
+
+    def report(self, name: str) -> dict[str, float | str]:
+        """One line of the table."""
+        cuts = statistics.quantiles(self.seconds, n=100, method="inclusive")
+        milliseconds = {f"p{p}_ms": round(cuts[p - 1] * 1e3, 2) for p in (50, 95, 99)}
+        return {
+            "load": name,
+            "requests": len(self.seconds) + self.errors,
+            "errors": self.errors,
+            "different": self.different,
+            **milliseconds,
+            "per_second": round(len(self.seconds) / self.took, 1),
+        }
 
 
 @contextlib.contextmanager

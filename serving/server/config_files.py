@@ -46,12 +46,9 @@ def read_batching(path: Path | None) -> Batching:
         return Batching()
     values = {}
     for field, value in _read(path, "BatchingParameters").ListFields():
-        name = field.name
-        if name not in Batching.__dataclass_fields__:
-            raise invalid(f"{path}: {name} is not a parameter of this server")
-        values[name] = value.value
-        if value.value < (0 if name == "batch_timeout_micros" else 1):
-            raise invalid(f"{path}: {name} must be positive; was {value.value}")
+        values[field.name] = value.value
+        if value.value < (0 if field.name == "batch_timeout_micros" else 1):
+            raise invalid(f"{path}: {field.name} must be positive; was {value.value}")
     return Batching(**values)
 
 
@@ -81,11 +78,6 @@ def read_models(path: Path) -> Sequence[Any]:
             raise invalid(
                 f'Expected model_platform "{_PLATFORM}" of model {model.name}; got '
                 f'"{model.model_platform}"'
-            )
-        policy = model.model_version_policy.WhichOneof("policy_choice")
-        if model.version_labels or policy not in (None, "latest"):
-            raise invalid(
-                f"Model {model.name}: this server has the newest versions alone, without labels"
             )
     return models
 

@@ -17,21 +17,6 @@ def _boolean(text: str) -> bool:
     return values[text.lower()]
 
 
-def _channel_arguments(text: str) -> list[tuple[str, int | str]]:
-    arguments: list[tuple[str, int | str]] = []
-    for argument in filter(None, text.split(",")):
-        key, equals, value = argument.partition("=")
-        if not equals:
-            raise argparse.ArgumentTypeError(f"expected key=value. Received: {argument!r}")
-        if not value.removeprefix("-").isdecimal():
-            arguments.append((key, value))
-        elif len(value) < 12 and abs(int(value)) <= _MOST_INT:
-            arguments.append((key, int(value)))
-        else:
-            raise argparse.ArgumentTypeError(f"expected {key} of 32 bits. Received: {value[:40]}")
-    return arguments
-
-
 def build_parser() -> argparse.ArgumentParser:
     """Parser of the server's command line; `--flag` alone means true, as `--flag=true` does."""
     parser = Parser(
@@ -84,8 +69,6 @@ def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
     text = "text MonitoringConfig: where metrics are, on REST"
     add("monitoring_config_file", None, "FILE", text, Path)
     add("ssl_config_file", None, "FILE", "text SSLConfig: TLS for gRPC", Path)
-    text = "of gRPC, such as grpc.max_connection_age_ms=60000"
-    add("grpc_channel_arguments", [], "KEY=VALUE,…", text, _channel_arguments)
     switch("enable_grpc_healthcheck_service", "serve grpc.health.v1")
 
 

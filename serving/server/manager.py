@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from google.protobuf.message import Message
 
@@ -54,6 +54,7 @@ class Model:
     `scanned` are the files of new versions in the last scan.
     """
 
+    name: str
     config: Any
     versions: dict[int, Version] = field(default_factory=dict)
     scanned: dict[int, Fingerprint] = field(default_factory=dict)
@@ -90,12 +91,12 @@ class ModelManager:
         """
         self.configure(configs)
         while not stop.is_set():
-            waiting = {n: model for n, model in self._models.items() if not model.available()}
+            waiting = [model for model in self._models.values() if not model.available()]
             if not waiting:
                 return
             errors = [
-                f"{{name: {name} version: {number}}} due to error: {version.error}"
-                for name, model in waiting.items()
+                f"{{name: {model.name} version: {number}}} due to error: {version.error}"
+                for model in waiting
                 for number, version in sorted(model.versions.items())[-1:]
             ]
             if errors:
@@ -116,7 +117,7 @@ class ModelManager:
             for model in self._models.values():
                 model.config = None
             for config in configs:
-                self._models.setdefault(config.name, Model(config)).config = config
+                self._models.setdefault(config.name, Model(config.name, config)).config = config
         self.scan(settled=False)
 
     def scan(self, settled: bool = True) -> None:
@@ -127,102 +128,84 @@ class ModelManager:
                 way is left alone.
         """
         with self._scan_lock:
-            for name, model in list(self._models.items()):
+            for model in list(self._models.values()):
                 try:
-                    self._scan_model(name, model, settled)
+                    self._scan_model(model, settled)
                 except Exception:  # an error of one model must not stop the others
-                    log.exception("Looking for versions of %s failed", name)
+                    log.exception("Looking for versions of %s failed", model.name)
 
-    def _scan_model(self, name: str, model: Model, settled: bool) -> None:
+    def _scan_model(self, model: Model, settled: bool) -> None:
         try:
             paths = read_versions(Path(model.config.base_path)) if model.config else {}
         except OSError as error:
             if model.available():
-                log.error("The versions of %s stay: %s", name, error)
+                log.error("The versions of %s stay: %s", model.name, error)
                 return
             paths = {}
         if model.config and not paths and not model.versions:
-            log.warning("No versions of servable %s in %s", name, model.config.base_path)
+            log.warning("No versions of %s in %s", model.name, model.config.base_path)
         before, model.scanned = model.scanned, {}
         serving: list[int] = []
         limit = model.config.model_version_policy.latest.num_versions or 1 if model.config else 0
         for number in sorted(paths, reverse=True):
             if len(serving) < limit and (
                 number in model.available()
-                or self._try(name, model, number, paths[number], settled and before)
+                or self._try(model, number, paths[number], before if settled else None)
             ):
                 serving.append(number)
         # An old version serves until a wanted one is available, or the disk has none.
         if serving or not paths:
             for number in model.available():
                 if number not in serving:
-                    self._unload(name, model, number)
+                    self._unload(model, number)
         with self._lock:
             for number in set(model.versions) - set(paths):
                 if model.versions[number].state == State.END:
                     del model.versions[number]
 
     def _try(
-        self,
-        name: str,
-        model: Model,
-        number: int,
-        path: Path,
-        before: Mapping[int, Fingerprint] | Literal[False],
+        self, model: Model, number: int, path: Path, before: Mapping[int, Fingerprint] | None
     ) -> bool:
         """Load a version if it is ready; return whether it was loaded.
 
         It is ready where it did not fail with these very files, and has not changed since the scan
         `before`.
         """
-        version = model.versions.get(number)
+        version, files = model.versions.get(number), None
         try:
             files = model.scanned[number] = fingerprint(path)
             if version and version.refused == files:
                 return False
-            if before is not False and before.get(number) != files:
-                log.info("Version %d of %s is new or changing: looking again", number, name)
+            if before is not None and before.get(number) != files:
+                log.info("Version %d of %s is new or changing", number, model.name)
                 return False
-        except OSError as error:
-            if not (version and version.error and version.error.message == str(error)):
-                self._fail(name, model, number, StatusError(Code.UNKNOWN, str(error)))
-            return False
-        version = Version(State.LOADING)
-        with self._lock:
-            model.versions[number] = version
-        started = time.monotonic()
-        try:
-            servable = self._load(name, number, path)
+            version = Version(State.LOADING)
+            with self._lock:
+                model.versions[number] = version
+            started = time.monotonic()
+            servable = self._load(model.name, number, path)
         except Exception as error:
-            failure = error if isinstance(error, StatusError) else StatusError.internal(error)
-            self._fail(name, model, number, failure, files)
+            is_status = isinstance(error, StatusError)
+            failure = error if is_status else StatusError(Code.UNKNOWN, str(error))
+            if not (version and str(version.error) == str(failure)):
+                log.error("Loading {name: %s version: %d} failed: %s", model.name, number, failure)
+            with self._lock:
+                model.versions[number] = Version(State.END, failure, files)
+            self._metrics.loaded.labels(model.name, number).set(0)
             return False
         with self._lock:
             version.servable, version.state = servable, State.AVAILABLE
-        self._metrics.loaded.labels(name, number).set(1)
+        self._metrics.loaded.labels(model.name, number).set(1)
         seconds = time.monotonic() - started
-        log.info("Loaded servable version {name: %s version: %d} in %.2f s", name, number, seconds)
+        log.info("Loaded {name: %s version: %d} in %.2f s", model.name, number, seconds)
         return True
 
-    def _fail(
-        self,
-        name: str,
-        model: Model,
-        number: int,
-        error: StatusError,
-        files: Fingerprint | None = None,
-    ) -> None:
-        log.error("Loading {name: %s version: %d} failed: %s", name, number, error)
-        with self._lock:
-            model.versions[number] = Version(State.END, error, files)
-        self._metrics.loaded.labels(name, number).set(0)
-
-    def _unload(self, name: str, model: Model, number: int) -> None:
+    def _unload(self, model: Model, number: int) -> None:
         version = model.versions[number]
         with self._lock:
             version.state = State.UNLOADING
-        self._metrics.loaded.remove(name, number)
-        log.info("Unloading servable version {name: %s version: %d}", name, number)
+        self._metrics.loaded.remove(model.name, number)
+        log.info("Unloading {name: %s version: %d}", model.name, number)
         self._close_if_idle(version)
 
     def _close_if_idle(self, version: Version) -> None:
@@ -238,9 +221,9 @@ class ModelManager:
         """Unload every version; requests under way are stopped after `seconds`."""
         with self._scan_lock:
             versions = [v for model in self._models.values() for v in model.versions.values()]
-            for name, model in self._models.items():
+            for model in self._models.values():
                 for number in model.available():
-                    self._unload(name, model, number)
+                    self._unload(model, number)
         if not _wait_closed(versions, seconds):
             for version in versions:
                 if servable := version.servable:

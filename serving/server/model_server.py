@@ -157,7 +157,6 @@ class ModelServer:
             "grpc.max_send_message_length": -1,
             "grpc.so_reuseport": 0,
             "grpc.max_allowed_incoming_connections": _MOST_CONNECTIONS,
-            **dict(arguments.grpc_channel_arguments),
         }
         self._grpc = grpc.aio.server(options=list(options.items()))
         self._grpc.add_generic_rpc_handlers(self._service.handlers())

@@ -174,7 +174,7 @@ def test_outputs_without_the_batch_in_front_are_an_error(batcher, outputs, messa
     [
         ("max_batch_size { value: 0 }", "max_batch_size must be positive; was 0"),
         ("batch_timeout_micros { value: -1 }", "batch_timeout_micros must be positive; was -1"),
-        ("allowed_batch_sizes: 4", "allowed_batch_sizes is not a parameter of this server"),
+        ("allowed_batch_sizes: 4", "Invalid protobuf file"),
         ("max_batch_sizes { value: 1 }", "Invalid protobuf file"),
     ],
 )
