@@ -25,6 +25,7 @@ from pathlib import Path
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+import psutil
 from parts.local_server import server
 from parts.memory import resident_megabytes
 
@@ -222,7 +223,9 @@ def measure_server(
     def report(name: str, load: Load, **more: float) -> None:
         rows.append({**load.report(name), **more})
 
-    with server(base.resolve(), *flags) as (target, process):
+    with server(base.resolve(), *flags, tree=options.tree) as (target, process):
+        times = psutil.Process(process).cpu_times
+
         ready = {"ready_s": round(time.perf_counter() - began, 1)}
         ready["rss_ready_mb"] = resident_megabytes(process)
         single = Load(texts, expected)
@@ -231,8 +234,10 @@ def measure_server(
         report("  in turns with a bare call", alone)
         beside = beside_long(Load(texts, expected), target, options.requests)
         report(f"{name}, 1 client, long texts beside", beside)
+        spent = sum(times()[:2])
         many = closed(Load(texts, expected), target, options.clients, options.requests)
-        report(f"{name}, {options.clients} clients", many)
+        spent = (sum(times()[:2]) - spent) / options.requests
+        report(f"{name}, {options.clients} clients", many, server_cpu_ms=round(spent * 1e3, 2))
         rate = 0.7 * len(many.seconds) / many.took
         arriving = open_loop(Load(texts, expected), target, rate, options.requests, options.seed)
         report(f"{name}, open loop at {rate:.0f}/s", arriving)
@@ -254,6 +259,8 @@ def print_table(rows: Sequence[dict]) -> None:
         if "ready_s" in row:
             resident = f"resident {row['rss_ready_mb']} MB, {row['rss_last_mb']} after all"
             print(f"{'':44}  ready after {row['ready_s']} s, {resident}")
+        if "server_cpu_ms" in row:
+            print(f"{'':44}  processor time of the server {row['server_cpu_ms']} ms a request")
         if "rss_start_mb" in row:
             start, end = row["rss_start_mb"], row["rss_end_mb"]
             print(f"{'':44}  resident {start} MB before, {end} after")
@@ -267,6 +274,7 @@ def main() -> None:
     add = parser.add_argument
     add("--model", type=Path, required=True, help="base path of an exported translator")
     add("--beside", type=Path, help="base path of another export of it")
+    add("--tree", type=Path, help="checkout whose server is measured; default: this one")
     add("--texts", type=Path, help="file of texts, one a line; default: English of the phrasebook")
     add("--requests", type=int, default=1000, help="requests of each measurement")
     add("--clients", type=int, default=32, help="concurrent clients")

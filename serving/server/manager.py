@@ -185,8 +185,8 @@ class ModelManager:
             started = time.monotonic()
             servable = self._load(model.name, number, path)
         except Exception as error:
-            is_status = isinstance(error, StatusError)
-            failure = error if is_status else StatusError(Code.UNKNOWN, str(error))
+            code = error.code if isinstance(error, StatusError) else Code.UNKNOWN
+            failure = StatusError(code, str(error))
             if not (version and str(version.error) == str(failure)):
                 log.error("Loading {name: %s version: %d} failed: %s", model.name, number, failure)
             with self._lock:
