@@ -24,7 +24,6 @@ from keras_attention.search import (
     Shortlist,
     beam_search,
     greedy_search,
-    sample_search,
 )
 from keras_attention.step import State
 
@@ -59,6 +58,5 @@ __all__ = [
     "losses",
     "mechanisms",
     "plot_attention",
-    "sample_search",
     "scores",
 ]

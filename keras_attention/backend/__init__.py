@@ -11,6 +11,7 @@ from keras_attention.backend.generic import (
     gather,
     gather_in_rows,
     greatest,
+    is_concrete,
     is_tensorflow,
     matmul,
     project,
@@ -28,6 +29,7 @@ if keras.backend.backend() == "tensorflow":
         average,
         gather,
         gather_in_rows,
+        is_concrete,
         is_tensorflow,
         project,
         scan,
@@ -39,6 +41,7 @@ if keras.backend.backend() == "tensorflow":
 elif keras.backend.backend() == "jax":
     from keras_attention.backend.jax import (
         additive,
+        is_concrete,
         project,
         scan,
         under_xla,
@@ -50,6 +53,7 @@ elif keras.backend.backend() == "torch":
         additive,
         gather_in_rows,
         greatest,
+        is_concrete,
         traces_onnx,
         unfold,
     )

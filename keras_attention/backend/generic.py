@@ -142,6 +142,11 @@ def share(rows: Any, batch: Any) -> Any:
     return rows // (batch or 1) if isinstance(batch, int) else rows // batch
 
 
+def is_concrete(x: Tensor) -> bool:
+    """Whether the values of a tensor can be read: no function of it is being traced."""
+    return True
+
+
 def is_tensorflow() -> bool:
     """Whether the backend is TensorFlow."""
     return False

@@ -71,8 +71,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
     sum of the formula is fused. The gradients compute the terms again.
     """
     size = generic.count_hidden(query, key, 0)
-    eager = not isinstance(jnp.zeros(()), jax.core.Tracer)
-    if eager or size <= (LARGEST_ON_GPU if _on_gpu() else LARGEST_FORMULA):
+    if is_concrete(jnp.zeros(())) or size <= (LARGEST_ON_GPU if _on_gpu() else LARGEST_FORMULA):
         return None
     if _on_gpu():
 
@@ -91,6 +90,11 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
         return jax.lax.map(lambda query: row(query, key), queries)
 
     return jax.lax.map(sentence, (query, key))
+
+
+def is_concrete(x: Tensor) -> bool:
+    """Whether the values of a tensor can be read."""
+    return not isinstance(x, jax.core.Tracer)
 
 
 def under_xla() -> bool:

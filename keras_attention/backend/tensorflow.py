@@ -163,6 +163,11 @@ def share(rows: Any, batch: Any) -> Any:
     return rows // (batch or 1) if isinstance(batch, int) else rows // tf.maximum(batch, 1)
 
 
+def is_concrete(x: Tensor) -> bool:
+    """Whether the values of a tensor can be read."""
+    return bool(tf.executing_eagerly())
+
+
 def is_tensorflow() -> bool:
     """Whether the backend is TensorFlow."""
     return True

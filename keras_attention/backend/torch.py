@@ -42,6 +42,11 @@ def greatest(x: Tensor, least: float, axis: int | None = None, keepdims: bool = 
     return torch.clamp(torch.amax(x, axis, keepdim=keepdims), min=least)
 
 
+def is_concrete(x: Tensor) -> bool:
+    """Whether the values of a tensor can be read."""
+    return not (torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
 def traces_onnx() -> bool:
     """Whether a graph of ONNX is being traced: loops are unrolled there."""
     return bool(torch.jit.is_tracing())
@@ -52,8 +57,7 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 
     `torch.compile`, an export and the transforms of `torch.func` take the formula.
     """
-    traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    if traced or generic.count_hidden(query, key, 0) <= LARGEST_FORMULA:
+    if not is_concrete(query) or generic.count_hidden(query, key, 0) <= LARGEST_FORMULA:
         return None
     if torch._C._are_functorch_transforms_active():  # which has no public name
         return None
@@ -130,5 +134,10 @@ def unfold(
     A graph of ONNX takes all steps: it would keep the number that the traced input took.
     """
     if traces_onnx():
+        if not isinstance(max_length, int):
+            raise ValueError(
+                "A search exported to ONNX from PyTorch takes max_length steps, and expected a "
+                "number for all sentences. Received: a tensor"
+            )
         return generic.unfold(step, state, lambda _: torch.tensor(False), max_length)
     return generic.unfold(step, state, done, max_length, pause, resume)

@@ -112,6 +112,6 @@ def splits_rows(size: int | None) -> bool:
     return enabled() and size is not None and size >= LARGE
 
 
-def lets_leave(memory: Any) -> bool:
-    """Whether settled sentences leave a search with this memory: the batch changes its size."""
+def drops_finished(memory: Any) -> bool:
+    """Whether finished sentences are dropped from the batch during a search with this memory."""
     return enabled() and memory is not None and not backend.under_xla()

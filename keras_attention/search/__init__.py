@@ -1,12 +1,12 @@
-"""Greedy search, beam search and sampling over a step function, for any decoder.
+"""Greedy search and beam search over a step function, for any decoder.
 
 The decoder is a function `step(tokens, state) -> (log_probs, attention_weights, state)`:
 
 - `tokens`: int32 `(rows,)`, the last token of each hypothesis;
 - `state`: any structure of tensors whose first axis is `rows`;
 - `log_probs`: `(rows, vocabulary)`, log-probabilities of the next token, or a `Shortlist`;
-- `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, for several memories a
-  tuple of them, or None where the decoder does not attend.
+- `attention_weights`: `(rows, S)`, with several heads `(rows, heads, S)`, or None where the decoder
+  does not attend.
 
 `rows` is the batch size in greedy search, otherwise the batch size times the number of hypotheses.
 The hypotheses of a sentence are next to one another.
@@ -19,9 +19,8 @@ sentences. On JAX and under XLA, where shapes are fixed, they stay.
 On JAX the loops are compiled: layers that `step` calls are built before the search.
 """
 
-from keras_attention.search.beam import beam_search
+from keras_attention.search.beam import beam_search, greedy_search
 from keras_attention.search.results import SearchResult
-from keras_attention.search.single import greedy_search, sample_search
 from keras_attention.search.tokens import Shortlist
 
-__all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search", "sample_search"]
+__all__ = ["SearchResult", "Shortlist", "beam_search", "greedy_search"]

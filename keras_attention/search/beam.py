@@ -1,4 +1,4 @@
-"""Beam search."""
+"""Beam search, and greedy search, which is one of a single beam."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.search import coverage, loop, results, tokens
+from keras_attention.search import coverage_penalty as coverage
+from keras_attention.search import loop, results, tokens
 from keras_attention.search.loop import Progress, Running, Search
 from keras_attention.search.results import SearchResult
 from keras_attention.search.tokens import NEVER, Shortlist, Step
 
 Tensor = Any
+
+ABOVE = 0.05  # rounded log-probabilities of half precision stay below it
 
 
 class _Beam(NamedTuple):
@@ -42,8 +45,6 @@ def beam_search(
     pad_id: int = 0,
     return_attention_weights: bool = True,
     memory: Any = None,
-    prefix: Any = None,
-    forbidden: Any = None,
 ) -> SearchResult:
     """Keep the `beam_width` best hypotheses at every step.
 
@@ -70,10 +71,6 @@ def beam_search(
         pad_id: the id that fills `ids` after the end.
         return_attention_weights: whether the attention weights are kept.
         memory: structure of tensors `(B, ...)` for `step`, see `keras_attention.search`; or None.
-        prefix: tokens that the results begin with, int32 `(P,)` or `(B, P)`; -1 leaves a place
-            free.
-        forbidden: tokens that the results do not have, int32 `(F,)` or `(B, F)`; -1 stands for
-            none.
 
     Returns:
         A `SearchResult` with ids `(B, N, T)`, N being `num_results`, best first.
@@ -81,9 +78,9 @@ def beam_search(
     Raises:
         ValueError: if `num_results` is more than `beam_width`, if one of them or `max_length` is
             below 1, `length_penalty` or `coverage_penalty` below 0; with `coverage_penalty`, if
-            `memory_mask` or the attention weights are missing or do not fit; for `end_id`,
-            `prefix` or `forbidden` of another shape, a state with other than `batch_size` rows,
-            and a `Shortlist` with a prefix.
+            `memory_mask` or the attention weights are missing or do not fit; for `end_id` of
+            another shape, and a state with other than `batch_size` rows. In eager mode and on JAX
+            outside `jit`, for log-probabilities above 0: `step` returned logits or probabilities.
 
     Example:
         ```python
@@ -92,11 +89,11 @@ def beam_search(
         def step(tokens, state):
             return keras.ops.take(table, tokens, axis=0), None, state
 
-        found = beam_search(
+        result = beam_search(
             step, (), batch_size=2, start_id=1, end_id=2, max_length=5, beam_width=3, num_results=3,
             return_attention_weights=False,
         )
-        scores = found.scores  # (2, 3)
+        scores = result.scores  # (2, 3)
         ```
     """
     masked = memory_mask is not None and np.ndim(memory_mask) == 2
@@ -112,65 +109,123 @@ def beam_search(
         )
     search = Search(
         loop.decoder("beam_search", step, state, memory, batch_size),
-        tokens.rules("beam_search", batch_size, start_id, end_id, max_length, prefix, forbidden),
+        tokens.rules("beam_search", batch_size, start_id, end_id, max_length),
         results.form("beam_search", length_penalty, pad_id, return_attention_weights),
     )
     beam = _Beam(search, beam_width, coverage_penalty, num_results)
 
-    def advance(time: Tensor, now: Running) -> tuple[dict[str, Any], Running]:
-        return _advance(beam, time, now)
-
-    outputs, progress, steps = loop.run(search, advance, _start(beam, memory_mask))
-    # The beams are in the order of their scores: top_k sorts.
-    zeros = ops.zeros((batch_size, num_results), "int32")
-    found = results.follow_parents(outputs, steps, zeros + ops.arange(num_results, dtype="int32"))
+    outputs, progress, steps = loop.run(
+        search, lambda _, running: _advance(beam, running), _start(beam, memory_mask)
+    )
+    if beam_width == 1:
+        parts = tree.map_structure(lambda x: ops.moveaxis(x, 0, 2), outputs)
+    else:
+        # The beams are in the order of their scores: top_k sorts.
+        zeros = ops.zeros((batch_size, num_results), "int32")
+        first = zeros + ops.arange(num_results, dtype="int32")
+        parts = results.follow_parents(outputs, steps, first)
     scores = _score(beam, progress.total, progress.length, _lost(beam, progress.coverage))
     length = progress.length[:, :num_results]
-    return search.form.finish(found, length, scores[:, :num_results])
+    result = search.form.finish(parts, length, scores[:, :num_results])
+    if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
+        raise ValueError(
+            "beam_search expected log-probabilities from step, at most 0, as keras.ops.log_softmax "
+            f"makes them of logits. Received: {float(ops.max(result.log_probs)):.3g}"
+        )
+    return result
+
+
+def greedy_search(
+    step: Step, state: Any, *, length_penalty: float = 0.0, **options: Any
+) -> SearchResult:
+    """Take the most probable token at every step: a beam search that keeps one hypothesis.
+
+    Args:
+        step: the decoder, see `keras_attention.search`.
+        state: the decoder's state before the first step, with `batch_size` rows.
+        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
+        **options: the other arguments of `beam_search` but `beam_width` and `num_results`.
+
+    Returns:
+        A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
+            log-probabilities `(B, T)`.
+
+    Raises:
+        ValueError: as `beam_search`.
+
+    Example:
+        ```python
+        table = keras.ops.log_softmax(keras.random.normal((9, 9)))  # a bigram model of 9 tokens
+
+        def step(tokens, state):
+            return keras.ops.take(table, tokens, axis=0), None, state
+
+        result = greedy_search(step, (), batch_size=2, start_id=1, end_id=2, max_length=5)
+        ```
+    """
+    result = beam_search(step, state, beam_width=1, length_penalty=length_penalty, **options)
+    return SearchResult(
+        *(x if x is None else tree.map_structure(lambda y: ops.squeeze(y, 1), x) for x in result)
+    )
 
 
 def _start(beam: _Beam, memory_mask: Tensor | None) -> Progress:
     """Return the progress before the first step."""
-    first = beam.search.rules.start + ops.zeros((1, beam.width), "int32")
-    zeros, rules = ops.zeros_like(first), beam.search.rules.sentences
+    rules = beam.search.rules
+    first = rules.start + ops.zeros((1, beam.width), "int32")
+    zeros = ops.zeros_like(first)
     # All beams start alike, so all but the first start out of the race.
     leads = ops.reshape(ops.arange(beam.width), (1, -1)) == 0
     return Progress(
-        settled=rules.limits <= 0,
+        finished=rules.limits <= 0,
         tokens=first,
-        finished=ops.expand_dims(rules.limits, 1) <= zeros,
+        ended=ops.expand_dims(rules.limits, 1) <= zeros,
         total=ops.cast(zeros, "float32") + ops.where(leads, 0.0, NEVER),
         length=zeros,
-        rules=rules,
+        limits=rules.limits,
         coverage=coverage.start(memory_mask, beam.width) if beam.coverage_penalty else (),
     )
 
 
-def _advance(beam: _Beam, time: Tensor, now: Running) -> tuple[dict[str, Any], Running]:
+def _advance(beam: _Beam, running: Running) -> tuple[dict[str, Any], Running]:
     """Take a step of the search: let each hypothesis grow by a token, and keep the best."""
-    finished, rules, covered = now.progress.finished, now.progress.rules, now.progress.coverage
-    ends = beam.search.rules.ends
-    log_probs, weights, state = loop.decode(beam.search, time, now)
+    _, _, ended, _, _, limits, covered = running.progress
+    rules = beam.search.rules
+    log_probs, weights, state = loop.decode(beam.search, running)
     if beam.coverage_penalty:
-        covered = coverage.add(covered, weights, finished)
+        covered = coverage.add(covered, weights, ended)
     lost = _lost(beam, covered)
-    parents, picked, gain, total, length = _choose(beam, log_probs, now.progress, lost)
-    outputs = {"tokens": picked, "log_probs": gain, "parents": parents}
+    if beam.width == 1:
+        picked, gain, total, length = _best(log_probs, running.progress)
+        outputs = {"tokens": picked, "log_probs": gain}
+    else:
+        parents, picked, gain, total, length = _choose(beam, log_probs, running.progress, lost)
+        outputs = {"tokens": picked, "log_probs": gain, "parents": parents}
+        places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * beam.width
+        places = ops.reshape(places + parents, (-1,))
+        state = tree.map_structure(lambda x: backend.gather(x, places), state)
+        ended = backend.gather_in_rows(ended, parents)
+        if lost is not None:
+            covered = backend.gather_in_rows(covered, parents)
+            lost = backend.gather_in_rows(lost, parents)
     if beam.search.form.keeps_weights:
-        outputs["weights"] = results.kept(weights, ops.shape(picked)[0], beam.width)
-    finished = backend.gather_in_rows(finished, parents)
-    finished = ops.logical_or(finished, tokens.are_last(picked, length, ends, rules))
+        outputs["weights"] = results.by_hypothesis(weights, ops.shape(picked)[0], beam.width)
+    ended = ops.logical_or(ended, rules.end(picked, length, limits))
     # A frozen beam goes on reading an end token, which any embedding knows.
-    last = ops.where(finished, ends[0], picked)
-    if lost is not None:
-        covered = backend.gather_in_rows(covered, parents)
-        lost = backend.gather_in_rows(lost, parents)
-    progress = Progress((), last, finished, total, length, rules, coverage=covered)
-    progress = progress._replace(settled=_is_settled(beam, progress, lost))
-    places = ops.expand_dims(ops.arange(ops.shape(picked)[0], dtype="int32"), 1) * beam.width
-    places = ops.reshape(places + parents, (-1,))
-    state = tree.map_structure(lambda x: backend.gather(x, places), state)
-    return loop.spread(outputs, now), now._replace(progress=progress, state=state)
+    last = ops.where(ended, rules.ends[0], picked)
+    progress = Progress((), last, ended, total, length, limits, covered)
+    progress = progress._replace(finished=_is_finished(beam, progress, lost))
+    return loop.scatter(outputs, running), running._replace(progress=progress, state=state)
+
+
+def _best(
+    log_probs: Tensor | Shortlist, progress: Progress
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return the best token of the one hypothesis of each sentence: see `_choose`."""
+    gain, token = tokens.most_probable(log_probs, 1)
+    gain = ops.where(progress.ended, 0.0, gain)
+    grown = progress.length + ops.cast(ops.logical_not(progress.ended), "int32")
+    return token, gain, progress.total + gain, grown
 
 
 def _choose(
@@ -195,7 +250,7 @@ def _choose(
     choices = token.shape[-1]
     gain, token = (ops.reshape(x, (-1, width, choices)) for x in (gain, token))
     first = ops.reshape(ops.arange(choices), (1, 1, -1)) == 0
-    frozen = ops.expand_dims(progress.finished, -1)
+    frozen = ops.expand_dims(progress.ended, -1)
     gain = ops.where(frozen, ops.where(first, 0.0, NEVER), gain)
     grown = ops.expand_dims(progress.length, -1) + ops.where(frozen, ops.zeros_like(token), 1)
     sums = ops.expand_dims(progress.total, -1) + gain
@@ -223,14 +278,15 @@ def _score(beam: _Beam, total: Tensor, length: Tensor, lost: Tensor | None) -> T
     return scores if lost is None else scores + lost
 
 
-def _is_settled(beam: _Beam, progress: Progress, lost: Tensor | None) -> Tensor:
+def _is_finished(beam: _Beam, progress: Progress, lost: Tensor | None) -> Tensor:
     """Whether no open hypothesis of a sentence can still come among its results: `(B,)`."""
-    finished, total, length = progress.finished, progress.total, progress.length
-    scores = _score(beam, total, length, lost)
-    ended = ops.where(finished, scores, NEVER)
+    ended, total, length = progress.ended, progress.total, progress.length
+    if beam.width == 1:
+        return ops.all(ended, axis=1)
+    scores = ops.where(ended, _score(beam, total, length, lost), NEVER)
     # An open hypothesis scores best if all that follows costs nothing and covers all.
-    longest = ops.maximum(ops.expand_dims(progress.rules.limits, 1), length)
-    reach = ops.where(finished, NEVER, _score(beam, total, longest, None))
-    worst_result = ops.top_k(ended, beam.num_results)[0][:, -1]
+    longest = ops.maximum(ops.expand_dims(progress.limits, 1), length)
+    reach = ops.where(ended, NEVER, _score(beam, total, longest, None))
+    worst_result = ops.top_k(scores, beam.num_results)[0][:, -1]
     best_open = backend.greatest(reach, NEVER, axis=1)
-    return ops.logical_or(worst_result >= best_open, ops.all(finished, axis=1))
+    return ops.logical_or(worst_result >= best_open, ops.all(ended, axis=1))

@@ -10,9 +10,8 @@ from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.fast import switch
-from keras_attention.search import tokens
 from keras_attention.search.results import Form
-from keras_attention.search.tokens import Rules, SentenceRules, Step
+from keras_attention.search.tokens import Rules, Step
 
 Tensor = Any
 
@@ -26,7 +25,7 @@ class Decoder(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The checked arguments that all searches share, see `beam_search`."""
+    """The checked arguments of a search, see `beam_search`."""
 
     decoder: Decoder
     rules: Rules
@@ -54,45 +53,43 @@ class Progress(NamedTuple):
     """How far each sentence is; `n` is the number of its hypotheses.
 
     Attributes:
-        settled: boolean `(B,)`, whether nothing more can come of the sentence.
+        finished: boolean `(B,)`, whether no better hypothesis of the sentence can come.
         tokens: int32 `(B, n)`, the last token of each hypothesis.
-        finished: boolean `(B, n)`, whether the hypothesis has ended.
+        ended: boolean `(B, n)`, whether the hypothesis has ended.
         total: float32 `(B, n)`, its sum of log-probabilities; -inf if there is no such hypothesis.
         length: int32 `(B, n)`, its number of tokens.
-        rules: of the sentence.
-        draws: float32 `(B, n, T)`, the uniform random numbers of each step; `()` without sampling.
+        limits: int32 `(B,)`, the greatest number of tokens of the sentence.
         coverage: float32 `(B, n, S)`, the sum of the attention weights so far; `()` if nothing is
             lost for it.
     """
 
-    settled: Tensor
-    tokens: Tensor
     finished: Tensor
+    tokens: Tensor
+    ended: Tensor
     total: Tensor
     length: Tensor
-    rules: SentenceRules
-    draws: Any = ()
+    limits: Tensor
     coverage: Any = ()
 
 
 class Running(NamedTuple):
     """The state of the loop.
 
-    All but `whole` has the rows of the sentences that are still in the batch.
+    All but `everything` has the rows of the sentences that are still in the batch.
 
     Attributes:
         progress: how far the sentences are.
         state: of the step function, `(B·n, ...)`.
         rows: int32, which sentences these are; `()` where none leaves, as the rest.
         memory: for the step function, as a list of its tensors.
-        whole: the progress of all sentences, as it was when they left.
+        everything: the progress of all sentences, as it was when they left.
     """
 
     progress: Progress
     state: Any
     rows: Any = ()
     memory: Any = ()
-    whole: Any = ()
+    everything: Any = ()
 
 
 def run(
@@ -100,7 +97,7 @@ def run(
     advance: Callable[[Tensor, Running], tuple[dict[str, Any], Running]],
     progress: Progress,
 ) -> tuple[dict[str, Any], Progress, Tensor]:
-    """Advance until all sentences are settled; where there is a memory, the settled ones leave.
+    """Advance until all sentences are finished; where there is a memory, finished ones leave.
 
     Args:
         search: its arguments.
@@ -113,68 +110,71 @@ def run(
     count = progress.tokens.shape[1]
     state, memory = search.decoder.state, search.decoder.memory
     if count > 1:
-        places = ops.arange(ops.shape(progress.settled)[0] * count, dtype="int32") // count
+        places = ops.arange(ops.shape(progress.finished)[0] * count, dtype="int32") // count
         state = tree.map_structure(lambda x: backend.gather(x, places), state)
     running, leaving = Running(progress, state), {}
-    if switch.lets_leave(memory):
-        rows = ops.arange(ops.shape(progress.settled)[0], dtype="int32")
+    if switch.drops_finished(memory):
+        rows = ops.arange(ops.shape(progress.finished)[0], dtype="int32")
         tensors = [x for x in tree.flatten(memory) if x is not None]
         running = Running(progress, state, rows, tensors, progress)
-        leaving = {"pause": _any_settled, "resume": _leave}
+        leaving = {"pause": _any_finished, "resume": _drop_finished}
+
+    def finished(running: Running) -> Tensor:
+        return ops.all(running.progress.finished)
+
     outputs, running, steps = backend.unfold(
-        advance, running, lambda now: ops.all(now.progress.settled), search.rules.longest, **leaving
+        advance, running, finished, search.rules.longest, **leaving
     )
-    return outputs, running.whole or running.progress, steps
+    return outputs, running.everything or running.progress, steps
 
 
-def decode(search: Search, time: Tensor, now: Running) -> tuple[Any, Any, Any]:
-    """Take the decoder's step: log-probabilities that the rules allow, weights, next state."""
+def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
+    """Take the decoder's step: log-probabilities, weights, next state."""
     step, _, memory = search.decoder
-    last = ops.reshape(now.progress.tokens, (-1,))
+    last = ops.reshape(running.progress.tokens, (-1,))
     if memory is None:
-        log_probs, weights, state = step(last, now.state)
-    else:
-        if now.whole:  # some sentences have left
-            tensors = iter(now.memory)
-            flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
-            memory = tree.pack_sequence_as(memory, flat)
-        log_probs, weights, state = step(last, now.state, memory)
-    count = now.progress.tokens.shape[1]
-    return tokens.allowed(log_probs, time, now.progress.rules, count), weights, state
+        return step(last, running.state)
+    if running.everything:  # some sentences have left
+        tensors = iter(running.memory)
+        flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
+        memory = tree.pack_sequence_as(memory, flat)
+    return step(last, running.state, memory)
 
 
-def spread(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
+def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:
     """Return a step's outputs for all `B` sentences: nothing changes for those that have left."""
-    if not running.whole:
+    if not running.everything:
         return outputs
-    batch_size = ops.shape(running.whole.settled)[0]
+    batch_size = ops.shape(running.everything.finished)[0]
     index = ops.expand_dims(running.rows, 1)
 
-    def scatter(x: Tensor) -> Tensor:
+    def among_all(x: Tensor) -> Tensor:
         # `ops.scatter` goes from row to row on PyTorch, and waits for a GPU at each.
         zeros = ops.zeros((batch_size, *ops.shape(x)[1:]), x.dtype)
         return ops.scatter_update(zeros, index, x)
 
-    whole = {name: tree.map_structure(scatter, x) for name, x in outputs.items()}
+    result = {name: tree.map_structure(among_all, x) for name, x in outputs.items()}
     if "parents" in outputs:  # those that have left are their own
         x = outputs["parents"]
         shape = (batch_size, *ops.shape(x)[1:])
         own = ops.broadcast_to(ops.arange(x.shape[1], dtype=x.dtype), shape)
-        whole["parents"] = ops.scatter_update(own, index, x)
-    return whole
+        result["parents"] = ops.scatter_update(own, index, x)
+    return result
 
 
-def _any_settled(running: Running) -> Tensor:
-    settled = running.progress.settled
-    return ops.logical_or(ops.any(settled), ops.all(settled))  # all of none, too
+def _any_finished(running: Running) -> Tensor:
+    finished = running.progress.finished
+    return ops.logical_or(ops.any(finished), ops.all(finished))  # all of none, too
 
 
-def _leave(running: Running) -> Running:
-    """Let the settled sentences leave, once their progress is put back among all."""
-    progress, state, rows, memory, whole = running
+def _drop_finished(running: Running) -> Running:
+    """Drop the finished sentences, once their progress is put back among all."""
+    progress, state, rows, memory, everything = running
     index = ops.expand_dims(rows, 1)
-    whole = tree.map_structure(lambda x, new: ops.scatter_update(x, index, new), whole, progress)
-    keep = ops.cast(ops.nonzero(ops.logical_not(progress.settled))[0], "int32")
+    everything = tree.map_structure(
+        lambda x, new: ops.scatter_update(x, index, new), everything, progress
+    )
+    keep = ops.cast(ops.nonzero(ops.logical_not(progress.finished))[0], "int32")
     beams = progress.tokens.shape[1]
     places = ops.expand_dims(keep * beams, 1) + ops.arange(beams, dtype="int32")
     places = ops.reshape(places, (-1,))
@@ -183,4 +183,4 @@ def _leave(running: Running) -> Running:
         return tree.map_structure(lambda x: backend.gather(x, index), x)
 
     progress, rows, memory = rows_of((progress, rows, memory), keep)
-    return Running(progress, rows_of(state, places), rows, memory, whole)
+    return Running(progress, rows_of(state, places), rows, memory, everything)

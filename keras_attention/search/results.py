@@ -22,8 +22,8 @@ class SearchResult(NamedTuple):
         scores: float32 `(B, N)`, of a beam search best first: the sum of the log-probabilities
             divided by `((5 + length) / 6) ** length_penalty`, plus the coverage
             penalty, at most 0.
-        attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, for several
-            memories a tuple of them, zeros after the end; None if they were not asked for.
+        attention_weights: `(B, N, T, S)`, with several heads `(B, N, T, heads, S)`, zeros
+            after the end; None if they were not asked for.
         log_probs: float32 `(B, N, T)`, the log-probability of each token, zeros after the end.
     """
 
@@ -86,16 +86,16 @@ def _blank(x: Tensor, inside: Tensor) -> Tensor:
     return ops.where(wide, x, ops.zeros_like(x))
 
 
-def kept(weights: Any, batch_size: Any, rows: int) -> Any:
+def by_hypothesis(weights: Any, batch_size: Any, rows: int) -> Any:
     """Return a step's weights as `(B, rows, S)`; S is 0 for a decoder that does not attend."""
     if weights is None:
         return ops.zeros((batch_size, rows, 0), "float32")
 
-    def keep(x: Tensor) -> Tensor:
+    def split(x: Tensor) -> Tensor:
         x = ops.cast(x, "float32")
         return ops.reshape(x, (batch_size, rows, *ops.shape(x)[1:]))
 
-    return tree.map_structure(keep, weights)
+    return tree.map_structure(split, weights)
 
 
 def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dict[str, Any]:

@@ -18,7 +18,7 @@ def example(thing):
 
 PUBLIC = {name: getattr(keras_attention, name) for name in keras_attention.__all__}
 LAYERS = [n for n, t in PUBLIC.items() if inspect.isclass(t) and issubclass(t, keras.Layer)]
-FUNCTIONS = ["beam_search", "greedy_search", "plot_attention", "sample_search"]
+FUNCTIONS = ["beam_search", "greedy_search", "plot_attention"]
 
 
 @pytest.mark.parametrize("name", LAYERS + FUNCTIONS)

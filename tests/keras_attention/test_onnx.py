@@ -21,6 +21,7 @@ from keras_attention import (
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
     PointerGenerator,
+    greedy_search,
 )
 
 pytestmark = [
@@ -181,3 +182,43 @@ def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):
     run = exported(model, inputs(2, 3, 5), tmp_path / "model.onnx")
     for sizes in ((3, 5, 7), (1, 1, 2)):
         agrees(run, model, inputs(*sizes))
+
+
+def test_a_search_takes_all_steps_whatever_the_traced_input_took(rng, tmp_path):
+    import onnxruntime
+    import torch
+
+    size, end = 7, 2
+
+    class Search(torch.nn.Module):
+        def __init__(self, limited):
+            super().__init__()
+            self.limited = limited
+
+        def forward(self, start):
+            table = torch.log_softmax(torch.arange(size * size).reshape(size, size) % 5 * 0.7, -1)
+            return greedy_search(
+                lambda tokens, state: (table[tokens.long()], None, state),
+                (),
+                batch_size=start.shape[0],
+                start_id=start,
+                end_id=end,
+                max_length=start * 0 + 5 if self.limited else 7,
+                return_attention_weights=False,
+            ).ids
+
+    starts = [torch.tensor([n], dtype=torch.int32) for n in range(size)]
+    expected = [Search(False)(start).numpy() for start in starts]
+    counts = [ids.shape[1] for ids in expected]
+    assert min(counts) < max(counts)
+    path = str(tmp_path / "search.onnx")
+    first = starts[int(np.argmin(counts))]
+    torch.onnx.export(Search(False), (first,), path, input_names=["start"], dynamo=False)
+    session = onnxruntime.InferenceSession(path)
+    for start, ids in zip(starts, expected, strict=True):
+        result = session.run(None, {"start": start.numpy()})[0]
+        assert result.shape == (1, 7)
+        np.testing.assert_array_equal(result[:, : ids.shape[1]], ids)
+        assert not result[:, ids.shape[1] :].any()
+    with pytest.raises(ValueError, match="takes max_length steps, and expected a number"):
+        torch.onnx.export(Search(True), (first,), path, input_names=["start"], dynamo=False)

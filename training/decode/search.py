@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention import SearchResult, Shortlist, backend, beam_search, greedy_search
+from keras_attention import SearchResult, Shortlist, backend, beam_search
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.decode.asked import Search
 from training.decode.steps import FixedStep, PlainStep, embed, prepare
@@ -87,14 +87,12 @@ def search(
         "return_attention_weights": return_attention_weights,
         "memory": memories,
     }
-    if asked.beam_width > 1:
-        if asked.coverage_penalty:
-            settings["coverage_penalty"] = asked.coverage_penalty
-            settings["memory_mask"] = ops.not_equal(source, PAD_ID)
-        settings |= {"beam_width": asked.beam_width, "num_results": asked.num_results}
-        return beam_search(step, states, **settings)
-    found = greedy_search(step, states, **settings)
-    return SearchResult(*(x if x is None else ops.expand_dims(x, 1) for x in found))
+    if asked.coverage_penalty and asked.beam_width > 1:
+        settings["coverage_penalty"] = asked.coverage_penalty
+        settings["memory_mask"] = ops.not_equal(source, PAD_ID)
+    return beam_search(
+        step, states, beam_width=asked.beam_width, num_results=asked.num_results, **settings
+    )
 
 
 def score_targets(

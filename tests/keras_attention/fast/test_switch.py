@@ -31,7 +31,7 @@ def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
         del taken[:]
         with fast_paths(fast):
             _, index = top_k(rows, 3)
-            assert switch.lets_leave(()) == (fast and not backend.under_xla())
+            assert switch.drops_finished(()) == (fast and not backend.under_xla())
         assert bool(taken) == fast
         assert array(index).tolist() == [[4000, 3999, 3998]]
 

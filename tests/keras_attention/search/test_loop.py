@@ -82,7 +82,7 @@ def test_a_step_takes_as_many_operations_whatever_the_batch(rng):
             weights = ops.repeat(memory, ops.shape(tokens)[0] // ops.shape(memory)[0], axis=0)
             return ops.take(table, tokens, axis=0), weights, state
 
-        asked = {"start_id": 1, "end_id": 0, "forbidden": [0], "max_length": limits}
+        asked = {"start_id": 1, "end_id": 7, "max_length": limits}
         with Counting() as counting:
             beam_search(step, (), batch_size=batch, beam_width=3, memory=memory, **asked)
         assert counting.numbers == 1  # the greatest length: a GPU is waited for

@@ -1,4 +1,4 @@
-"""Searches that are bound to ends, starts, limits and tokens of their own, against enumeration."""
+"""Searches that are bound to ends, starts and limits of their own, against enumeration."""
 
 import keras
 import numpy as np
@@ -8,37 +8,31 @@ from keras import ops
 from keras_attention import (
     AdditiveAttention,
     AttentionRNN,
-    Shortlist,
     beam_search,
     greedy_search,
-    sample_search,
 )
 from tests.keras_attention.decoders import END, PAD, START, VOCABULARY, B, Decoder
 from tests.keras_attention.helpers import array, assert_close, compiled, normal
 
 LENGTH = 3
-FINDS = [greedy_search, beam_search, sample_search]
+FINDS = [greedy_search, beam_search]
 
 
 def search(find, decoder, step=None, **options):
     options = {"start_id": START, "end_id": END, "max_length": LENGTH, "pad_id": PAD, **options}
     options = {"batch_size": B, "length_penalty": 0.0, **options}
-    if find is sample_search:
-        options.setdefault("seed", 3)
     return array(find(step or decoder.step, decoder.state(), **options)._asdict())
 
 
-def every_hypothesis(ends=(END,), length=LENGTH, prefix=(), forbidden=()):
-    """All id sequences that the rules allow."""
+def every_hypothesis(ends=(END,), length=LENGTH):
+    """All id sequences."""
 
     def grow(ids):
         if ids and (ids[-1] in ends or len(ids) == length):
             yield ids
             return
         for token in range(VOCABULARY):
-            place = prefix[len(ids)] if len(ids) < len(prefix) else -1
-            if token not in forbidden and place in (-1, token):
-                yield from grow((*ids, token))
+            yield from grow((*ids, token))
 
     return list(grow(()))
 
@@ -97,40 +91,6 @@ def test_any_of_several_tokens_ends_a_sentence(rng):
         ids = greedy["ids"][b, : greedy["lengths"][b]]
         assert not np.isin(ids[:-1], ends).any()
         assert len(ids) == 7 or ids[-1] in ends
-
-
-@pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")  # of JAX
-@pytest.mark.parametrize("listed", [False, True])
-def test_forbidden_tokens_are_never_found(rng, listed):
-    decoder, forbidden = Decoder(rng), [[0, 3], [4, -1], [-1, -1]]
-
-    def step(tokens, state):
-        log_probs, weights, state = decoder.step(tokens, state)
-        values, ids = ops.top_k(log_probs, VOCABULARY)
-        return Shortlist(values, ops.cast(ids, "int64" if listed else "int32")), weights, state
-
-    step = step if listed else None
-    found = search(beam_search, decoder, step, forbidden=forbidden, **WIDE)
-    assert_best(decoder, found, [every_hypothesis(forbidden=f) for f in forbidden])
-    for find in (greedy_search, sample_search):
-        found = search(find, decoder, step, forbidden=[0, 3])
-        for b in range(B):
-            ids = np.ravel(found["ids"][b])[: np.ravel(found["lengths"][b])[0]]
-            assert not np.isin(ids, [0, 3]).any()
-
-
-def test_a_prefix_is_forced_and_its_free_places_are_searched(rng):
-    decoder, prefix = Decoder(rng), [[3, -1], [-1, 4], [0, END]]
-    found = search(beam_search, decoder, prefix=prefix, **WIDE)
-    assert_best(decoder, found, [every_hypothesis(prefix=p) for p in prefix])
-    for find in FINDS:
-        more = {"num_results": 2} if find is not greedy_search else {}
-        found = search(find, decoder, prefix=[3, 0], **more)
-        ids = found["ids"].reshape(-1, found["ids"].shape[-1])
-        np.testing.assert_array_equal(ids[:, :2], [[3, 0]] * len(ids))
-        if find is greedy_search:
-            for b in range(B):
-                assert ids[b, 2] == np.argmax(decoder.row(b, (3, 0))[0])
 
 
 @pytest.mark.parametrize("find", FINDS)
@@ -209,8 +169,6 @@ def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):
             return tf.gather(log_probs, columns, axis=1), weights, state
 
         options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
-        if find is sample_search:
-            more["seed"] = 3
         return find(step, decoder.state(), pad_id=PAD, length_penalty=0.0, **options, **more)
 
     found = array(run(tf.range(VOCABULARY)))._asdict()
@@ -252,8 +210,6 @@ def test_weights_of_several_memories_come_back_as_they_are(rng, find, sizes, lea
 BAD = {
     "ends": ({"end_id": [[1], [2]]}, "a token or several"),
     "no end": ({"end_id": []}, "a token or several"),
-    "prefix": ({"prefix": np.ones((B, 2, 1), "int32")}, "prefix (n,)"),
-    "forbidden": ({"forbidden": 3}, "forbidden (n,)"),
 }
 
 
@@ -274,43 +230,6 @@ def test_a_state_that_is_tiled_already_is_told(rng, find):
         find(decoder.step, state, batch_size=B, start_id=START, end_id=END, max_length=4)
 
 
-def test_a_shortlist_cannot_hold_a_prefix(rng):
-    decoder = Decoder(rng)
-
-    def step(tokens, state):
-        log_probs, weights, state = decoder.step(tokens, state)
-        return Shortlist(*ops.top_k(log_probs, 5)), weights, state
-
-    with pytest.raises(ValueError, match="whole vocabulary"):
-        search(greedy_search, decoder, step, prefix=[3])
-
-
-@pytest.mark.parametrize("find", FINDS)
-@pytest.mark.parametrize("prefix", [[], np.zeros((B, 0), "int32")], ids=["none", "of none"])
-def test_an_empty_prefix_forces_nothing(rng, find, prefix):
-    decoder = Decoder(rng)
-    found, free = search(find, decoder, prefix=prefix), search(find, decoder)
-    np.testing.assert_array_equal(found["ids"], free["ids"])
-
-
-@pytest.mark.tensorflow
-def test_a_prefix_may_be_of_unknown_length(rng):
-    import tensorflow as tf
-
-    decoder = Decoder(rng)
-
-    @tf.function(input_signature=[tf.TensorSpec([None, None], tf.int32)], autograph=False)
-    def ids(prefix):
-        options = {"start_id": START, "end_id": END, "max_length": LENGTH, "batch_size": B}
-        state = decoder.state()
-        return greedy_search(decoder.step, state, prefix=prefix, pad_id=PAD, **options).ids
-
-    for prefix in (np.zeros((B, 0), "int32"), np.full((B, 2), 3, "int32")):
-        found = ids(prefix).numpy()
-        np.testing.assert_array_equal(found, search(greedy_search, decoder, prefix=prefix)["ids"])
-        np.testing.assert_array_equal(found[:, : prefix.shape[1]], prefix)
-
-
 @pytest.mark.parametrize("find", FINDS)
 def test_a_batch_of_0_gives_no_results(rng, find):
     def step(tokens, state):
@@ -325,11 +244,51 @@ def test_a_batch_of_0_gives_no_results(rng, find):
     ("find", "options", "said"),
     [
         (greedy_search, {"max_length": np.int64(0)}, "max_length >= 1"),
-        (sample_search, {"temperature": np.float32(0)}, "temperature > 0"),
-        (sample_search, {"top_p": np.float32(0)}, "top_p > 0"),
         (greedy_search, {"batch_size": np.int64(B + 1)}, "a state with one row for each"),
     ],
 )
 def test_numbers_of_numpy_are_checked_too(rng, find, options, said):
     with pytest.raises(ValueError, match=said):
         search(find, Decoder(rng), **options)
+
+
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("values", ["logits", "probabilities"])
+def test_logits_and_probabilities_are_refused(rng, find, values):
+    decoder = Decoder(rng)
+    change = {"logits": lambda x: x + 3.0, "probabilities": ops.exp}[values]
+
+    def step(tokens, state):
+        log_probs, weights, state = decoder.step(tokens, state)
+        return change(log_probs), weights, state
+
+    with pytest.raises(ValueError, match=r"expected log-probabilities from step.*Received: \d"):
+        search(find, decoder, step)
+
+
+def test_greedy_search_is_a_loop_over_the_best_tokens_in_random_searches():
+    """Batches, vocabularies, lengths, ends and limits drawn at random, against plain Python."""
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        batch, size, length = rng.integers(1, 6), rng.integers(2, 8), int(rng.integers(1, 7))
+        table = np.log(rng.dirichlet(np.ones(size), size)).astype("float32")
+        start = rng.integers(0, size, batch).astype("int32")
+        ends = sorted({int(x) for x in rng.integers(0, size, 2)})
+        tensor = ops.convert_to_tensor(table)
+
+        def step(tokens, state, tensor=tensor):
+            return ops.take(tensor, tokens, axis=0), None, state
+
+        options = {"start_id": start, "end_id": ends, "max_length": length, "pad_id": -1}
+        result = array(greedy_search(step, (), batch_size=int(batch), **options)._asdict())
+        for b in range(batch):
+            ids, last, total = [], start[b], 0.0
+            while len(ids) < length and (not ids or ids[-1] not in ends):
+                total += table[last].max()
+                last = int(table[last].argmax())
+                ids.append(last)
+            row = result["ids"][b]
+            assert row[: len(ids)].tolist() == ids
+            assert (row[len(ids) :] == -1).all()
+            assert result["lengths"][b] == len(ids)
+            assert_close(result["scores"][b], total)

@@ -31,14 +31,13 @@ def add(coverage: Tensor, weights: Tensor, finished: Tensor) -> Tensor:
         finished: boolean `(B, W)`, the hypotheses that look at nothing any more.
 
     Raises:
-        ValueError: for weights of several memories, of none, or of a memory of another length.
+        ValueError: for no weights, and for those of a memory of another length.
     """
-    several = isinstance(weights, (tuple, list))
-    if several or weights is None or not alike(weights.shape[-1], coverage.shape[-1]):
-        shapes = [tuple(x.shape) for x in weights] if several else getattr(weights, "shape", None)
+    shape = getattr(weights, "shape", None)  # a tuple of weights is of several memories
+    if shape is None or not alike(shape[-1], coverage.shape[-1]):
         raise ValueError(
-            "beam_search expected, with coverage_penalty, attention weights of one memory, as long "
-            f"as memory_mask: {coverage.shape[-1]}. Received: {shapes}"
+            "beam_search expected, with coverage_penalty, attention weights as long as "
+            f"memory_mask, {coverage.shape[-1]}. Received: {shape}"
         )
     weights = ops.cast(weights, "float32")
     if len(weights.shape) > 2:
