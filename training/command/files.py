@@ -67,7 +67,7 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def held(folder: Path, name: Path) -> Iterator[list[Path]]:
+def locked_folder(folder: Path, name: Path) -> Iterator[list[Path]]:
     """Make a folder, and keep other processes from writing to it.
 
     The lock is the operating system's and ends with the process, however that ends.
@@ -80,7 +80,7 @@ def held(folder: Path, name: Path) -> Iterator[list[Path]]:
         The folders that were missing, the innermost first.
 
     Raises:
-        UserError: the folder cannot be made or written to, or another process holds it.
+        UserError: the folder cannot be made or written to, or another process has it.
     """
     refuse_windows()
     import fcntl  # which Windows has not
@@ -116,7 +116,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} is not empty: choose another place")
     aside = aside_of(folder)
-    with held(aside, folder) as made:
+    with locked_folder(aside, folder) as made:
         try:
             for left in aside.iterdir():
                 if left.name != LOCK:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from training.command.files import held, remove_empty
+from training.command.files import locked_folder, remove_empty
 from training.runs.files import RunFiles
 
 
@@ -18,7 +18,7 @@ def locked(files: RunFiles) -> Iterator[None]:
     Raises:
         UserError: the directory cannot be made or written to, or is another process's.
     """
-    with held(files.path, files.path) as made:
+    with locked_folder(files.path, files.path) as made:
         files.clean()
         try:
             yield

@@ -3,25 +3,32 @@
 const LUMA = [9797, 19234, 3737]; // red, green and blue of ITU-R 601, of 32768
 const f = Math.fround;
 
-// Return an image file as uint8 (height, width, channels).
+// Return an image file as uint8 (height, width, channels), turned as its EXIF orientation says.
 export async function readImage(blob, { height, width, channels }) {
-  const image = await createImageBitmap(blob, { colorSpaceConversion: "none", premultiplyAlpha: "none" }).catch(() => {
+  const head = new Uint8Array(await blob.slice(0, 26).arrayBuffer());
+  if (head[0] === 0x89 && head[24] === 16) { // a canvas has the upper eight alone
+    throw new Error("image 1 has 16 bits a channel: expected 8 bits where there is no server");
+  }
+  const settings = { colorSpaceConversion: "none", premultiplyAlpha: "none", imageOrientation: "from-image" };
+  const image = await createImageBitmap(blob, settings).catch(() => {
     throw new Error("image 1 cannot be decoded: expected a PNG or JPEG file");
   });
   const pen = new OffscreenCanvas(image.width, image.height).getContext("2d");
   pen.drawImage(image, 0, 0);
   const { data } = pen.getImageData(0, 0, image.width, image.height);
-  const pixels = new Float32Array(image.width * image.height * channels);
-  for (let from = 0, to = 0; from < data.length; from += 4) {
-    const colours = data.subarray(from, from + 3);
-    if (channels === 1) pixels[to++] = gray(colours);
-    else for (const colour of colours) pixels[to++] = colour;
-  }
-  return resize(pixels, [image.height, image.width, channels], height, width);
+  return resize(onWhite(data, channels), [image.height, image.width, channels], height, width);
 }
 
-function gray([red, green, blue]) {
-  return red === green && green === blue ? red : (red * LUMA[0] + green * LUMA[1] + blue * LUMA[2]) >> 15;
+// Return RGBA as RGB or gray, with what is transparent on white.
+export function onWhite(data, channels) {
+  const pixels = new Float32Array((data.length / 4) * channels);
+  for (let from = 0, to = 0; from < data.length; from += 4) {
+    const alpha = data[from + 3];
+    const colors = [0, 1, 2].map((n) => Math.floor((data[from + n] * alpha + 255 * (255 - alpha) + 127) / 255));
+    if (channels === 1) pixels[to++] = (colors[0] * LUMA[0] + colors[1] * LUMA[1] + colors[2] * LUMA[2]) >> 15;
+    else for (const color of colors) pixels[to++] = color;
+  }
+  return pixels;
 }
 
 // Resize (h, w, C), bilinearly and with antialiasing, in TensorFlow's order of float32 sums.

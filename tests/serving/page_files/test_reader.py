@@ -1,10 +1,12 @@
 """The browser's reader of images, in Node, against `LocalReader`."""
 
 import base64
+import io
 import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from serving.client.local import LocalReader
 from serving.client.local.pixels import read_image, resize
@@ -30,6 +32,12 @@ import { resize } from "engine/pixels.js";
 const { pixels, dims, size } = JSON.parse(readFileSync(0, "utf8"));
 const found = resize(Float32Array.from(pixels), dims, ...size);
 process.stdout.write(JSON.stringify(Array.from(found)));
+"""
+ON_WHITE = """
+import { readFileSync } from "node:fs";
+import { onWhite } from "engine/pixels.js";
+const { data, channels } = JSON.parse(readFileSync(0, "utf8"));
+process.stdout.write(JSON.stringify(Array.from(onWhite(Uint8Array.from(data), channels))));
 """
 
 
@@ -75,3 +83,15 @@ def test_images_are_resized_as_by_the_local_reader(dims, size, rng):
     pixels = rng.integers(0, 256, dims).astype("uint8")
     given = {"pixels": pixels.ravel().tolist(), "dims": dims, "size": size}
     np.testing.assert_array_equal(run(RESIZE, given=given), resize(pixels, *size).ravel())
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_transparent_images_lie_on_white_as_with_the_local_reader(channels, rng):
+    pixels = rng.integers(0, 256, (7, 11, 4)).astype("uint8")
+    pixels[0, :3, 3] = 0, 255, 255
+    pixels[1, :, :3] = pixels[1, :, :1]
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "png")
+    given = {"data": pixels.ravel().tolist(), "channels": channels}
+    wanted = read_image(file.getvalue(), 7, 11, channels)
+    np.testing.assert_array_equal(run(ON_WHITE, given=given), wanted.ravel())
