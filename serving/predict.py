@@ -49,15 +49,15 @@ def _ask(arguments: argparse.Namespace) -> int:
     from serving.client.drawing import draw_timeline
     from serving.client.histories import TIME, read_table
 
-    found = read_table(arguments.table, arguments.id, arguments.time)
+    histories = read_table(arguments.table, arguments.id, arguments.time)
     if arguments.only:
-        if unknown := [person for person in arguments.only if person not in found]:
+        if unknown := [person for person in arguments.only if person not in histories]:
             raise ValueError(f"{arguments.table} has no {arguments.id} {unknown[0]!r}")
-        found = {person: found[person] for person in arguments.only}
+        histories = {person: histories[person] for person in arguments.only}
     with opened(arguments, "Predictor") as predictor:
-        answers = predictor.outcome(list(found.values()), ignore=True)
-    times = {person: [float(time) for time in found[person][TIME]] for person in found}
-    for person, answer in zip(found, answers, strict=True):
+        answers = predictor.outcome(list(histories.values()), ignore=True)
+    times = {person: [float(time) for time in histories[person][TIME]] for person in histories}
+    for person, answer in zip(histories, answers, strict=True):
         if arguments.json:
             print_json(
                 id=person,
@@ -68,7 +68,7 @@ def _ask(arguments: argparse.Namespace) -> int:
         else:
             print(f"{answer.probability:.4f}\t{printable(person)}")
     if arguments.png:
-        first = next(iter(found))
+        first = next(iter(histories))
         title = printable(f"{arguments.id} {first}")
         draw_timeline(times[first], answers[0], arguments.png, title)
     return 0

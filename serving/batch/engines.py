@@ -1,7 +1,6 @@
 """Engines that run a job: this process, or workers of Ray Data here or on a cluster.
 
-The job itself knows neither: an engine hands files to `serving.batch.job.answer_file` in
-processes that have loaded the model.
+An engine hands files to `serving.batch.job.answer_file` in processes that have loaded the model.
 """
 
 from __future__ import annotations
@@ -13,8 +12,61 @@ from pathlib import Path
 from typing import Any
 
 from serving.batch.job import Done, Job, JobError, answer_file
-from serving.batch.model import Model
-from training.command.errors import install
+from serving.batch.kinds import Kind
+from training.command.errors import UserError, install
+
+
+class ModelError(UserError):
+    """A directory that holds no model of this kind."""
+
+
+def latest_version(path: Path) -> Path:
+    """Return a model's newest version directory, or the path itself if it is one.
+
+    Raises:
+        ModelError: if there is none.
+    """
+    if (path / "saved_model.pb").is_file():
+        return path.resolve()
+    versions = [entry for entry in path.glob("*") if entry.name.isdecimal()]
+    versions = [entry for entry in versions if (entry / "saved_model.pb").is_file()]
+    if not versions and any(path.glob("manifest.json")) | any(path.glob("*/manifest.json")):
+        raise ModelError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+    if not versions:
+        raise ModelError(f"{path} holds no exported model: python -m serving.export makes one")
+    return max(versions, key=lambda entry: int(entry.name)).resolve()
+
+
+class Model:
+    """The signature of an export that answers items of a kind; loaded once a process.
+
+    Raises:
+        ModelError: if it cannot be loaded, or has no such signature.
+    """
+
+    def __init__(self, version: Path, kind: Kind, threads: int) -> None:
+        import training.command.startup  # noqa: F401
+
+        import tensorflow as tf
+        import tensorflow_text  # noqa: F401 - registers its ops
+
+        try:
+            tf.config.threading.set_intra_op_parallelism_threads(threads)
+            tf.config.threading.set_inter_op_parallelism_threads(threads)
+        except RuntimeError:  # TensorFlow runs already, with threads of its own
+            pass
+        self._kind = kind
+        try:
+            self._loaded = tf.saved_model.load(str(version))
+            self._function = self._loaded.signatures[kind.signature]
+        except KeyError:
+            raise ModelError(f"{version} has no signature `{kind.signature}`") from None
+        except Exception as error:
+            raise ModelError(f"cannot load {version}: {str(error).splitlines()[0]}") from error
+
+    def __call__(self, values: Sequence[Any]) -> Sequence[Any]:
+        """Return an answer for each value."""
+        return self._kind.answer(self._function, values)
 
 
 def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
@@ -63,7 +115,7 @@ def on_ray(
         context = DataContext.get_current()
         context.enable_progress_bars = False
         tasks = ray.data.from_items([str(path) for path in paths], override_num_blocks=len(paths))
-        found = tasks.map(
+        reports = tasks.map(
             _Worker,
             fn_constructor_args=(job, threads),
             # A pool that may grow stays at one worker: a task of minutes is no reason to grow it.
@@ -72,7 +124,7 @@ def on_ray(
             ),
             num_cpus=threads,
         )
-        for row in found.iter_rows():
+        for row in reports.iter_rows():
             yield Done(**row)
     finally:
         ray.shutdown()

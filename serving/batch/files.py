@@ -33,23 +33,23 @@ def find(patterns: Sequence[str], output: Path) -> list[Path]:
         InputError: if a pattern names nothing, two inputs would have one output, or they are of
             several kinds.
     """
-    found: dict[Path, Path] = {}
+    by_output: dict[Path, Path] = {}
     for pattern in patterns:
         paths = [Path(path) for path in sorted(glob.glob(pattern, recursive=True))]
         inputs = list(dict.fromkeys(_inputs(paths, Path(pattern).name)))
         if not inputs:
             raise InputError(f"no file matches {pattern}")
         for path in inputs:
-            other = found.setdefault(target(path, output), path)
+            other = by_output.setdefault(target(path, output), path)
             if other != path:
                 raise InputError(f"{other} and {path} would have the same output: rename one")
-    if inside := [path for path in found.values() if path.is_relative_to(output.resolve())]:
+    if inside := [path for path in by_output.values() if path.is_relative_to(output.resolve())]:
         raise InputError(f"{inside[0]} is in the output: choose another --output")
-    kinds = {kind_of(path): path for path in found.values()}
+    kinds = {kind_of(path): path for path in by_output.values()}
     if len(kinds) > 1:
         one, other = list(kinds.values())[:2]
         raise InputError(f"expected inputs of one kind. Received: {one} and {other}")
-    return list(found.values())
+    return list(by_output.values())
 
 
 def kind_of(path: Path) -> str:

@@ -12,18 +12,19 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from serving.batch import files
-from serving.batch.kind import Item, Kind
-from serving.batch.texts import Texts
+from serving.batch.kinds import Item, Kind, Texts
 from training.command.errors import UserError
 from training.command.files import replacing
 
+# A model: from values to what the `record` of their kind takes, or a ValueError, of each.
+Answers = Callable[[Sequence[Any]], Sequence[Any]]
 MANIFEST = "job.json"
 ASIDE = ".writing"
 LONGEST = 4000  # bytes of a bad line that are kept
@@ -31,13 +32,6 @@ LONGEST = 4000  # bytes of a bad line that are kept
 
 class JobError(UserError):
     """A job that cannot be done as asked."""
-
-
-class Answers(Protocol):
-    """A model, as a job uses it."""
-
-    def __call__(self, values: Sequence[Any], /) -> Sequence[Any]:
-        """Return for each value what the kind's `record` takes, or a ValueError."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +56,7 @@ class Done:
     was_there: bool = False
 
 
-def begin(job: Job) -> None:
+def start(job: Job) -> None:
     """Make the output folder, with a manifest of the model.
 
     Raises:
@@ -76,11 +70,12 @@ def begin(job: Job) -> None:
         with _aside(manifest, compressed=False) as file:
             file.write(json.dumps(own, indent=1).encode() + b"\n")
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
-    except ValueError:
+        other = json.loads(manifest.read_text(encoding="utf-8"))
+        differs = [key for key in ("graph", "field") if other.get(key) != own[key]]
+    except (ValueError, AttributeError):
         raise JobError(f"{manifest} cannot be read: choose another --output") from None
-    if other := [key for key in ("graph", "field") if found.get(key) != own[key]]:
-        what = "another model" if "graph" in other else f"the field {found.get('field')!r}"
+    if differs:
+        what = "another model" if "graph" in differs else f"the field {other.get('field')!r}"
         raise JobError(f"{job.output} holds translations of {what}: choose another --output")
 
 
@@ -122,22 +117,23 @@ def sweep(job: Job) -> None:
     """Remove leftovers of dead workers beside whole files."""
     for folder in (job.output, job.output / files.BAD):
         for aside in folder.glob(f".*{ASIDE}"):
-            if (job.output / _name_of(aside)).exists() or folder.name == files.BAD:
+            name = aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
+            if (job.output / name).exists() or folder.name == files.BAD:
                 aside.unlink(missing_ok=True)
 
 
 def summary(job: Job, done: Iterable[Done], seconds: float) -> dict[str, Any]:
     """Return the totals of a job."""
-    found = [asdict(one) for one in done]
-    lines = sum(one["lines"] for one in found)
+    reports = list(done)
+    lines = sum(report.lines for report in reports)
     return {
         "output": str(job.output),
         "model": str(job.model),
-        "files": len(found),
-        "were_there": sum(one["was_there"] for one in found),
+        "files": len(reports),
+        "were_there": sum(report.was_there for report in reports),
         "lines": lines,
-        "bad": sum(one["bad"] for one in found),
-        "truncated": sum(one["truncated"] for one in found),
+        "bad": sum(report.bad for report in reports),
+        "truncated": sum(report.truncated for report in reports),
         "seconds": round(seconds, 1),
         "lines_per_second": round(lines / seconds, 1) if seconds else 0.0,
     }
@@ -161,9 +157,9 @@ def _answer(job: Job, model: Answers, batch: Sequence[Item]) -> None:
         if isinstance(answer, ValueError):
             item.error = str(answer)
         else:
-            said = job.kind.record(answer)
-            item.truncated = said.get("truncated", False)
-            item.record.update(said, model_version=job.model.name)
+            fields = job.kind.record(answer)
+            item.truncated = fields.get("truncated", False)
+            item.record.update(fields, model_version=job.model.name)
 
 
 def _json_line(record: dict[str, Any]) -> bytes:
@@ -176,10 +172,6 @@ def _aside(final: Path, compressed: bool) -> Iterator[IO[bytes]]:
     own = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
     with replacing(final, own) as aside, files.opened(aside, "wb", compressed) as file:
         yield file
-
-
-def _name_of(aside: Path) -> str:
-    return aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
 
 
 def _digest(model: Path) -> str:

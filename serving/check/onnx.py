@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from dataclasses import astuple
@@ -13,7 +12,8 @@ import numpy as np
 import onnx
 
 from serving.check.local_models import KINDS, Asked, Kind
-from serving.client.local.model import MANIFEST, LocalModel
+from serving.client.local.manifest import read_manifest
+from serving.client.local.model import LocalModel
 from serving.client.printing import first_line
 from training.command.progress import Tell
 
@@ -29,11 +29,11 @@ def check_folder(
     """All findings about an ONNX export, none where it can be used."""
     tell("reading the graphs", 0.05)
     try:
-        manifest = json.loads((version_dir / MANIFEST).read_text(encoding="utf-8"))
-        kind = KINDS[manifest["task"]]
-        graphs = [name for name, about in manifest["graphs"].items() if isinstance(about, dict)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        return [f"{MANIFEST} cannot be read: {first_line(error)}"]
+        manifest = read_manifest(version_dir)
+    except ValueError as error:
+        return [first_line(error)]
+    kind = KINDS[manifest["task"]]
+    graphs = [name for name, about in manifest["graphs"].items() if isinstance(about, dict)]
     if findings := [line for name in graphs for line in _check_graph(version_dir, name)]:
         return findings
     tell("loading it", 0.1)

@@ -21,7 +21,6 @@ from serving.client.options import (
 from serving.client.printing import install, print_error, print_json, printable
 
 if TYPE_CHECKING:
-    from serving.client.results import Translation
     from serving.client.texts import Translator
 
 
@@ -113,29 +112,24 @@ def _show_metadata(translator: Translator, arguments: Any, texts: list[str]) -> 
 
 
 def _show_translations(translator: Translator, arguments: Any, texts: list[str]) -> None:
-    for number, found in enumerate(translator.translate(texts, arguments.split)):
+    from serving.client.results import unseen
+
+    for number, answer in enumerate(translator.translate(texts, arguments.split)):
         if arguments.json:
-            print_json(
-                source=texts[number],
-                translation=found.text,
-                score=found.score,
-                truncated=found.truncated,
-                **_of_words(found),
-            )
+            fields = asdict(answer)
+            for name in ("words", "word_probabilities", "unknown"):
+                if not fields[name]:
+                    del fields[name]
+            print_json(source=texts[number], translation=fields.pop("text"), **fields)
         else:
             # A text of several lines keeps them.
-            lines = found.text.split("\n") if "\n" in texts[number] else [found.text]
+            lines = answer.text.split("\n") if "\n" in texts[number] else [answer.text]
             text = "\n".join(map(printable, lines))
-            print(f"{found.score:.4f}\t{text}" if arguments.scores else text)
-        if found.truncated:
+            print(f"{answer.score:.4f}\t{text}" if arguments.scores else text)
+        if answer.truncated:
             _warn_truncated(number + 1)
-
-
-def _of_words(found: Translation) -> dict[str, Any]:
-    """Return what is known of the words, which models that were exported before do not tell."""
-    if not found.words:
-        return {}
-    return {"words": found.words, "word_probabilities": found.word_probabilities}
+        if answer.unknown:
+            print(f"warning: text {number + 1}: {unseen(answer.unknown)}", file=sys.stderr)
 
 
 def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
@@ -184,8 +178,8 @@ def _show_scores(translator: Translator, arguments: Any, texts: list[str]) -> No
             print_json(source=sources[number], translation=targets[number], **asdict(score))
         else:
             tokens = zip(map(printable, score.tokens), score.log_probs, strict=True)
-            said = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
-            print(f"{score.score:.4f}\t{said}")
+            numbers = " ".join(f"{token} {log_prob:.3f}" for token, log_prob in tokens)
+            print(f"{score.score:.4f}\t{numbers}")
         if score.truncated:
             _warn_truncated(number + 1)
 

@@ -34,7 +34,7 @@ def read_outputs(response: Message, count: int, **expected: Output) -> list[list
 
     Raises UnexpectedResponseError where one is missing or something else.
     """
-    found = []
+    values = []
     for name, output in expected.items():
         if name not in response.outputs:
             raise UnexpectedResponseError(
@@ -51,10 +51,10 @@ def read_outputs(response: Message, count: int, **expected: Output) -> list[list
                 )
             if shape[0] != count:
                 raise ValueError(f"expected {count} rows. Received: {shape[0]}")
-            found.append(protobuf.tensor_values(tensor))
+            values.append(protobuf.tensor_values(tensor))
         except ValueError as error:
             raise UnexpectedResponseError(f"the answer's output {name!r}: {error}") from error
-    return found
+    return values
 
 
 def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypothesis]]:
@@ -64,7 +64,7 @@ def read_hypotheses(response: Message, count: int, name: str) -> list[list[Hypot
     for texts, scores in zip(*outputs, strict=True):
         check_alike((name, len(texts)), ("scores", len(scores)))
         answers.append(
-            [Hypothesis(text(one), score) for one, score in zip(texts, scores, strict=True)]
+            [Hypothesis(text(best), score) for best, score in zip(texts, scores, strict=True)]
         )
     return answers
 
@@ -92,17 +92,17 @@ def read_tokens(
 
     Raises UnexpectedResponseError where they differ in length, or as `read_outputs`.
     """
-    found = []
+    rows = []
     for row in zip(*read_outputs(response, count, **{tokens: TEXTS}, **others), strict=True):
         check_alike(*zip((tokens, *others), map(len, row), strict=True))
         padded, *each = row
-        said = unpadded(padded)
-        found.append((said, *(tuple(values[: len(said)]) for values in each)))
-    return found
+        texts = unpadded(padded)
+        rows.append((texts, *(tuple(values[: len(texts)]) for values in each)))
+    return rows
 
 
 def check_alike(*names_and_lengths: tuple[str, int]) -> None:
     """Raise UnexpectedResponseError where the outputs of one row differ in length."""
     if len({length for _, length in names_and_lengths}) > 1:
-        said = ", ".join(f"{length} {name}" for name, length in names_and_lengths)
-        raise UnexpectedResponseError(f"one answer has {said}")
+        lengths = ", ".join(f"{length} {name}" for name, length in names_and_lengths)
+        raise UnexpectedResponseError(f"one answer has {lengths}")

@@ -65,7 +65,7 @@ def check_text(name: str, value: Any) -> None:
         raise TypeError(f"expected {name} as str. Received: {shown(value)}")
 
 
-def check_count(name: str, value: Any, least: int, most: float = math.inf) -> None:
+def check_count(name: str, value: Any, least: float, most: float = math.inf) -> None:
     """Raise TypeError for an argument that is no whole number, ValueError outside its range."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"expected {name} as a whole number. Received: {shown(value)}")

@@ -63,32 +63,31 @@ def from_rpc_error(error: grpc.RpcError, target: str, model: str, timeout: float
     match code.name:
         case "UNAVAILABLE":
             hint = "check that it runs, the address, and whether it expects TLS"
-            if any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
-                hint = (
-                    "check the certificates, the name in the server's (server_name), and that "
-                    "both sides use TLS"
-                )
-            said = f"no answer from the server at {target}: {hint} ({detail})"
-            return ServerUnavailableError(said, code)
+            if "Hostname Verification" in detail:
+                hint = "its certificate has another name, which Tls(server_name=…) can give"
+            elif any(part in detail.lower() for part in ("ssl", "handshake", "certificate")):
+                hint = "check the certificates, and that both sides use TLS"
+            message = f"no answer from the server at {target}: {hint} ({detail})"
+            return ServerUnavailableError(message, code)
         case "CANCELLED" if _CLOSED not in detail:
-            said = (
+            message = (
                 f"the server at {target} gave the request up: it has too many, or stops ({detail})"
             )
-            return ServerUnavailableError(said, code)
+            return ServerUnavailableError(message, code)
         case "DEADLINE_EXCEEDED":
-            said = f"no answer from {target} within {timeout:g} s: check that it runs, allow "
-            said += "more time, or send less"
-            return DeadlineExceededError(said, code)
+            message = f"no answer from {target} within {timeout:g} s: check that it runs, allow "
+            message += "more time, or send less"
+            return DeadlineExceededError(message, code)
         case "RESOURCE_EXHAUSTED" if _TOO_LARGE.search(detail):
-            said = f"a message is too large for {target}: send fewer texts at once ({detail})"
-            return MessageTooLargeError(said, code)
+            message = f"a message is too large for {target}: send fewer texts at once ({detail})"
+            return MessageTooLargeError(message, code)
         case "RESOURCE_EXHAUSTED":
-            said = f"the server at {target} takes no more requests now"
-            said += f": ask again later, or less often ({detail})"
-            return RateLimitedError(said, code)
+            message = f"the server at {target} takes no more requests now"
+            message += f": ask again later, or less often ({detail})"
+            return RateLimitedError(message, code)
         case "FAILED_PRECONDITION" if "ignature" in detail:
-            said = f"model {model!r} cannot do this: see its signatures with metadata ({detail})"
-            return SignatureNotFoundError(said, code)
+            message = f"model {model!r} cannot do this: see its signatures with metadata ({detail})"
+            return SignatureNotFoundError(message, code)
     if code.name == "NOT_FOUND" or "servable version label" in detail:
         return ModelNotFoundError(
             f"the server at {target} does not serve model {model!r} as asked: check the name, "

@@ -6,6 +6,7 @@ import argparse
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, NoReturn
 
 from serving.client.arguments import MOST_RETRIES, MOST_SECONDS
 from serving.client.errors import ServingError
-from serving.client.printing import install, print_error
+from serving.client.printing import escape_missing, install, print_error
 
 _EXTRAS = {
     **dict.fromkeys(("grpc", "google"), "client"),
@@ -187,8 +188,11 @@ def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
 
 def ended(ask: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
     """Return the exit status of a command that asks a server; an error is one line."""
+    escape_missing()
     try:
-        return ask(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # commands print their own
+            return ask(arguments)
     except KeyboardInterrupt:
         print("Interrupted.", file=sys.stderr)
         return 130

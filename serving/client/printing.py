@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import math
 import re
 import sys
 import unicodedata
@@ -29,14 +31,29 @@ def first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
+def escape_missing() -> None:
+    """Have the standard output escape characters that its encoding lacks."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def print_json(**fields: Any) -> None:
     """Print a JSON object in one line; what would steer a terminal is escaped as JSON does it."""
-    text = json.dumps(fields, ensure_ascii=False)
+    text = json.dumps(_finite(fields), ensure_ascii=False, allow_nan=False)
     print(re.sub(r"[^\x20-\x7e]", _escaped, text))
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _finite(value: Any) -> Any:
+    """Return a value with None in place of numbers that JSON has no form of."""
+    if isinstance(value, dict):
+        return {key: _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
     return character if printable(character) == character else json.dumps(character)[1:-1]
 
 

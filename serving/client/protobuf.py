@@ -10,7 +10,6 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from serving.client import serving_pb2
 from serving.client.serving_pb2 import (
     GetModelMetadataRequest,
     GetModelMetadataResponse,
@@ -39,11 +38,6 @@ FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
 # Elements that an answer may have beyond those that are sent one by one.
 MOST_VALUES = 2**24
 SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"  # type of metadata
-
-
-def message(name: str, package: str = "") -> Any:
-    """The class of a message of `serving.proto`."""
-    return getattr(serving_pb2, name)
 
 
 DTYPES = {  # name, field of a TensorProto, and code of `struct`

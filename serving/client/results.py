@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from serving.client.printing import printable
+
 
 @dataclass(frozen=True)
 class Translation:
@@ -11,6 +13,7 @@ class Translation:
     was longer than the model reads, and that its end is not translated. `words` are those of the
     translation, each with the space in front of it, and `word_probabilities` how sure the model is
     of each: the probability of its least probable token. Models of others may have neither.
+    `unknown` has the letters of the text that training never saw: what is said of them is invented.
     """
 
     text: str
@@ -18,6 +21,7 @@ class Translation:
     truncated: bool = False
     words: tuple[str, ...] = ()
     word_probabilities: tuple[float, ...] = ()
+    unknown: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,3 +110,13 @@ class Metadata:
     model: str
     version: int
     signatures: dict[str, dict[str, dict[str, str]]]
+
+
+def unique_letters(text: str) -> str:
+    """Return the letters of a text, each once."""
+    return "".join(dict.fromkeys(text))
+
+
+def unseen(letters: str) -> str:
+    """Return the warning about letters that training never saw."""
+    return f"training never saw {' '.join(map(printable, letters))}: what is said of it is invented"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from serving.client.results import Translation
+from serving.client.results import Translation, unique_letters
 
 # A full stop ends a sentence before white space, a Chinese or Japanese one anywhere. A run of white
 # space with a line break is looked at from its beginning only, not again from each of its places.
@@ -37,4 +37,6 @@ def join_sentences(pieces: Sequence[tuple[Translation, str]]) -> Translation:
             elif not _FULL_WIDTH_END.search(piece.text):
                 text += " "
     score = sum(piece.score for piece, _ in pieces) / len(pieces)
-    return Translation(text, score, any(piece.truncated for piece, _ in pieces))
+    unknown = unique_letters("".join(piece.unknown for piece, _ in pieces))
+    truncated = any(piece.truncated for piece, _ in pieces)
+    return Translation(text, score, truncated, unknown=unknown)

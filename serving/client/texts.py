@@ -21,7 +21,7 @@ from serving.client.answers import (
 from serving.client.arguments import checked_pairs, checked_texts
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
-from serving.client.results import Alignment, Hypothesis, Score, Translation
+from serving.client.results import Alignment, Hypothesis, Score, Translation, unique_letters
 from serving.client.sentences import join_sentences, split_sentences
 from serving.client.transport import AsyncClient, Client, Question
 
@@ -39,15 +39,21 @@ def text_tensor(texts: Sequence[str]) -> Message:
 def read_translations(response: Message, count: int) -> list[Translation]:
     """Answers of the signature `translate`, one for each text."""
     outputs = read_outputs(response, count, translation=TEXT, score=NUMBER, truncated=FLAG)
-    words = _read_words(response, count)
+    words, letters = _read_words(response, count), [b""] * count
+    if "unknown" in response.outputs:
+        (letters,) = read_outputs(response, count, unknown=TEXT)
     return [
-        Translation(text(best), *rest, *of_words)
-        for best, *rest, of_words in zip(*outputs, words, strict=True)
+        Translation(
+            text(best), score, truncated, parts, probabilities, unique_letters(text(unknown))
+        )
+        for best, score, truncated, (parts, probabilities), unknown in zip(
+            *outputs, words, letters, strict=True
+        )
     ]
 
 
 def _read_words(response: Message, count: int) -> list[tuple[Any, ...]]:
-    """The words of each translation and their probabilities; none from models of before."""
+    """The words of each translation and their probabilities, where the model tells them."""
     if "words" not in response.outputs:
         return [((), ())] * count
     return read_tokens(response, count, "words", word_probabilities=NUMBERS)
@@ -76,10 +82,10 @@ def read_alignments(response: Message, count: int) -> list[Alignment]:
 def read_scores(response: Message, count: int) -> list[Score]:
     """Answers of the signature `score`, without their padding."""
     scores, truncated = read_outputs(response, count, score=NUMBER, truncated=FLAG)
-    said = read_tokens(response, count, "tokens", log_probs=NUMBERS)
+    rows = read_tokens(response, count, "tokens", log_probs=NUMBERS)
     return [
         Score(score, tokens, log_probs, cut)
-        for score, (tokens, log_probs), cut in zip(scores, said, truncated, strict=True)
+        for score, (tokens, log_probs), cut in zip(scores, rows, truncated, strict=True)
     ]
 
 
@@ -94,8 +100,8 @@ class _Translators(Endpoint):
             return (yield from self.predict("translate", checked_texts(texts), write, read))
         pieces = [split_sentences(text) for text in checked_texts(texts)]
         sentences = [sentence for text in pieces for sentence, _ in text]
-        found = iter((yield from self.predict("translate", sentences, write, read)))
-        return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
+        translations = iter((yield from self.predict("translate", sentences, write, read)))
+        return [join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces]
 
     @Question
     def nbest(self, texts: Sequence[str]) -> Steps[list[list[Hypothesis]]]:

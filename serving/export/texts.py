@@ -100,6 +100,7 @@ class Exported(tf.Module):
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translation` `(B,)`, `score` `(B,)` and `truncated` `(B,)`.
 
+        `unknown` `(B,)` has the letters of the text that training never saw.
         `words` `(B, W)` are those of the translation, and `word_probabilities` `(B, W)` says how
         sure each is: see `words_of`.
         """
@@ -109,6 +110,7 @@ class Exported(tf.Module):
             "translation": self._text(found.ids[:, 0], empty, copied),
             "score": tf.where(empty, 0.0, found.scores[:, 0]),
             "truncated": truncated,
+            "unknown": self.source_tokenizer.unknown(text),
             **self._words(found, empty, copied),
         }
 

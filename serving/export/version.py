@@ -146,12 +146,26 @@ def _aside(output: Path) -> Iterator[Path]:
     """A directory beside the versions to write one to; without it, no directory that it needed."""
     missing = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
+    for left in output.glob("writing-*"):  # by exports that were killed
+        number = left.name.removeprefix("writing-")
+        if number.isdecimal() and not _is_alive(int(number)):
+            remove(left)
     aside = output / f"writing-{os.getpid()}"
     try:
         yield aside
     finally:
         remove(aside)
         remove_empty(missing)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
 
 
 def _module(

@@ -10,6 +10,7 @@ import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 
+from serving.client.printing import escape_missing, print_error
 from serving.page.card import Card, read_card
 from training.command.errors import install
 from training.command.parser import Parser, port, seconds
@@ -17,6 +18,7 @@ from training.command.parser import Parser, port, seconds
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; return the exit status."""
+    escape_missing()
     parser = _parser()
     options = parser.parse_args(arguments)
     if (options.model is None) == (options.static is None):
@@ -166,7 +168,7 @@ def _is_one(host: str) -> bool:
 
 
 def _fail(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
+    print_error(message)
     return 1
 
 

@@ -59,8 +59,10 @@ def read_card(manifest: Path) -> Card:
             f"{deciding} {figures[deciding]} on dev" if deciding else "",
             tuple(map(str, found.get("examples", ()))),
         )
-    except (UnicodeDecodeError, ValueError, KeyError, IndexError, TypeError, AttributeError) as e:
-        raise ValueError(f"{manifest} is not the manifest of an export") from e
+    except OSError:
+        raise
+    except Exception as error:  # a damaged manifest may end in any of them
+        raise ValueError(f"{manifest} is not the manifest of an export") from error
 
 
 def _of_run(run: dict[str, Any]) -> dict[str, str]:

@@ -1,7 +1,6 @@
 """An ONNX export as a server's model. Its answers are those of the SavedModel."""
 
 import contextlib
-import json
 import re
 import threading
 import time
@@ -18,11 +17,11 @@ from serving.client import serving_pb2
 from serving.client.errors import InvalidRequestError
 from serving.client.histories import TIME
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
+from serving.client.local.manifest import read_manifest
 from serving.client.local.model import RUN_OPTIONS
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import deadline_exceeded
 from serving.server.tensors import DTYPES, to_array
-from serving.server.versions import ONNX_MANIFEST
 
 _PREDICT = "tensorflow/serving/predict"
 _DEFAULT_SIGNATURE = "serving_default"
@@ -61,10 +60,10 @@ class OnnxModel:
 
     def __init__(self, path: Path, threads: int = 1):
         try:
-            task = json.loads((path / ONNX_MANIFEST).read_text(encoding="utf-8"))["task"]
+            task = read_manifest(path)["task"]
             self._model = _MODELS[task](path, batch_size=_BATCH, threads=threads)
             declared = self._model.signatures()
-        except Exception as error:  # a damaged manifest may end in any of them
+        except Exception as error:  # a damaged tokenizer may end in any of them
             reason = f"{type(error).__name__}: {error}"
             raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
         self._default = task

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_pb2_grpc
 
+from serving.export.version import export
 from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
@@ -352,3 +353,27 @@ def event_run(tmp_path_factory):
     settings = [f"data=events:{folder / 'visits.csv'}", "epochs=1", "encoder_units=5"]
     settings += ["attention_units=3", "batch_size=16"]
     return untrained(override(load_preset("pbcseq"), settings), folder / "run")
+
+
+TEXT_RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
+TEXT_SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
+
+
+@pytest.fixture(scope="session")
+def onnx_translator(tmp_path_factory):
+    """A version of a translator in ONNX."""
+    output = tmp_path_factory.mktemp("translator") / "old"
+    return export([load_run(TEXT_RUN)], output, form="onnx", **TEXT_SETTINGS)
+
+
+@pytest.fixture(scope="session")
+def onnx_reader(image_run, tmp_path_factory):
+    """A version of a reader of digits in ONNX."""
+    output = tmp_path_factory.mktemp("reader") / "digits"
+    return export([image_run], output, form="onnx", beam_width=3)
+
+
+@pytest.fixture(scope="session")
+def onnx_predictor(event_run, tmp_path_factory):
+    """A version of a model of histories in ONNX."""
+    return export([event_run], tmp_path_factory.mktemp("predictor") / "visits", form="onnx")

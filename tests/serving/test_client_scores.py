@@ -104,3 +104,25 @@ def test_the_command_reads_pairs(server, capsys):
     assert capsys.readouterr().err == (
         "error: --score expected TEXT<TAB>TRANSLATION. Received: no translation\n"
     )
+
+
+def test_letters_that_training_never_saw_are_warned_of(capsys):
+    def spell(*_):
+        return response(
+            {
+                "translation": tensor(messages.STRING, [1], string_val=[b"M AE1"]),
+                "score": tensor(messages.FLOAT, [1], float_val=[float("nan")]),
+                "truncated": tensor(messages.BOOL, [1], bool_val=[False]),
+                "unknown": tensor(messages.STRING, [1], string_val=[b"3\x1b3"]),
+            }
+        )
+
+    with Server(spell) as server:
+        common = ["--target", server.target, "--model", "m"]
+        assert client.main([*common, "--json", "m3\x1b3"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out, parse_constant=pytest.fail) == {
+        **{"source": "m3\x1b3", "translation": "M AE1", "score": None, "truncated": False},
+        "unknown": "3\x1b",
+    }
+    assert err == "warning: text 1: training never saw 3 \\x1b: what is said of it is invented\n"

@@ -15,7 +15,7 @@ def stages(monkeypatch):
         reached.append(module)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "command", command)
+    monkeypatch.setattr(demo.stages, "command", command)
     return reached
 
 

@@ -1,5 +1,6 @@
 import json
 import math
+import subprocess
 
 import keras
 import numpy as np
@@ -320,3 +321,13 @@ def test_a_coverage_penalty_counts_what_was_not_looked_at(terse_run, tmp_path): 
     np.testing.assert_allclose(best["score"], [x[0].score for x in expected], rtol=1e-4)
     plain = make_nbest([terse_run], Search(**settings))(texts)
     assert all(x[0].score - 1 > y[0].score for x, y in zip(plain, expected, strict=True))
+
+
+def test_an_export_removes_what_killed_exports_left(tmp_path):
+    ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
+    for name in (f"writing-{int(ended.stdout)}", "writing-1", "writing-it"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "saved_model.pb").touch()
+    with writer._aside(tmp_path) as aside:
+        aside.mkdir()
+    assert {path.name for path in tmp_path.iterdir()} == {"writing-1", "writing-it"}

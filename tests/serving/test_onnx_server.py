@@ -133,7 +133,7 @@ def test_rest_answers_and_tells_the_signatures(server):
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
         (found,) = json.load(answer)["predictions"]
     assert set(found) == {
-        *("translation", "score", "truncated"),
+        *("translation", "score", "truncated", "unknown"),
         *("words", "word_probabilities"),
     }
     with urllib.request.urlopen(f"{url}/metadata", timeout=60) as answer:

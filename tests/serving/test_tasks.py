@@ -1,9 +1,11 @@
 import contextlib
+import dataclasses
 
 import pytest
 
 from serving import tasks
 from serving.client import Alignment
+from serving.demo import stages
 from training.command.errors import UserError
 from training.config.load import load_preset, override
 
@@ -24,13 +26,10 @@ def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
 
     asked = []
     task = tasks.TASKS[name]
-    monkeypatch.setattr(tasks, "command", command)
-    monkeypatch.setattr(tasks, "server", server)
-    monkeypatch.setitem(
-        tasks.TASKS,
-        name,
-        tasks.Task(**{**vars(task), "ask": lambda *arguments: asked.append(arguments)}),
-    )
+    monkeypatch.setattr(stages, "command", command)
+    monkeypatch.setattr(stages, "server", server)
+    demo = dataclasses.replace(task, ask=lambda *arguments: asked.append(arguments))
+    monkeypatch.setitem(tasks.TASKS, name, demo)
     tasks.main([name, "--output", str(tmp_path), "--seed", "5"])
     wanted = ["training.train", "training.evaluate", "serving.export", "serving.check", name]
     assert reached == wanted

@@ -1,9 +1,11 @@
 import asyncio
+import concurrent.futures
 import json
 import socket
 import subprocess
 import sys
 
+import grpc
 import pytest
 
 from serving.client import (
@@ -293,6 +295,20 @@ def test_the_client_is_light():
     assert float(fields[0][2]) < 60
     # 0.12 s in all on an idle machine, more than half of it grpcio's.
     assert min(float(own) for _, own, *_ in fields) < 0.1
+
+
+def test_a_certificate_of_another_name_is_named(certificates):
+    files = [(certificates / name).read_bytes() for name in ("server.key", "server.pem")]
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(1))
+    port = server.add_secure_port("localhost:0", grpc.ssl_server_credentials([files]))
+    server.start()
+    tls = Tls(certificates / "ca.pem", server_name="other.example")
+    with (
+        Translator(f"localhost:{port}", "m", tls=tls, retries=0) as translator,
+        pytest.raises(ServerUnavailableError, match="its certificate has another name"),
+    ):
+        translator.translate(["one"])
+    server.stop(None)
 
 
 def test_tls_without_files_trusts_the_system():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -93,6 +94,8 @@ def main_guard(main: Callable[[], None]) -> None:
     and else 1. Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and
     keeps its trace.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # of an encoding that may lack characters
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with enough_memory("a batch of these sizes"):
             main()

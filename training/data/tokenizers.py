@@ -40,6 +40,8 @@ _CJK = r"\p{Han}\p{Hiragana}\p{Katakana}"
 LETTERS = rf"(?:[^\P{{L}}{_CJK}]|[\p{{N}}\p{{M}}])+"
 _ELISION = r"(?i:[cdjlmnst]|qu|jusqu|lorsqu|puisqu|quoiqu)['’]"
 _WORD = rf"▁?(?:[{_CJK}]|{_ELISION}|{LETTERS}(?:['’]{LETTERS})*|[^▁])"
+ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
+BYTE_ORDER_MARK = "\ufeff"
 SPACES = r"[▁\s\p{Z}\p{Cc}]+"
 
 
@@ -80,6 +82,13 @@ class Tokenizer(tf.Module, ABC):
             ValueError: for SentencePiece, whose pieces spell what they do not know.
         """
         return self._split(valid_text(text))
+
+    def unknown(self, text: tf.Tensor) -> tf.Tensor:
+        """Letters of each text `(B,)` that training never saw, in a row: string `(B,)`.
+
+        Only tokens that are letters are looked at, and of these only what cannot be copied.
+        """
+        return tf.fill(tf.shape(text), "")
 
     def detokenize(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
         """Texts `(B,)` of ids `(B, T)`; what follows END is dropped, and so are special ids.
@@ -168,7 +177,8 @@ class VocabularyTokenizer(Tokenizer):
     space begins with "▁", so that joining the tokens gives the text back. `characters` takes each
     character, `letters` each of the text's canonical decomposition (Unicode's NFD: the letters of a
     Korean syllable, a letter and its accents), and composes it again; `symbols` takes what stands
-    between spaces.
+    between spaces. Of `characters` and `letters` a capital that training never saw is its small
+    letter, and a byte order mark is none.
 
     Args:
         kind: `words`, `characters`, `letters` or `symbols`.
@@ -197,7 +207,19 @@ class VocabularyTokenizer(Tokenizer):
 
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor:
         split = self._split(text)
-        return split.with_flat_values(self.ids(split.flat_values))
+        ids = self.ids(split.flat_values)
+        if self.kind in ALPHABETS and not self.copies:  # a capital that training never saw
+            lower = self.ids(tf.strings.lower(split.flat_values, "utf-8"))
+            ids = tf.where(ids == UNK_ID, lower, ids)
+        return split.with_flat_values(ids)
+
+    def unknown(self, text: tf.Tensor) -> tf.Tensor:
+        """See `Tokenizer.unknown`."""
+        if self.kind not in ALPHABETS or self.copies:
+            return super().unknown(text)
+        text = valid_text(text)
+        unseen = self._encode(text) == UNK_ID
+        return tf.strings.reduce_join(tf.ragged.boolean_mask(self._split(text), unseen), axis=1)
 
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor:
         return self._join(ids.with_flat_values(self._strings(ids.flat_values)))
@@ -375,10 +397,11 @@ def valid_text(text: tf.Tensor) -> tf.Tensor:
 
 def _split(kind: str, text: tf.Tensor) -> tf.RaggedTensor:
     """Token strings, ragged `(B, None)`, of valid UTF-8 text `(B,)`."""
-    if kind == "characters":
+    if kind in ALPHABETS:
+        text = tf.strings.regex_replace(text, BYTE_ORDER_MARK, "")  # as joined files have inside
+        if kind == "letters":
+            text = tf_text.normalize_utf8(text, "NFD")
         return tf.strings.unicode_split(text, "UTF-8")
-    if kind == "letters":
-        return tf.strings.unicode_split(tf_text.normalize_utf8(text, "NFD"), "UTF-8")
     if kind == "symbols":
         return tf.strings.split(text)
     text = tf.strings.strip(tf.strings.regex_replace(text, SPACES, " "))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar, copy_context
@@ -14,10 +13,10 @@ import numpy as np
 import onnxruntime
 
 from serving.client.arguments import check_count
+from serving.client.local.manifest import MANIFEST, RANKS, read_manifest
+from serving.client.printing import first_line
 from serving.client.results import Metadata
 
-MANIFEST = "manifest.json"
-FORMAT = "onnx"
 # Of the runs that a thread begins, by which another can stop them; None where nobody will.
 RUN_OPTIONS: ContextVar[onnxruntime.RunOptions | None] = ContextVar("RUN_OPTIONS", default=None)
 T = TypeVar("T")
@@ -37,17 +36,7 @@ class Folder:
 
     def __init__(self, path: str | Path, threads: int = 1) -> None:
         self.path = _version(Path(path))
-        try:
-            self.manifest: dict[str, Any] = json.loads(
-                (self.path / MANIFEST).read_text(encoding="utf-8")
-            )
-        except (ValueError, OSError) as error:
-            raise ValueError(f"{self.path / MANIFEST} cannot be read: {error}") from None
-        kind = self.manifest.get("format") if isinstance(self.manifest, dict) else None
-        if kind != FORMAT:
-            raise ValueError(
-                f"{self.path} expected to be an export with --format onnx. Received: format {kind}"
-            )
+        self.manifest = read_manifest(self.path)
         self._options = onnxruntime.SessionOptions()
         self._options.intra_op_num_threads = threads
         self._options.inter_op_num_threads = 1
@@ -64,29 +53,46 @@ class Folder:
         stands in.
 
         Raises:
-            ValueError: if it cannot be loaded.
+            ValueError: if it cannot be loaded, or fails.
         """
         if not all(len(x) for x in inputs.values() if x.ndim):
-            one = {k: x if not x.ndim or len(x) else _one_row(x) for k, x in inputs.items()}
-            about = self.manifest["graphs"][graph]["outputs"]
+            row = {k: x if not x.ndim or len(x) else _one_row(x) for k, x in inputs.items()}
+            declared = self.manifest["graphs"][graph]["outputs"]
             return {
-                name: x[:0] if about[name]["shape"][0] in _ROWS else x
-                for name, x in self.run(graph, one).items()
+                name: x[:0] if [*declared[name]["shape"], ""][0] in _ROWS else x
+                for name, x in self.run(graph, row).items()
             }
         with self._loading:
             if graph not in self._sessions:
                 self._sessions[graph] = self._load(graph)
-        session = self._sessions[graph]
-        found = session.run(None, dict(inputs), RUN_OPTIONS.get())
-        return dict(zip((x.name for x in session.get_outputs()), found, strict=True))
+        session, options = self._sessions[graph], RUN_OPTIONS.get()
+        try:
+            arrays = session.run(None, dict(inputs), options)
+        except Exception as error:  # onnxruntime's have no class of their own
+            if options is not None and options.terminate:
+                raise
+            raise ValueError(f"{self.path / graph}.onnx fails: {first_line(error)}") from None
+        outputs = dict(zip((x.name for x in session.get_outputs()), arrays, strict=True))
+        for name, rank in RANKS.get(graph, {}).items():
+            if outputs[name].ndim != rank:
+                raise ValueError(
+                    f"{self.path / graph}.onnx expected {name} of {rank} axes. Received: "
+                    f"{outputs[name].ndim}"
+                )
+        return outputs
 
     def _load(self, graph: str) -> onnxruntime.InferenceSession:
         path = self.path / f"{graph}.onnx"
         try:
-            return onnxruntime.InferenceSession(str(path), self._options, ["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(
+                str(path), self._options, ["CPUExecutionProvider"]
+            )
         except Exception as error:  # onnxruntime's have no class of their own
-            reason = (str(error).splitlines() or [type(error).__name__])[0]
-            raise ValueError(f"{path} cannot be loaded: {reason}") from None
+            raise ValueError(f"{path} cannot be loaded: {first_line(error)}") from None
+        expected = {*self.manifest["graphs"][graph]["outputs"], *RANKS.get(graph, ())}
+        if missing := expected - {output.name for output in session.get_outputs()}:
+            raise ValueError(f"{path} has no output {min(missing)}")
+        return session
 
 
 def _version(path: Path) -> Path:

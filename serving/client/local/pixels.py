@@ -187,8 +187,8 @@ def _spans(before: int, after: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _weighed(values: np.ndarray, first: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Return sums of rows `(h, …)`, one after the other."""
-    found = np.zeros((len(first), *values.shape[1:]), "float32")
+    sums = np.zeros((len(first), *values.shape[1:]), "float32")
     for number, column in enumerate(weights.T):
         rows = values[np.minimum(first + number, len(values) - 1)]
-        found += rows * column.reshape(-1, *[1] * (values.ndim - 1))
-    return found
+        sums += rows * column.reshape(-1, *[1] * (values.ndim - 1))
+    return sums

@@ -13,14 +13,14 @@ from serving.client.errors import InvalidRequestError, SignatureNotFoundError
 from serving.client.file_kinds import image_file
 from serving.client.local.model import LocalModel
 from serving.client.local.pixels import read_image
-from serving.client.local.search import Search, hypotheses, said_tokens
+from serving.client.local.search import Search, hypotheses, tokens_of
 from serving.client.local.tokenizers import load_tokenizer
 from serving.client.results import Hypothesis, Reading, Regions
 
 T = TypeVar("T")
 
 
-class _Found(NamedTuple):
+class _Result(NamedTuple):
     """Of one image `(N, T)` ids, `(N,)` scores, `(N, T, S)` weights, `(N, T)` log-probabilities."""
 
     ids: np.ndarray
@@ -60,7 +60,7 @@ class LocalReader(LocalModel):
     ) -> None:
         super().__init__(path, batch_size, threads)
         about = self.manifest
-        self._asked = Search(about, beam_width, num_results, length_penalty)
+        self._settings = Search(about, beam_width, num_results, length_penalty)
         self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
         self._grid = tuple(about["source"]["regions"])
         self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
@@ -79,13 +79,13 @@ class LocalReader(LocalModel):
         regions = {**text, **tokens, **weights, **sure}
         count = self.results
         several = {"texts": f"string(?, {count})", "scores": f"float(?, {count})"}
-        found = {
+        signatures = {
             "read": {"inputs": inputs, "outputs": read},
             "nbest": {"inputs": inputs, "outputs": several},
         }
         if self.manifest["attends"]:
-            found["regions"] = {"inputs": inputs, "outputs": regions}
-        return found
+            signatures["regions"] = {"inputs": inputs, "outputs": regions}
+        return signatures
 
     def wait_ready(self, timeout: float = 60.0) -> None:
         """Load the graph; a model in this process is there at once."""
@@ -106,7 +106,7 @@ class LocalReader(LocalModel):
     @property
     def results(self) -> int:
         """How many `nbest` returns."""
-        return self._asked.results
+        return self._settings.results
 
     def regions(
         self, images: Sequence[Any], keep_errors: bool = False
@@ -126,11 +126,11 @@ class LocalReader(LocalModel):
         self,
         images: Sequence[Any],
         keep: bool,
-        answer: Callable[[_Found], T],
+        answer: Callable[[_Result], T],
         results: int = 1,
         with_weights: bool = False,
     ) -> list[T | InvalidRequestError]:
-        """Answer each image from what is found."""
+        """Answer each image by a function of its result."""
         images = checked_items(images, "images", axes=(1, 4))
 
         def work(rows: Sequence[int]) -> list[T | InvalidRequestError]:
@@ -157,31 +157,31 @@ class LocalReader(LocalModel):
 
     def _search(
         self, pixels: np.ndarray, results: int = 1, with_weights: bool = False
-    ) -> Iterator[_Found]:
-        """Return what is found in pixels `(B, H, W, C)`."""
-        asked = self._asked.inputs(results, with_weights)
-        out = self._folder.run("reader", {"pixels": pixels, **asked})
-        out.setdefault("log_probs", np.zeros_like(out["found"], "float32"))
-        return map(_Found, *(out[name] for name in ("found", "scores", "weights", "log_probs")))
+    ) -> Iterator[_Result]:
+        """Return the results of pixels `(B, H, W, C)`."""
+        inputs = self._settings.inputs(results, with_weights)
+        out = self._folder.run("reader", {"pixels": pixels, **inputs})
+        self._settings.check_ids(out["found"], self._target.size)
+        return map(_Result, *(out[name] for name in ("found", "scores", "weights", "log_probs")))
 
-    def _hypotheses(self, found: _Found) -> list[Hypothesis]:
-        return hypotheses(self._target, found.ids, found.scores)
+    def _hypotheses(self, result: _Result) -> list[Hypothesis]:
+        return hypotheses(self._target, result.ids, result.scores)
 
-    def _reading(self, found: _Found) -> Reading:
-        (best, *_), ids = self._hypotheses(found), found.ids[0]
+    def _reading(self, result: _Result) -> Reading:
+        (best, *_), ids = self._hypotheses(result), result.ids[0]
         if not self._knows_tokens:
             return Reading(best.text, best.score)
-        return Reading(best.text, best.score, said_tokens(self._target, ids), self._sure(found))
+        return Reading(best.text, best.score, tokens_of(self._target, ids), self._sure(result))
 
-    def _regions(self, found: _Found) -> Regions:
-        (best, *_), tokens = self._hypotheses(found), said_tokens(self._target, found.ids[0])
-        grids = found.weights[0, : len(tokens)].reshape(len(tokens), *self._grid)
+    def _regions(self, result: _Result) -> Regions:
+        (best, *_), tokens = self._hypotheses(result), tokens_of(self._target, result.ids[0])
+        grids = result.weights[0, : len(tokens)].reshape(len(tokens), *self._grid)
         rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
-        return Regions(best.text, best.score, tokens, rows, self._sure(found))
+        return Regions(best.text, best.score, tokens, rows, self._sure(result))
 
-    def _sure(self, found: _Found) -> tuple[float, ...]:
+    def _sure(self, result: _Result) -> tuple[float, ...]:
         """Return the probability of each token."""
         if not self._knows_tokens:
             return ()
-        count = len(said_tokens(self._target, found.ids[0]))
-        return tuple(np.exp(found.log_probs[0, :count]).tolist())
+        count = len(tokens_of(self._target, result.ids[0]))
+        return tuple(np.exp(result.log_probs[0, :count]).tolist())

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from serving.client.arguments import check_count, shown
 from serving.client.local.tokenizers import (
     END_ID,
     PAD_ID,
     UNK_ID,
     Tokenizer,
     Vocabulary,
-    said,
+    without_special,
 )
 from serving.client.results import Hypothesis
 
@@ -40,11 +41,16 @@ class Search:
         length_penalty: float | None,
     ) -> None:
         defaults, size = manifest["settings"], manifest["tokenizers"]["target"]["size"]
+        for name, count in (("beam_width", beam_width), ("num_results", num_results)):
+            if count is not None:
+                check_count(name, count, -math.inf)
         self.width = defaults["beam_width"] if beam_width is None else beam_width
         usual = min(defaults.get("num_results", 1), self.width)
         self.results = usual if num_results is None else num_results
         self.penalty = defaults["length_penalty"] if length_penalty is None else length_penalty
         self.coverage_penalty = defaults.get("coverage_penalty", 0.0)
+        if isinstance(self.penalty, bool) or not isinstance(self.penalty, int | float):
+            raise TypeError(f"expected a number as length_penalty. Received: {shown(self.penalty)}")
         if not 1 <= self.results <= self.width <= size:
             raise ValueError(
                 "expected 1 <= num_results <= beam_width <= tokens of the vocabulary. Received: "
@@ -52,6 +58,11 @@ class Search:
             )
         if not 0 <= self.penalty < math.inf:
             raise ValueError(f"expected a finite length_penalty >= 0. Received: {self.penalty}")
+
+    def check_ids(self, ids: np.ndarray, size: int) -> None:
+        """Raise ValueError for ids that a vocabulary of some size lacks: files do not fit."""
+        if ids.size and not 0 <= ids.min() <= ids.max() < size:
+            raise ValueError(f"a graph expected {size} tokens. Received: token {ids.max()}")
 
     def inputs(self, results: int, with_weights: bool) -> dict[str, np.ndarray]:
         """Return the inputs of the graph, beside the source."""
@@ -63,9 +74,9 @@ class Search:
         }
 
 
-def said_text(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
+def text_of(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None) -> str:
     """Return the text of ids `(T,)` up to the end."""
-    numbers = said(ids.tolist())
+    numbers = without_special(ids.tolist())
     if copied is None:
         return tokenizer.decode(numbers)
     assert isinstance(tokenizer, Vocabulary)  # subwords spell what they do not know
@@ -75,14 +86,14 @@ def said_text(tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | Non
 def hypotheses(
     tokenizer: Tokenizer, ids: np.ndarray, scores: np.ndarray, copied: Sequence[str] | None = None
 ) -> list[Hypothesis]:
-    """Return the texts of ids `(N, T)`, see `said_text`, with their scores `(N,)`."""
+    """Return the texts of ids `(N, T)`, see `text_of`, with their scores `(N,)`."""
     return [
-        Hypothesis(said_text(tokenizer, each, copied), float(score))
+        Hypothesis(text_of(tokenizer, each, copied), float(score))
         for each, score in zip(ids, scores, strict=True)
     ]
 
 
-def said_tokens(
+def tokens_of(
     tokenizer: Tokenizer, ids: np.ndarray, copied: Sequence[str] | None = None
 ) -> tuple[str, ...]:
     """Return the tokens of ids `(T,)` up to the end."""

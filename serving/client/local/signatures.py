@@ -16,6 +16,7 @@ _OUTPUTS = {  # with N results
         "translation": "string(?)",
         "score": "float(?)",
         "truncated": "bool(?)",
+        "unknown": "string(?)",
         **_WORDS,
     },
     "nbest": {"translations": "string(?, N)", "scores": "float(?, N)"},

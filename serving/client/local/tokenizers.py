@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import json
+import itertools
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from serving.client.local.manifest import read_vocabulary
+
 PAD_ID, UNK_ID, START_ID, END_ID = 0, 1, 2, 3
+_ALPHABETS = ("characters", "letters")  # kinds of tokens that are single letters
+_BYTE_ORDER_MARK = "\ufeff"
 _SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 
 
@@ -29,23 +33,24 @@ class Tokenizer(Protocol):
         """Return the token of an id."""
 
 
-def load_tokenizer(folder: Path, about: dict[str, Any]) -> Tokenizer:
-    """Read a tokenizer's file."""
-    path = folder / about["file"]
-    if about["kind"] == "sentencepiece":
-        return SentencePiece(path)
-    return Vocabulary(json.loads(path.read_text(encoding="utf-8")))
+def load_tokenizer(folder: Path, entry: dict[str, Any]) -> Tokenizer:
+    """Read the file of a tokenizer's entry in the manifest; a ValueError where it is none."""
+    if entry["kind"] != "sentencepiece":
+        return Vocabulary(read_vocabulary(folder, entry))
+    path = folder / entry["file"]
+    try:
+        tokenizer = SentencePiece(path)
+        tokenizer.encode(["."])
+    except (OSError, RuntimeError, TypeError, ValueError) as error:  # sentencepiece's
+        raise ValueError(f"{path} cannot be read: {error}".splitlines()[0]) from None
+    if tokenizer.size != entry["size"]:
+        raise ValueError(f"{path} expected {entry['size']} tokens. Received: {tokenizer.size}")
+    return tokenizer
 
 
-def said(ids: Iterable[int]) -> list[int]:
-    """Return what a decoder said: ids up to the end, without special ones."""
-    found = []
-    for number in ids:
-        if number == END_ID:
-            break
-        if number > END_ID:
-            found.append(number)
-    return found
+def without_special(ids: Iterable[int]) -> list[int]:
+    """Return the ids of a decoder's tokens up to the end, without special ones."""
+    return [number for number in itertools.takewhile(END_ID.__ne__, ids) if number > END_ID]
 
 
 class SentencePiece:
@@ -61,8 +66,8 @@ class SentencePiece:
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """See `Tokenizer`."""
-        found: list[list[int]] = self._pieces.encode(list(texts), num_threads=1)
-        return found
+        ids: list[list[int]] = self._pieces.encode(list(texts), num_threads=1)
+        return ids
 
     def decode(self, ids: Sequence[int]) -> str:
         """See `Tokenizer`."""
@@ -81,6 +86,7 @@ class Vocabulary:
     def __init__(self, state: dict[str, Any]) -> None:
         self.kind, tokens = state["kind"], state["tokens"]
         self._copies = state.get("copies", False)
+        self._has_letters = self.kind in _ALPHABETS and not self._copies
         self._tokens = [*_SPECIAL, *tokens]
         self.size = len(self._tokens)
         self._ids = {token: number for number, token in enumerate(tokens, END_ID + 1)}
@@ -98,6 +104,8 @@ class Vocabulary:
         return [self._encode(self.split(text)) for text in texts]
 
     def _encode(self, tokens: list[str]) -> list[int]:
+        if self._has_letters:  # a capital that training never saw is a small letter
+            return [self._ids.get(x, self._ids.get(x.lower(), UNK_ID)) for x in tokens]
         if not self._copies:
             return [self._ids.get(token, UNK_ID) for token in tokens]
         first: dict[str, int] = {}
@@ -105,12 +113,19 @@ class Vocabulary:
             first.setdefault(token, place)
         return [self._ids.get(token, self.size + first[token]) for token in tokens]
 
+    def unknown(self, text: str) -> str:
+        """Return the letters of a text that training never saw, in a row."""
+        if not self._has_letters:
+            return ""
+        tokens = self.split(text)
+        numbers = zip(tokens, self._encode(tokens), strict=True)
+        return "".join(token for token, number in numbers if number == UNK_ID)
+
     def split(self, text: str) -> list[str]:
         """Return the tokens of a text as they stand in it."""
-        if self.kind == "characters":
-            return list(text)
-        if self.kind == "letters":
-            return list(unicodedata.normalize("NFD", text))
+        if self.kind in _ALPHABETS:
+            text = text.replace(_BYTE_ORDER_MARK, "")  # as joined files have inside
+            return list(unicodedata.normalize("NFD", text) if self.kind == "letters" else text)
         if self.kind == "symbols":  # what ASCII calls spaces
             return re.findall(r"[^ \t\n\v\f\r]+", text)
         text = self._spaces.sub(" ", text).strip(" ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +13,15 @@ import numpy as np
 
 from serving.client.arguments import checked_pairs, checked_texts
 from serving.client.errors import SignatureNotFoundError
-from serving.client.local.model import Folder, LocalModel
+from serving.client.local.model import RUN_OPTIONS, Folder, LocalModel
 from serving.client.local.search import (
     Search,
     hypotheses,
     padded,
     replaced,
-    said_text,
-    said_tokens,
+    text_of,
     token_of,
+    tokens_of,
 )
 from serving.client.local.signatures import declared
 from serving.client.local.tokenizers import END_ID, START_ID, Vocabulary, load_tokenizer
@@ -30,6 +31,8 @@ from serving.client.results import (
     Hypothesis,
     Score,
     Translation,
+    unique_letters,
+    unseen,
 )
 from serving.client.sentences import join_sentences, split_sentences
 
@@ -43,14 +46,16 @@ class _Read(NamedTuple):
         ids: of each text, cut to what the model reads.
         truncated: whether it was cut.
         tokens: of each text as they stand in it, where they may be copied.
+        unknown: letters of each text that training never saw.
     """
 
     ids: list[list[int]]
     truncated: list[bool]
     tokens: list[list[str] | None]
+    unknown: list[str]
 
 
-class _Found(NamedTuple):
+class _Result(NamedTuple):
     """Of one text `(N, T)` ids and log-probabilities, `(N,)` scores, `(N, T, S)` weights.
 
     `copied` are the tokens that ids beyond the vocabulary stand for.
@@ -94,7 +99,7 @@ class LocalTranslator(LocalModel):
     ) -> None:
         super().__init__(path, batch_size, threads)
         about = self.manifest
-        self._asked = Search(about, beam_width, num_results, length_penalty)
+        self._settings = Search(about, beam_width, num_results, length_penalty)
         self._most = about["settings"]["max_source_length"]
         self._source, self._target = (
             load_tokenizer(self._folder.path, about["tokenizers"][side])
@@ -119,28 +124,29 @@ class LocalTranslator(LocalModel):
         texts = checked_texts(texts)
         if split:
             pieces = [split_sentences(text) for text in texts]
-            found = iter(self.translate([sentence for text in pieces for sentence, _ in text]))
-            return [join_sentences([(next(found), gap) for _, gap in text]) for text in pieces]
+            translations = iter(self.translate([part for text in pieces for part, _ in text]))
+            return [
+                join_sentences([(next(translations), gap) for _, gap in text]) for text in pieces
+            ]
         read = self._read(texts)
+        answers = self._search(read, 1, self._best)
         return [
-            dataclasses.replace(best, truncated=cut) if best else Translation("", 0.0)
-            for best, cut in zip(self._search(read, 1, self._best), read.truncated, strict=True)
+            dataclasses.replace(best, truncated=cut, unknown=unknown)
+            if best
+            else Translation("", 0.0)
+            for best, cut, unknown in zip(answers, read.truncated, read.unknown, strict=True)
         ]
 
     def nbest(self, texts: Sequence[str]) -> list[list[Hypothesis]]:
         """Each text's translations, best first."""
         count = self.results
-        found = self._search(
-            self._read(checked_texts(texts)),
-            count,
-            self._hypotheses,
-        )
-        return [each or [Hypothesis("", 0.0)] * count for each in found]
+        answers = self._search(self._read(checked_texts(texts)), count, self._hypotheses)
+        return [each or [Hypothesis("", 0.0)] * count for each in answers]
 
     @property
     def results(self) -> int:
         """How many `nbest` returns."""
-        return self._asked.results
+        return self._settings.results
 
     def align(self, texts: Sequence[str]) -> list[Alignment]:
         """Each text's translation with its attention weights.
@@ -153,10 +159,10 @@ class LocalTranslator(LocalModel):
                 "this model cannot align: it was trained without attention"
             )
         read = self._read(checked_texts(texts))
-        found = self._search(read, 1, self._aligned, with_weights=True)
+        answers = self._search(read, 1, self._aligned, with_weights=True)
         return [
             each(ids) if each else Alignment("", (), (), ())
-            for each, ids in zip(found, read.ids, strict=True)
+            for each, ids in zip(answers, read.ids, strict=True)
         ]
 
     def score(self, texts: Sequence[str], translations: Sequence[str]) -> list[Score]:
@@ -167,12 +173,12 @@ class LocalTranslator(LocalModel):
         """
         if self._copies:
             raise SignatureNotFoundError(
-                "this model has no score: what it copies is no token of a given text"
+                "this model has no score: what it copies is no token of any other text"
             )
         texts, translations = checked_pairs(texts, translations)
         read, targets = self._read(texts), self._target.encode(_written(translations))
         most = 2 * self._most + 9  # what a search may find, without the end
-        found: list[Any] = [None] * len(targets)
+        scores: list[Any] = [None] * len(targets)
 
         def work(rows: Sequence[int]) -> None:
             wanted = padded([[*targets[row][:most], END_ID] for row in rows])
@@ -185,12 +191,12 @@ class LocalTranslator(LocalModel):
                     log_probs = np.zeros_like(log_probs)  # nothing is translated as nothing
                 each = [float(x) for x in log_probs[: len(ids)]]
                 tokens = tuple("</s>" if x == END_ID else self._target.token(x) for x in ids)
-                norm = ((5 + len(ids)) / 6) ** self._asked.penalty
+                norm = ((5 + len(ids)) / 6) ** self._settings.penalty
                 cut = read.truncated[row] or len(targets[row]) > most
-                found[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
+                scores[row] = Score(sum(each) / norm, tokens, tuple(each), cut)
 
         self._batches.by_length([len(x) for x in targets], work)
-        return found
+        return scores
 
     @cached_property
     def _words_of(self) -> Words:
@@ -204,60 +210,68 @@ class LocalTranslator(LocalModel):
             assert isinstance(self._source, Vocabulary)  # as the export makes sure
             tokens = [self._source.split(text) for text in texts]
         cut = [len(x) > self._most for x in ids]
-        return _Read([x[: self._most] for x in ids], cut, tokens)
+        unknown = [""] * len(texts)
+        if isinstance(self._source, Vocabulary):
+            unknown = [unique_letters(self._source.unknown(text)) for text in texts]
+        letters = unique_letters("".join(unknown))
+        if letters and RUN_OPTIONS.get() is None:  # a server's callers have it in the answer
+            warnings.warn(unseen(letters), UserWarning, stacklevel=3)
+        return _Read([x[: self._most] for x in ids], cut, tokens, unknown)
 
     def _search(
         self,
         read: _Read,
         results: int,
-        answer: Callable[[_Found], T],
+        answer: Callable[[_Result], T],
         with_weights: bool = False,
     ) -> list[T | None]:
         """Return what is answered to each text, None for one without a token."""
-        found: list[T | None] = [None] * len(read.ids)
-        asked = self._asked.inputs(results, with_weights or self._replaces)
+        answers: list[T | None] = [None] * len(read.ids)
+        inputs = self._settings.inputs(results, with_weights or self._replaces)
 
         def work(rows: Sequence[int]) -> None:
             rows = [row for row in rows if read.ids[row]]
             if not rows:
                 return
             ids = padded([read.ids[row] for row in rows])
-            out = self._folder.run("translator", {"ids": ids, **asked})
+            out = self._folder.run("translator", {"ids": ids, **inputs})
+            if not self._copies:
+                self._settings.check_ids(out["found"], self._target.size)
             if self._replaces:
                 out["found"] = replaced(out["found"], out["weights"], self._target.size)
             each = (out[name] for name in ("found", "log_probs", "scores", "weights"))
             copied = [read.tokens[row] for row in rows]
             for row, *of_row in zip(rows, *each, copied, strict=True):
-                found[row] = answer(_Found(*of_row))
+                answers[row] = answer(_Result(*of_row))
 
         self._batches.by_length([len(x) for x in read.ids], work)
-        return found
+        return answers
 
-    def _best(self, found: _Found) -> Translation:
+    def _best(self, result: _Result) -> Translation:
         """Return the best translation, as if nothing of its text was cut."""
-        (one,) = self._hypotheses(found)
-        return Translation(one.text, one.score, False, *self._words(found))
+        (best,) = self._hypotheses(result)
+        return Translation(best.text, best.score, False, *self._words(result))
 
-    def _hypotheses(self, found: _Found) -> list[Hypothesis]:
-        return hypotheses(self._target, found.ids, found.scores, found.copied)
+    def _hypotheses(self, result: _Result) -> list[Hypothesis]:
+        return hypotheses(self._target, result.ids, result.scores, result.copied)
 
-    def _words(self, found: _Found) -> tuple[tuple[str, ...], tuple[float, ...]]:
+    def _words(self, result: _Result) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Return the words of the best translation, and their probabilities."""
-        return self._words_of(found.ids[0].tolist(), found.log_probs[0].tolist(), found.copied)
+        return self._words_of(result.ids[0].tolist(), result.log_probs[0].tolist(), result.copied)
 
-    def _aligned(self, found: _Found) -> Callable[[list[int]], Alignment]:
+    def _aligned(self, result: _Result) -> Callable[[list[int]], Alignment]:
         """Return the function from a source's ids to its alignment."""
-        ids, copied = found.ids[0], found.copied
-        tokens = said_tokens(self._target, ids, copied)
+        ids, copied = result.ids[0], result.copied
+        tokens = tokens_of(self._target, ids, copied)
 
         def align(source: list[int]) -> Alignment:
-            weights = found.weights[0, : len(tokens), : len(source)].tolist()
+            weights = result.weights[0, : len(tokens), : len(source)].tolist()
             return Alignment(
-                said_text(self._target, ids, copied),
+                text_of(self._target, ids, copied),
                 tuple(token_of(self._source, number, copied) for number in source),
                 tokens,
                 tuple(map(tuple, weights)),
-                *self._words(found),
+                *self._words(result),
             )
 
         return align

@@ -48,9 +48,10 @@ function ofTexts(model) {
     "api/translate": async ({ text }, goOn) => {
       const pieces = splitSentences(text);
       const found = await each(pieces.map(([source]) => source), goOn, (one) => one);
-      const sentences = found.map(({ hypotheses: [{ text, score }], truncated, words, word_probabilities }, i) => {
+      const sentences = found.map(({ hypotheses: [{ text, score }], truncated, unknown, ...sure }, i) => {
         const [source, gap] = pieces[i];
-        return { source, gap, text, score, truncated, words, word_probabilities };
+        const { words, word_probabilities } = sure;
+        return { source, gap, text, score, truncated, unknown, words, word_probabilities };
       });
       return { sentences };
     },

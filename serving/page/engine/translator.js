@@ -17,7 +17,7 @@ export class Translator {
   }
 
   // Translate a text; `settings` are those of the model unless they are given. Returns {tokens,
-  // truncated, words, word_probabilities, hypotheses}: words are those of the first hypothesis, and
+  // truncated, unknown, words, word_probabilities, hypotheses}: words are those of the first hypothesis, and
   // each is {text, score, tokens, weights (T, S)}.
   search(text, settings = {}) {
     const { beam_width, num_results, length_penalty, max_source_length } = { ...this.model.settings, ...settings };
@@ -31,6 +31,7 @@ export class Translator {
     return {
       tokens: ids.map((id) => this.source.token(id)),
       truncated: read.length > ids.length,
+      unknown: this.source.unseen?.(written(text)) ?? "",
       ...this.words(found[0]?.ids ?? [], found[0]?.logProbs),
       hypotheses: ids.length ? found.map((one) => said(this.target, one)) : new Array(results).fill(nothing),
     };

@@ -5,12 +5,17 @@ const [UNKNOWN, FIRST] = [1, 4];
 const MARK = "▁";
 const ELIDED = ["[cdjlmnst]", "qu", "jusqu", "lorsqu", "puisqu", "quoiqu"];
 
+// Joined files have byte order marks inside.
+const unmarked = (text) => text.replaceAll("\ufeff", "");
 const trimmed = (text) => text.replace(/^ +| +$/g, "");
 // By kind: a text's tokens, and the text of tokens.
 const KINDS = {
   words: { split: splitWords, join: (tokens) => trimmed(tokens.join("").replaceAll(MARK, " ")) },
-  characters: { split: () => (text) => [...text], join: (tokens) => tokens.join("") },
-  letters: { split: () => (text) => [...text.normalize("NFD")], join: (tokens) => tokens.join("").normalize("NFC") },
+  characters: { split: () => (text) => [...unmarked(text)], join: (tokens) => tokens.join("") },
+  letters: {
+    split: () => (text) => [...unmarked(text).normalize("NFD")],
+    join: (tokens) => tokens.join("").normalize("NFC"),
+  },
   symbols: { split: () => (text) => text.match(/[^ \t\n\v\f\r]+/g) ?? [], join: (tokens) => tokens.join(" ") },
 };
 
@@ -18,6 +23,7 @@ export class Vocabulary {
   // `about` is {kind, tokens}, and for words `characters`: runs of code points by name.
   constructor({ kind, tokens, characters }) {
     this.kind = kind;
+    this.hasLetters = kind === "characters" || kind === "letters";
     this.tokens = [...SPECIAL, ...tokens];
     this.size = this.tokens.length;
     this.ids = new Map(tokens.map((token, place) => [token, place + FIRST]));
@@ -26,7 +32,19 @@ export class Vocabulary {
   }
 
   encode(text) {
-    return this.split(text).map((token) => this.ids.get(token) ?? UNKNOWN);
+    return this.split(text).map((token) => this.id(token));
+  }
+
+  // A capital that training never saw is its small letter.
+  id(token) {
+    const small = this.hasLetters ? this.ids.get(token.toLowerCase()) : undefined;
+    return this.ids.get(token) ?? small ?? UNKNOWN;
+  }
+
+  // The letters of a text that training never saw, each once.
+  unseen(text) {
+    if (!this.hasLetters) return "";
+    return [...new Set(this.split(text).filter((token) => this.id(token) === UNKNOWN))].join("");
   }
 
   decode(ids) {

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import onnx
 
+from serving.client.printing import first_line
+
 # The operators that `engine/operators.js` and `engine/graph.js` run.
 _NAMES = """
     Abs Add And Cast Concat Conv CumSum Div Equal Exp Expand GRU Gather Greater GreaterOrEqual
@@ -65,10 +67,13 @@ def read_graph(path: Path, numbers: Numbers) -> dict[str, Any]:
     try:
         graph = onnx.load(str(path)).graph
     except Exception as error:  # protobuf's and onnx's have no class in common
-        raise ValueError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{path} cannot be read: {first_line(error)}") from None
     if unknown := sorted({node.op_type for node in _nodes(graph)} - OPERATORS):
         raise ValueError(f"{path} has operators without a form in JavaScript: {', '.join(unknown)}")
-    return _written(graph, numbers, frozenset(), frozenset())
+    try:
+        return _written(graph, numbers, frozenset(), frozenset())
+    except Exception as error:  # NumPy's and onnx's, of a damaged graph
+        raise ValueError(f"{path} cannot be read: {first_line(error)}") from None
 
 
 def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
+from serving.client.local.manifest import read_vocabulary
 from serving.page.files.graphs import Numbers, read_graph
 
 _MODELS = {1: "unigram", 2: "bpe"}
@@ -38,7 +40,7 @@ def pack(folder: Path, manifest: dict[str, Any], page: dict[str, Any]) -> bytes:
         longest = manifest["runs"][0]["config"]["max_target_length"]
         header["image"] = {**manifest["source"], "longest": longest}
     for side, about in manifest["tokenizers"].items():
-        header[side] = read_tokenizer(folder / about["file"], about["kind"], numbers)
+        header[side] = read_tokenizer(folder, about, numbers)
     return join_parts(header, numbers)
 
 
@@ -49,18 +51,22 @@ def join_parts(header: dict[str, Any], numbers: Numbers) -> bytes:
     return struct.pack("<I", len(text)) + text + numbers.tobytes()
 
 
-def read_tokenizer(path: Path, kind: str, numbers: Numbers) -> dict[str, Any]:
+def read_tokenizer(folder: Path, entry: dict[str, Any], numbers: Numbers) -> dict[str, Any]:
     """Return a tokenizer as `engine/sentencepiece.js` or `engine/vocabulary.js` take it.
 
     Raises:
         ValueError: for a model of another type, or with other pieces.
     """
+    path, kind = folder / entry["file"], entry["kind"]
     if kind != "sentencepiece":
-        return json.loads(path.read_text(encoding="utf-8"))
+        return read_vocabulary(folder, entry)
     from sentencepiece import sentencepiece_model_pb2
 
     model = sentencepiece_model_pb2.ModelProto()
-    model.ParseFromString(path.read_bytes())
+    try:
+        model.ParseFromString(path.read_bytes())
+    except DecodeError:
+        raise ValueError(f"{path} cannot be read: it is no model of sentencepiece") from None
     trainer, normalizer = model.trainer_spec, model.normalizer_spec
     types = {piece.type for piece in model.pieces}
     if trainer.model_type not in _MODELS or types - _TYPES or trainer.treat_whitespace_as_suffix:

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from serving.client.local.model import MANIFEST, Folder
+from serving.client.local.manifest import MANIFEST
+from serving.client.local.model import Folder
 from serving.page.card import read_card
 from serving.page.files.model import pack
 from serving.page.files.pages import write_file, write_folder

@@ -72,7 +72,11 @@ async function update() {
     showSaid();
     $("translation").classList.remove("stale");
     const cut = sentences.some(({ truncated }) => truncated);
-    $("note").textContent = cut ? "The text is longer than the model reads: its end is not translated." : "";
+    const strange = [...new Set(sentences.map(({ unknown }) => unknown ?? "").join(""))].join(" ");
+    $("note").textContent = [
+      cut ? "The text is longer than the model reads: its end is not translated." : "",
+      strange ? `Training never saw ${strange}: what is said of it is invented.` : "",
+    ].filter(Boolean).join(" ");
     succeed(`${about(model)}${text.trim() ? `: ${Math.round(performance.now() - started)} ms` : ""}`);
     const unknown = [...new Set(sentences.map(({ source }) => source))].filter((source) => !looked.has(source));
     if (unknown.length) {

@@ -14,11 +14,9 @@ import pytest
 
 from serving.batch import files
 from serving.batch.__main__ import main
-from serving.batch.events import Events
-from serving.batch.folders import Folder
-from serving.batch.job import Job, JobError, answer_file, begin, sweep
-from serving.batch.model import ModelError, latest_version
-from serving.batch.texts import Texts
+from serving.batch.engines import ModelError, latest_version
+from serving.batch.job import Job, JobError, answer_file, start, sweep
+from serving.batch.kinds import Events, Folder, Texts
 from serving.client.file_kinds import IMAGE
 from tests.serving.conftest import add_version, save_upper
 
@@ -39,7 +37,7 @@ def job(tmp_path):
     version.mkdir(parents=True)
     (version / "saved_model.pb").write_bytes(b"graph")
     made = Job(version, tmp_path / "out", batch_size=3)
-    begin(made)
+    start(made)
     return made
 
 
@@ -137,7 +135,7 @@ def test_the_output_of_a_job_is_the_input_of_another(job, tmp_path):
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts) + "broken\n")
     answer_file(job, upper, source)
     second = dataclasses.replace(job, output=tmp_path / "second", kind=Texts("translation"))
-    begin(second)
+    start(second)
 
     def longer(texts):
         return [(f"{text}!!", 0.5, False) for text in texts]
@@ -307,14 +305,14 @@ def test_two_jobs_at_once_lose_and_double_nothing(job, tmp_path):
 
 
 def test_another_model_or_field_does_not_mix_with_what_is_there(job, tmp_path):
-    begin(job)
+    start(job)
     other = tmp_path / "model" / "8"
     other.mkdir()
     (other / "saved_model.pb").write_bytes(b"another")
     with pytest.raises(JobError, match="another model"):
-        begin(Job(other, job.output))
+        start(Job(other, job.output))
     with pytest.raises(JobError, match="field 'text'"):
-        begin(Job(job.model, job.output, Texts("body")))
+        start(Job(job.model, job.output, Texts("body")))
 
 
 def test_files_that_would_have_one_output_are_refused(tmp_path):
@@ -338,6 +336,11 @@ def test_the_newest_version_is_taken(tmp_path):
     assert latest_version(tmp_path / "2").name == "2"
     with pytest.raises(ModelError, match="no exported model"):
         latest_version(tmp_path / "writing-11")
+    (tmp_path / "onnx" / "1").mkdir(parents=True)
+    (tmp_path / "onnx" / "1" / "manifest.json").write_text("{}")
+    for path in (tmp_path / "onnx", tmp_path / "onnx" / "1"):
+        with pytest.raises(ModelError, match="Received: an export in ONNX"):
+            latest_version(path)
 
 
 def test_the_command_translates_with_a_saved_model(tmp_path, capsys):

@@ -19,8 +19,8 @@ from training.runs.run import Run
 
 
 @pytest.fixture(scope="module")
-def version(event_run, tmp_path_factory):
-    return export([event_run], tmp_path_factory.mktemp("local") / "visits", form="onnx")
+def version(onnx_predictor):
+    return onnx_predictor
 
 
 def other(run, *settings):

@@ -18,9 +18,8 @@ from training.sources.image import digits
 
 
 @pytest.fixture(scope="module")
-def version(image_run, tmp_path_factory):
-    root = tmp_path_factory.mktemp("local")
-    return export([image_run], root / "digits", form="onnx", beam_width=3)
+def version(onnx_reader):
+    return onnx_reader
 
 
 def pictures(count):

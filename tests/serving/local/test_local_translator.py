@@ -4,6 +4,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -20,24 +21,23 @@ from serving.client.local.model import RUN_OPTIONS, Folder
 from serving.client.local.signatures import INPUTS as LOCAL_INPUTS
 from serving.export.texts import INPUTS, Exported
 from serving.export.version import export
+from tests.serving.conftest import TEXT_RUN
+from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
 from training.command.errors import UserError
 from training.runs.run import load_run
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
 LENGTH = 9
-RUN = Path(__file__).parents[2] / "fixtures" / "old_run" / "run"
-SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": LENGTH, "length_penalty": 0.7}
 
 
 @pytest.fixture(scope="module")
 def run():
-    return load_run(RUN)
+    return load_run(TEXT_RUN)
 
 
 @pytest.fixture(scope="module")
-def version(run, tmp_path_factory):
-    output = tmp_path_factory.mktemp("models") / "old"
-    return export([run], output, form="onnx", **SETTINGS)
+def version(onnx_translator):
+    return onnx_translator
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +171,7 @@ def test_a_caller_stops_the_runs_of_all_threads(version):
 def test_a_batch_may_be_empty(translator):
     folder = translator._folder
     ids = np.zeros((0, 5), "int64")
-    asked = translator._asked.inputs(2, True)
+    asked = translator._settings.inputs(2, True)
     found = folder.run("translator", {"ids": ids, **asked})
     assert {name: len(x) for name, x in found.items()} == dict.fromkeys(found, 0)
     assert found["scores"].shape == (0, 2)
@@ -180,6 +180,47 @@ def test_a_batch_may_be_empty(translator):
     taken = folder.run("step", {"tokens": np.zeros(0, "int64"), **given})
     assert taken["log_probs"].shape == (0, folder.manifest["tokenizers"]["target"]["size"])
     assert translator.score([], []) == []
+
+
+def test_letters_that_training_never_saw_are_named(version, tmp_path, capsys):
+    folder = tmp_path / "1"
+    shutil.copytree(version, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["tokenizers"]["source"]["kind"] = "letters"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    tokens = [chr(code) for code in range(ord("a"), ord("a") + 76)]
+    (folder / "source.json").write_text(json.dumps({"kind": "letters", "tokens": tokens}))
+    spoken = LocalTranslator(folder)
+    with pytest.warns(UserWarning, match=r"^training never saw 3 \\x1b: what"):
+        first, second = spoken.translate(["MACEBE", "m3\x1b3"])
+    assert (first.unknown, second.unknown) == ("", "3\x1b")
+    assert first == spoken.translate(["macebe"])[0]
+    assert client(["--local", str(folder), "--json", "mac3be"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["unknown"] == "3"
+    assert err == "warning: text 1: training never saw 3: what is said of it is invented\n"
+
+
+def test_characters_that_an_output_lacks_are_escaped(version, tmp_path):
+    folder = tmp_path / "é" / "1"
+    shutil.copytree(version, folder)
+    script = (
+        "import sys\n"
+        "from serving.client.__main__ import main as client\n"
+        "from serving.page.__main__ import main as page\n"
+        "path = sys.argv[1]\n"
+        "client(['--local', path, '--align', 'She is eating.'])\n"
+        "sys.exit(page(['--static', path, '--output', path + '/../site']))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(folder)],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\\u2581She" in done.stdout
+    assert done.stdout.endswith("\\xe9/1/../site\n")
 
 
 def test_the_inputs_of_signatures_are_those_of_a_saved_model():
@@ -235,9 +276,6 @@ def test_folders_that_are_no_export_are_refused(tmp_path, translator):
         LocalTranslator(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(ValueError, match="Received: format None"):
-        LocalTranslator(tmp_path)
-    (tmp_path / "manifest.json").write_text("\0")
-    with pytest.raises(ValueError, match="cannot be read"):
         LocalTranslator(tmp_path)
     with pytest.raises(ValueError, match="as many translations"):
         translator.score(["a"], [])

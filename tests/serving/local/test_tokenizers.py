@@ -6,11 +6,11 @@ import pytest
 import tensorflow as tf
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from serving.client.local.tokenizers import Vocabulary, load_tokenizer, said
+from serving.client.local.tokenizers import Vocabulary, load_tokenizer, without_special
 from serving.export.onnx.folder import _write_tokenizer
 from tests.attack.conftest import within
 from training.data.pieces import model_of
-from training.data.tokenizers import train_tokenizer
+from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
 
 UNIGRAM, BPE = 1, 2  # of SentencePiece's model types
 
@@ -36,7 +36,9 @@ def texts():
     return LINES + ODD + made
 
 
-@pytest.mark.parametrize("kind", ["sentencepiece", "bpe", "words", "characters", "symbols"])
+@pytest.mark.parametrize(
+    "kind", ["sentencepiece", "bpe", "words", "characters", "letters", "symbols"]
+)
 def test_ids_tokens_and_texts_are_those_of_training(kind, tmp_path):
     lines = LINES * 4
     if kind == "bpe":  # which SentencePiece learns of few words
@@ -53,13 +55,42 @@ def test_ids_tokens_and_texts_are_those_of_training(kind, tmp_path):
     assert found == wanted.to_list()
     ids = wanted.to_tensor()
     back = [text.decode() for text in tokenizer.detokenize(ids).numpy()]
-    assert [local.decode(said(one)) for one in found] == back
+    assert [local.decode(without_special(one)) for one in found] == back
     tokens = [token.decode() for token in tokenizer.tokens(ids[0]).numpy() if token]
     assert [local.token(number) for number in found[0]] == tokens
+    unknown = [letters.decode() for letters in tokenizer.unknown(tf.constant(texts())).numpy()]
+    assert any(unknown) == (kind in ("characters", "letters"))
+    if isinstance(local, Vocabulary):
+        assert [local.unknown(text) for text in texts()] == unknown
+
+
+@pytest.mark.parametrize("kind", ["characters", "letters"])
+@pytest.mark.parametrize(
+    ("text", "small", "unknown"),
+    [
+        ("MACEBE", "maCebe", ""),  # of C alone there is a capital
+        ("mac3be", "mac*be", "3"),
+        ("\ufeffmac\ufeffe", "mace", ""),
+        ("X.", "**", "X."),
+    ],
+)
+def test_capitals_are_small_letters_and_what_training_never_saw_is_named(
+    kind, text, small, unknown
+):
+    tokens = list("abcemC")
+    ids = [tokens.index(letter) + 4 if letter in tokens else 1 for letter in small]
+    local, tokenizer = (
+        Vocabulary({"kind": kind, "tokens": tokens}),
+        VocabularyTokenizer(kind, tokens),
+    )
+    assert local.encode([text]) == [ids]
+    assert tokenizer.tokenize(tf.constant([text])).to_list() == [ids]
+    assert local.unknown(text) == unknown
+    assert tokenizer.unknown(tf.constant([text])).numpy() == [unknown.encode()]
 
 
 def test_what_was_said_ends_at_the_end_and_has_no_special_ids():
-    assert said([5, 1, 6, 0, 2, 7, 3, 8]) == [5, 6, 7]
+    assert without_special([5, 1, 6, 0, 2, 7, 3, 8]) == [5, 6, 7]
 
 
 def test_a_long_text_of_unknown_words_is_numbered_by_first_places_at_once():

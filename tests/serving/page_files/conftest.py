@@ -1,22 +1,16 @@
 """Exports of a run, of which pages are made."""
 
-from pathlib import Path
-
 import pytest
 
 from serving.export.version import export
+from tests.serving.conftest import TEXT_RUN, TEXT_SETTINGS
 from training.runs.run import load_run
-
-RUN = Path(__file__).parents[2] / "fixtures" / "old_run" / "run"
-SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "length_penalty": 0.7}
 
 
 @pytest.fixture(scope="session")
-def versions(tmp_path_factory):
+def versions(onnx_translator, tmp_path_factory):
     """By the type of their weights."""
-    root, run = tmp_path_factory.mktemp("models"), load_run(RUN)
-    more = {"float32": {}, "int8": {"weights": "int8", "tables": False}}
-    return {
-        name: export([run], root / name / "old", form="onnx", **SETTINGS, **settings)
-        for name, settings in more.items()
-    }
+    output = tmp_path_factory.mktemp("models") / "old"
+    settings = {**TEXT_SETTINGS, "weights": "int8", "tables": False}
+    rounded = export([load_run(TEXT_RUN)], output, form="onnx", **settings)
+    return {"float32": onnx_translator, "int8": rounded}

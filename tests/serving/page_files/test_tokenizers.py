@@ -8,7 +8,8 @@ import random
 import pytest
 import sentencepiece
 
-from serving.client.local.tokenizers import SentencePiece, Vocabulary, said
+from serving.client.local.tokenizers import SentencePiece, Vocabulary, without_special
+from serving.client.results import unique_letters
 from serving.page.files.graphs import Numbers
 from serving.page.files.model import read_tokenizer
 from tests.serving.javascript import needs_node, run
@@ -34,7 +35,8 @@ const pieces = about.kind === "sentencepiece";
 const made = pieces ? new SentencePiece(withNumbers(about, bytes)) : new Vocabulary(about);
 const encoded = texts.map((text) => made.encode(text));
 const decoded = ids.map((each) => made.decode(each));
-process.stdout.write(JSON.stringify({ encoded, decoded }));
+const unseen = texts.map((text) => made.unseen?.(text) ?? "");
+process.stdout.write(JSON.stringify({ encoded, decoded, unseen }));
 """
 
 
@@ -52,9 +54,10 @@ def texts():
     return [*sentences, *LINES, *ODD, *made]
 
 
-def in_node(path, kind, texts, ids):
+def in_node(path, kind, size, texts, ids):
     numbers = Numbers()
-    about = read_tokenizer(path, kind, numbers)
+    entry = {"kind": kind, "file": path.name, "size": size}
+    about = read_tokenizer(path.parent, entry, numbers)
     given = {"about": about, "numbers": base64.b64encode(numbers.tobytes()).decode()}
     return run(READ, given={**given, "texts": texts, "ids": ids})
 
@@ -62,11 +65,13 @@ def in_node(path, kind, texts, ids):
 def assert_same(tokenizer, path, kind, size, texts):
     wanted = tokenizer.encode(texts)
     rng = random.Random(9)
-    ids = [said(each) for each in wanted]
+    ids = [without_special(each) for each in wanted]
     ids += [[rng.randrange(4, size) for _ in range(7)] for _ in range(500)]
-    found = in_node(path, kind, texts, ids)
+    found = in_node(path, kind, size, texts, ids)
     assert found["encoded"] == wanted
     assert found["decoded"] == [tokenizer.decode(each) for each in ids]
+    if isinstance(tokenizer, Vocabulary):
+        assert found["unseen"] == [unique_letters(tokenizer.unknown(text)) for text in texts]
 
 
 @pytest.mark.parametrize("model_type", ["unigram", "bpe"])
@@ -102,4 +107,4 @@ def test_models_that_the_browser_does_not_have_are_refused(tmp_path):
     )
     (tmp_path / "x.model").write_bytes(model.getvalue())
     with pytest.raises(ValueError, match=r"expected a unigram or BPE model.* Received: type 3"):
-        read_tokenizer(tmp_path / "x.model", "sentencepiece", Numbers())
+        read_tokenizer(tmp_path, {"kind": "sentencepiece", "file": "x.model"}, Numbers())

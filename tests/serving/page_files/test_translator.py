@@ -44,6 +44,7 @@ def test_texts_are_those_of_the_local_translator(versions, texts, weights, width
     local = LocalTranslator(versions[weights], beam_width=width, num_results=1)
     wanted = local.translate(texts)
     assert [one["truncated"] for one in found] == [one.truncated for one in wanted]
+    assert [one["unknown"] for one in found] == [one.unknown for one in wanted]
     firsts = [one["hypotheses"][0] for one in found]
     same = [a["text"] == b.text for a, b in zip(firsts, wanted, strict=True)]
     assert np.mean(same) >= (1.0 if weights == "float32" else 0.99)

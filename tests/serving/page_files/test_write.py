@@ -53,6 +53,7 @@ def test_what_the_browser_does_not_search_is_refused(versions, tmp_path, capsys,
     folder = tmp_path / "1"
     shutil.copytree(versions["float32"], folder)
     manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["settings"] |= change.pop("settings", {})
     (folder / "manifest.json").write_text(json.dumps({**manifest, **change}))
     assert main(["--static", str(folder), "--output", str(tmp_path / "site")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -76,17 +77,13 @@ def test_options_that_do_not_go_together_are_refused(words, capsys):
     assert "expected --" in capsys.readouterr().err
 
 
-def test_folders_that_are_no_translator_are_refused(versions, tmp_path, capsys):
+def test_folders_that_are_no_translator_are_refused(onnx_predictor, tmp_path, capsys):
     words = ["--output", str(tmp_path / "site"), "--static"]
     assert main([*words, str(tmp_path / "nothing")]) == 1
-    broken = tmp_path / "1"
-    shutil.copytree(versions["float32"], broken)
-    about = json.loads((broken / "manifest.json").read_text())
-    (broken / "manifest.json").write_text(json.dumps({**about, "task": "predict"}))
-    assert main([*words, str(broken)]) == 1
-    found = capsys.readouterr().err.splitlines()
-    assert len(found) == 2
-    assert "expected a model to translate or to read. Received: to predict" in found[1]
+    assert main([*words, str(onnx_predictor)]) == 1
+    errors = capsys.readouterr().err.splitlines()
+    assert len(errors) == 2
+    assert "expected a model to translate or to read. Received: to predict" in errors[1]
     assert not (tmp_path / "site").exists()
 
 
