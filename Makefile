@@ -10,9 +10,10 @@ PAGE_PORT ?= 8080
 BIN = .venv/bin
 STAMP = .venv/installed
 BACKENDS = .venv-backends
+NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-jax test-torch verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-nightly test-jax test-torch verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -60,6 +61,19 @@ $(BACKENDS)/installed: setup.py
 
 test-backends: $(BACKENDS)/installed  ## run the tests of layers and training on JAX and PyTorch, at the same time
 	$(MAKE) --no-print-directory -j 2 test-jax test-torch
+
+$(NIGHTLY)/installed: setup.py
+	@$(find-python); $$python -m venv $(NIGHTLY)
+	$(NIGHTLY)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(NIGHTLY)/bin/pip uninstall --quiet --yes keras
+	$(NIGHTLY)/bin/pip install --quiet --disable-pip-version-check --pre --no-deps keras-nightly
+	@touch $@
+
+# Keras's nightly is one day's: what warns there fails nobody here.
+test-nightly: export XLA_FLAGS = --xla_backend_optimization_level=0
+test-nightly: export TF_NUM_INTRAOP_THREADS = 1
+test-nightly: $(NIGHTLY)/installed  ## run the tests of the layers and of the README on Keras's nightly build
+	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning tests/keras_attention tests/test_readme.py
 
 test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mechanism, which takes long
 	EVERY_MECHANISM=1 $(BIN)/python -m pytest -q -n 2 tests/serving/test_mechanisms.py
@@ -164,4 +178,4 @@ serve-docker:  ## serve models/ with stock TensorFlow Serving, where a Docker en
 	MODELS=$$PWD/models docker compose -f serving/deploy/compose.yaml up
 
 clean:  ## remove the environment and the demo
-	rm -rf .venv $(BACKENDS) demo build dist site *.egg-info .mypy_cache
+	rm -rf .venv $(BACKENDS) $(NIGHTLY) demo build dist site *.egg-info .mypy_cache

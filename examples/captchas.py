@@ -27,7 +27,7 @@ def build():
         grid = keras.layers.Conv2D(filters, 3, padding="same", use_bias=False)(grid)
         grid = keras.layers.ReLU()(keras.layers.BatchNormalization()(grid))
         grid = keras.layers.MaxPooling2D(pool)(grid)
-    grid = SinePositionEncoding(100)(grid)  # (B, 4, 24, 96)
+    grid = grid + SinePositionEncoding(100)(grid)  # (B, 4, 24, 96)
     embed, output = keras.layers.Embedding(11, 32), keras.layers.Dense(10)
     attention = AdditiveAttention(UNITS)
     decoder = AttentionRNN(keras.layers.GRUCell(UNITS), attention, units=UNITS)

@@ -35,7 +35,7 @@ def build():
     encoder = keras.layers.Bidirectional(keras.layers.GRU(UNITS // 2, return_sequences=True))
     attention = AdditiveAttention(UNITS)
     decoder = AttentionRNN(keras.layers.GRUCell(UNITS), attention, units=UNITS)
-    read, said = keras.Input((LONGEST,), dtype="int32"), keras.Input((None,), dtype="int32")
+    read, said = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
     mask = keras.ops.not_equal(read, 0)
     memory = encoder(embed(read), mask=mask)
     model = keras.Model([read, said], output(decoder(embed(said), memory, memory_mask=mask)))

@@ -27,7 +27,7 @@ def build():
     past, last = keras.Input((PAST, 1)), keras.Input((None, 1))
     encoder = keras.layers.GRU(UNITS, return_sequences=True, return_state=True)
     memory, state = encoder(past)
-    memory = SinePositionEncoding(100)(memory)
+    memory = memory + SinePositionEncoding(100)(memory)
     attention = AdditiveAttention(UNITS)
     decoder = AttentionRNN(keras.layers.GRUCell(UNITS), attention, units=UNITS, input_feeding=True)
     output = keras.layers.Dense(1)

@@ -3,7 +3,6 @@
 from keras_attention import addons, distributions, losses, mechanisms, scores
 from keras_attention.attention import Attention, Memory
 from keras_attention.fast.switch import exporting, fast_paths
-from keras_attention.layers.normalized import LayerNormGRUCell, LayerNormLSTMCell
 from keras_attention.layers.pointer import PointerGenerator
 from keras_attention.layers.pooling import AttentionPooling
 from keras_attention.layers.positions import SinePositionEncoding
@@ -16,7 +15,7 @@ from keras_attention.mechanisms.location_sensitive import LocationSensitiveAtten
 from keras_attention.mechanisms.monotonic import MonotonicAttention
 from keras_attention.mechanisms.multiplicative import MultiplicativeAttention
 from keras_attention.plot import plot_attention
-from keras_attention.recurrent.cell import AttentionCell
+from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.recurrent.hoisted_rnn import HoistedRNN
 from keras_attention.recurrent.rnn import AttentionRNN
 from keras_attention.search import (
@@ -25,7 +24,6 @@ from keras_attention.search import (
     beam_search,
     greedy_search,
 )
-from keras_attention.step import State
 
 __all__ = [
     "AdditiveAttention",
@@ -35,8 +33,6 @@ __all__ = [
     "AttentionRNN",
     "CoverageAttention",
     "HoistedRNN",
-    "LayerNormGRUCell",
-    "LayerNormLSTMCell",
     "LocalAttention",
     "LocationAttention",
     "LocationSensitiveAttention",

@@ -89,11 +89,11 @@ def load_weights(
     if isinstance(layer, Attention):
         _load_mechanism(layer, weights)
         return
-    if layer.order != "luong" or not layer.input_feeding or layer.several or layer.gate:
+    if layer.order != "luong" or not layer.input_feeding or layer.gate:
         raise ValueError(
-            'load_weights expected a layer with order="luong", input_feeding=True, one memory and '
-            f"no gate, which is what AttentionWrapper computes. Received: order={layer.order!r}, "
-            f"input_feeding={layer.input_feeding}, several={layer.several}, gate={layer.gate}"
+            'load_weights expected a layer with order="luong", input_feeding=True and no gate, '
+            f"which is what AttentionWrapper computes. Received: order={layer.order!r}, "
+            f"input_feeding={layer.input_feeding}, gate={layer.gate}"
         )
     _load_mechanism(layer.attention, weights)
     parts = keras_cells.parts(layer.cell)
@@ -128,7 +128,7 @@ def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]
     if isinstance(layer, MonotonicAttention) and not isinstance(layer, MonotonicChunkwiseAttention):
         named["attention_score_bias"] = layer.score_bias
         layer = layer.attention
-    general = isinstance(layer, MultiplicativeAttention) and layer.score_name == "general"
+    general = isinstance(layer, MultiplicativeAttention) and layer.score == "general"
     if type(layer) is AdditiveAttention:
         named |= {
             "query_layer/kernel": layer.query_kernel,

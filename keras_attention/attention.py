@@ -7,8 +7,8 @@ A mechanism is a Keras layer that can be used in two ways that give the same res
   `context, weights, state = layer.step(query, memory, state)` for each query `(B, dq)`.
 
 Both prepare the memory once (`keys`), project the queries (`queries`), and `attend`: masks, then
-`score`, then `weigh`, then the average of the values. Queries of a `sequential` mechanism attend
-one after the other.
+`compute_scores`, then `weigh`, then the average of the values. Queries of a `sequential` mechanism
+attend one after the other.
 
 A memory may also be a grid, `(B, H, W, dim)`, as convolutions over an image make it: it is read
 row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.03044).
@@ -16,13 +16,12 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 import keras
 from keras import ops
 
-from keras_attention import backend, distributions, losses, masks
+from keras_attention import backend, distributions
 from keras_attention.fast import switch
 from keras_attention.layer import AveragingLayer, keeps
 from keras_attention.sequential import attend_in_turn
@@ -48,7 +47,7 @@ class Memory(NamedTuple):
 
     Attributes:
         value: `(B, Tv, dv)`, averaged to contexts.
-        key: `(B, Tv, ·)`, the keys as `score` takes them, projected where the mechanism projects.
+        key: `(B, Tv, ·)`, the keys as `keys` returns them for `compute_scores`.
         mask: boolean `(B, Tv)`, False for positions without weight, or None.
 
     With several heads value and key are split among them, `(B, heads, Tv, ·)`.
@@ -63,9 +62,9 @@ class Attention(AveragingLayer):
     """Base class of the mechanisms.
 
     A subclass makes its weights in `build_score(query_dim, key_dim)`, projects in `queries` and
-    `keys`, and scores in `score`. A mechanism that changes what follows the scores overrides
-    `weigh`. One that remembers something from query to query sets `sequential = True`, and its
-    `initial_state` and `weigh` say what.
+    `keys`, and scores in `compute_scores`. To change what follows the scores it overrides `weigh`.
+    A mechanism whose weights depend on earlier queries sets `sequential = True`; its `state_spec`,
+    `initial_state` and `weigh` define the state that goes from query to query.
 
     Args:
         distribution: from scores to weights: `"softmax"`, `"sparsemax"`, `"entmax15"`,
@@ -104,7 +103,7 @@ class Attention(AveragingLayer):
     Example:
         ```python
         class CosineAttention(Attention):
-            def score(self, query, key):
+            def compute_scores(self, query, key):
                 query, key = (keras.ops.normalize(x, axis=-1) for x in (query, key))
                 return scores.dot(query, key)
 
@@ -122,7 +121,7 @@ class Attention(AveragingLayer):
         """Make the weights of the score function."""
 
     def queries(self, query: Tensor) -> Any:
-        """Return the projected queries for `score` and `weigh`, of `(B, n, dq)`.
+        """Return the projected queries for `compute_scores` and `weigh`, of `(B, n, dq)`.
 
         With several heads they are split among them: see `split_heads`.
         """
@@ -132,23 +131,49 @@ class Attention(AveragingLayer):
         """Return the memory's `key` of keys `(B, Tv, dk)` and its mask `(B, Tv)` or None."""
         return self.split_heads(key)
 
-    def score(self, query: Any, key: Any) -> Any:
+    def compute_scores(self, query: Any, key: Any) -> Any:
         """Return the scores `(B, n, Tv)` of what `queries` and `keys` return.
 
         With several heads the arguments are `(B, heads, T, ·)`, the scores `(B, heads, n, Tv)`.
         """
         raise NotImplementedError
 
-    def initial_state(self, memory: Memory) -> Any:
-        """Return the state before the first step: here none, `()`.
+    def state_spec(self, batch: int | None, length: int | None) -> Any:
+        """Return the state's shapes and dtypes as `keras.KerasTensor`s: here none, `()`.
 
-        A state is a structure of tensors whose first axis is the batch.
+        A state is a structure of tensors whose first axis is the batch. A mechanism with a state
+        overrides this and `initial_state`.
+
+        Args:
+            batch: number of rows, or None.
+            length: `Tv`, the length of the memory, or None.
         """
+        self._expect(
+            keeps(self.initial_state, Attention.initial_state),
+            "a state_spec beside an initial_state",
+            "a mechanism without",
+        )
         return ()
 
-    def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
-        """Return the states before each of `Tq` queries, `(B·Tq, ...)`, if not `sequential`."""
+    def initial_state(self, memory: Memory) -> Any:
+        """Return the state before the first step: here none, `()`."""
         return ()
+
+    def states_at_once(
+        self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
+    ) -> tuple[Any, Any]:
+        """Return, if not `sequential`, the states before each query of a sequence and after it.
+
+        Args:
+            state: before the first query, `(B, ...)`.
+            query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
+            batch: B.
+            length: `Tq`.
+
+        Returns:
+            The states before each query, `(B·Tq, ...)`, and the state after the last, `(B, ...)`.
+        """
+        return state, state
 
     def weigh(
         self, scores: Any, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
@@ -156,19 +181,19 @@ class Attention(AveragingLayer):
         """Return the attention weights of queries that do not depend on one another.
 
         Args:
-            scores: from `score`.
+            scores: from `compute_scores`.
             query: from `queries`.
             memory: from `prepare`.
             state: from `initial_state` or the last step, with `B·n` rows.
             mask: boolean, broadcasts to the weights, or None.
-            noise: in training from `noise`, for weights of this shape; otherwise None.
+            noise: in training from `draw_noise`, for weights of this shape; otherwise None.
 
         Returns:
             The weights `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`, and the next state.
         """
         return distributions.BY_NAME[self.distribution](scores, mask), state
 
-    def noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
+    def draw_noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
         """Draw, before any loop, the random numbers of training for weights of this shape.
 
         Args:
@@ -184,17 +209,19 @@ class Attention(AveragingLayer):
     def build(
         self,
         query_shape: tuple[Any, ...],
-        value_shape: tuple[Any, ...],
+        value_shape: tuple[Any, ...] | None = None,
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the weights for queries, values and keys of these shapes."""
+        self._expect(value_shape is not None, "to be called as layer(query, value)", "one input")
         check_shapes(self, query_shape, value_shape, key_shape)
         self._expect(
             value_shape[-1] % self.num_heads == 0,
             f"a value of a width that num_heads={self.num_heads} divides",
             f"value {tuple(value_shape)}",
         )
-        self.build_score(query_shape[-1], (key_shape or value_shape)[-1])
+        self.query_width, self.key_width = query_shape[-1], (key_shape or value_shape)[-1]
+        self.build_score(self.query_width, self.key_width)
 
     def call(
         self,
@@ -229,64 +256,65 @@ class Attention(AveragingLayer):
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
-        attend, *given = self._given(query, memory, query_mask, attention_mask, training)
+        state = self.initial_state(memory)
+        attend, *given, _ = self._sequence(
+            query, memory, state, query_mask, attention_mask, training
+        )
         with switch.training(training):
-            context, weights = attend(*given)[:2]
+            context, weights, _ = attend(*given)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
-        if not return_attention_scores:
-            return context
-        if not one_step:
-            masks.carry(weights, query_mask, memory.mask)
-            if training:
-                losses.await_losses(self)
-        return context, weights
+        return (context, weights) if return_attention_scores else context
 
     def attend_all(
         self,
         query: Tensor,
         memory: Memory,
+        state: Any,
         query_mask: Tensor | None = None,
         training: bool | None = None,
-    ) -> tuple[Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Any]:
         """Attend with a sequence of queries to a prepared memory.
 
         Args:
             query: `(B, Tq, dq)`.
             memory: from `prepare`.
+            state: from `initial_state`, or after the queries before.
             query_mask: boolean `(B, Tq)` or None.
             training: whether there is dropout and noise.
 
         Returns:
-            Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
+            Contexts `(B, Tq, dv)`, weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`, and the
+            state after the last query.
         """
-        attend, *given = self._given(query, memory, query_mask, None, training)
-        context, weights = attend(*given)[:2]
-        return context, weights
+        attend, *given, last = self._sequence(query, memory, state, query_mask, None, training)
+        context, weights, state = attend(*given)
+        return context, weights, state if last is None else last
 
-    def _given(
+    def _sequence(
         self,
         query: Tensor,
         memory: Memory,
+        state: Any,
         query_mask: Tensor | None,
         mask: Tensor | None,
         training: bool | None,
-    ) -> tuple[Any, Any, Memory, Any, Tensor | None, Noise]:
-        """Return `attend`, or `attend_in_turn`, with its arguments for a sequence of queries."""
+    ) -> tuple[Any, ...]:
+        """Return `attend` or `attend_in_turn`, its arguments, and the last state of the former."""
         query = ops.cast(query, self.compute_dtype)
-        length = ops.shape(query)[1]
+        batch, length = ops.shape(query)[:2]
         if query_mask is not None:
             mask = both(mask, ops.expand_dims(query_mask, -1))
-        attend: Any = self.attend
         if self.sequential:
-            attend = functools.partial(attend_in_turn, self.attend, query_mask=query_mask)
-            shape = (length, *self.weights_shape(memory, 1))
-            state = self.initial_state(memory)
-        else:
-            shape = self.weights_shape(memory, length)
-            state = self.states_at_once(memory, query_mask, length)
-        noise = self.noise(shape) if training else None
-        return attend, self.queries(query), memory, state, mask, noise
+            noise = self.draw_noise((length, *self.weights_shape(memory, 1))) if training else None
+
+            def attend(*given: Any) -> tuple[Tensor, Tensor, Any]:
+                return attend_in_turn(self.attend, *given, query_mask)
+
+            return attend, self.queries(query), memory, state, mask, noise, None
+        noise = self.draw_noise(self.weights_shape(memory, length)) if training else None
+        states, last = self.states_at_once(state, query_mask, batch, length)
+        return self.attend, self.queries(query), memory, states, mask, noise, last
 
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
@@ -298,7 +326,7 @@ class Attention(AveragingLayer):
             memory: from `prepare`.
             state: from `initial_state` or the last step, with `B·n` rows.
             mask: boolean `(B | 1, n | 1, Tv | 1)` or None, combined with the memory's mask.
-            noise: in training from `noise`, for weights of this shape; otherwise None.
+            noise: in training from `draw_noise`, for weights of this shape; otherwise None.
 
         Returns:
             The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
@@ -307,7 +335,7 @@ class Attention(AveragingLayer):
             mask = both(ops.expand_dims(memory.mask, 1), mask)
         if mask is not None and self.num_heads > 1:
             mask = ops.expand_dims(mask, 1)
-        scores = self.score(query, memory.key)
+        scores = self.compute_scores(query, memory.key)
         weights, state = self.weigh(scores, query, memory, state, mask, noise)
         weights = ops.cast(weights, self.compute_dtype)
         kept = weights * noise["dropout"] if noise and "dropout" in noise else weights
@@ -324,6 +352,12 @@ class Attention(AveragingLayer):
 
     # One query at a time.
 
+    def expect_memory(self, memory: Any) -> None:
+        """Raise a ValueError for a memory that was not prepared."""
+        self._expect(
+            isinstance(memory, Memory), "a memory from prepare(value)", f"a {type(memory).__name__}"
+        )
+
     def prepare(
         self, value: Tensor, key: Tensor | None = None, mask: Tensor | None = None
     ) -> Memory:
@@ -332,7 +366,8 @@ class Attention(AveragingLayer):
         Args:
             value: `(B, Tv, dv)`, or a grid `(B, H, W, dv)`.
             key: `(B, Tv, dk)`, or a grid; the value if not given.
-            mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`, or None.
+            mask: boolean `(B, Tv)`, or of the grid `(B, H, W)`; the mask that a Keras layer has put
+                on the value if not given.
 
         Returns:
             A `Memory` to pass to `initial_state` and `step`.
@@ -342,7 +377,9 @@ class Attention(AveragingLayer):
                 the layer is not built.
         """
         self._expect_built()
+        self._expect_dense(value, key)
         check_shapes(self, None, value.shape, None if key is None else key.shape)
+        mask = getattr(value, "_keras_mask", None) if mask is None else mask
         mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
         value = flat_memory(ops.cast(value, self.compute_dtype))
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
@@ -366,12 +403,18 @@ class Attention(AveragingLayer):
             memory: from `prepare`, with batch size B.
             state: from `initial_state` or the last step, with `B·n` rows.
             training: whether dropout is applied.
-            noise: from `noise`, drawn before a loop; None draws it here, in training.
+            noise: from `draw_noise`, drawn before a loop; None draws it here, in training.
 
         Returns:
             The context `(B·n, dv)`, the attention weights `(B·n, Tv)`, with several heads
             `(B·n, heads, Tv)`, and the next state.
         """
+        self.expect_memory(memory)
+        self._expect(
+            tuple(query.shape[1:]) == (self.query_width,),
+            f"a query (rows, {self.query_width}) of one step",
+            f"query {tuple(query.shape)}",
+        )
         query = ops.cast(query, self.compute_dtype)
         rows, batch = query.shape[0], memory.value.shape[0]
         self._expect(
@@ -388,7 +431,7 @@ class Attention(AveragingLayer):
             count = backend.share(total, batch)
             query = ops.reshape(query, (batch, count, query.shape[-1]))
         if training and noise is None:
-            noise = self.noise(self.weights_shape(memory, count))
+            noise = self.draw_noise(self.weights_shape(memory, count))
         context, weights, state = self.attend(self.queries(query), memory, state, None, noise)
         # (B, n, dv) and (B, [heads,] n, Tv): beams join the batch axis
         length = ops.shape(memory.value)[-2]
@@ -400,18 +443,7 @@ class Attention(AveragingLayer):
 
     # Keras.
 
-    def compute_output_shape(
-        self,
-        query_shape: tuple[Any, ...],
-        value_shape: tuple[Any, ...],
-        key_shape: tuple[Any, ...] | None = None,
-    ) -> tuple[Any, ...]:
-        """Return the shape of the contexts."""
-        return (*query_shape[:-1], value_shape[-1])
-
-    def compute_output_spec(
-        self, query: Any, value: Any, key: Any = None, **kwargs: Any
-    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    def output_spec(self, query: Any, value: Any, key: Any = None, **kwargs: Any) -> Any:
         """Return the symbolic contexts, and weights where they are asked for."""
         check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
         context = keras.KerasTensor((*query.shape[:-1], value.shape[-1]), self.compute_dtype)

@@ -2,27 +2,60 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from numbers import Integral
 from typing import Any
 
 import keras
-from keras import ops
+import numpy as np
+from keras import ops, tree
 
-from keras_attention import backend, distributions, losses
+from keras_attention import backend, distributions
 from keras_attention.shapes import join_heads, split_heads
 
 Tensor = Any
 
 
+# Arguments of TensorFlow Addons' constructors, and their successors.
+_OF_ADDONS = {
+    "memory": "the memory in the call, layer(query, memory), or in prepare(memory)",
+    "memory_sequence_length": "a mask in the call, keras.ops.arange(length) < lengths[:, None]",
+    "attention_layer_size": "units=",
+    "attention_mechanism": "attention=",
+    "alignment_history": "return_attention_scores=True",
+    "probability_fn": "distribution=",
+    "sigmoid_noise": "noise=",
+    "score_bias_init": "bias_initial=",
+}
+
+
 class BaseLayer(keras.layers.Layer):
-    """A layer with errors in one form, and one initializer, regularizer and constraint of kernels.
+    """Base of the layers: uniform error messages, and configurations made of the arguments' names.
+
+    The arguments of a subclass's constructor are attributes with their names.
 
     Args:
         kernel_initializer: initializer of the kernels.
         kernel_regularizer: regularizer of the kernels, or None.
         kernel_constraint: constraint of the kernels, or None.
     """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> BaseLayer:
+        """Make the layer; a ValueError for arguments of another kind."""
+        layer: BaseLayer = super().__new__(cls, *args, **kwargs)
+        parameters = list(inspect.signature(cls.__init__).parameters)[1:]
+        named = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        for name, value in named.items():
+            shape = getattr(value, "shape", ())
+            expected = _OF_ADDONS.get(name) or (shape and _OF_ADDONS["memory"])
+            received = f"{name}=" + (f"a tensor {tuple(shape)}" if shape else repr(value))
+            layer._expect(not expected, expected, received)
+            kinds = str(getattr(_parameters(cls).get(name), "annotation", "")).split(" | ")
+            if "bool" in kinds:
+                fits = isinstance(value, (bool, np.bool_)) or (value is None and "None" in kinds)
+                layer._expect(fits, f"{name} to be True or False", received)
+        return layer
 
     def __init__(
         self,
@@ -37,14 +70,20 @@ class BaseLayer(keras.layers.Layer):
         self.kernel_constraint = keras.constraints.get(kernel_constraint)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call as Keras does; a ValueError for a list of inputs, which some Keras layers take."""
-        if len(args) == 1 and isinstance(args[0], (list, tuple)):
-            parameters = inspect.signature(self.call).parameters.values()
-            inputs = ", ".join(each.name for each in parameters if each.default is each.empty)
-            self._expect(False, f"to be called as layer({inputs})", f"a list of {len(args[0])}")
+        """Call as Keras does; a ValueError for inputs of another form."""
+        parameters = inspect.signature(self.call).parameters.values()
+        inputs = [each.name for each in parameters if each.default is each.empty]
+        several = len(args) == 1 and isinstance(args[0], (list, tuple))
+        count = len(args) + sum(name in kwargs for name in inputs[len(args) :])
+        self._expect(
+            not several and count >= len(inputs),
+            f"to be called as layer({', '.join(inputs)})",
+            f"a list of {len(args[0])}" if several else f"{count} inputs",
+        )
+        self._expect_dense(*args, *kwargs.values())
         return super().__call__(*args, **kwargs)
 
-    def add_kernel(self, shape: tuple[int, ...], name: str) -> keras.Variable:
+    def add_kernel(self, shape: tuple[int, ...], name: str, **kwargs: Any) -> keras.Variable:
         """Make a weight with the layer's initializer, regularizer and constraint."""
         return self.add_weight(
             shape,
@@ -52,6 +91,7 @@ class BaseLayer(keras.layers.Layer):
             name=name,
             regularizer=self.kernel_regularizer,
             constraint=self.kernel_constraint,
+            **kwargs,
         )
 
     @property
@@ -65,9 +105,45 @@ class BaseLayer(keras.layers.Layer):
 
     def _expect_count(self, name: str, value: Any, or_none: bool = False) -> None:
         """Raise a ValueError unless the value is an integer from 1 on."""
-        whole = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+        counts = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
         expected = f"{name} >= 1, an integer" + (" or None" if or_none else "")
-        self._expect(whole or (or_none and value is None), expected, f"{name}={value!r}")
+        self._expect(counts or (or_none and value is None), expected, f"{name}={value!r}")
+
+    def _expect_dense(self, *inputs: Any) -> None:
+        """Raise a ValueError for ragged and sparse tensors."""
+        for x in inputs:
+            kind = type(x).__name__
+            self._expect(
+                kind not in ("RaggedTensor", "SparseTensor") and not getattr(x, "ragged", False),
+                "padded tensors and masks, such as x.to_tensor() and "
+                "tf.sequence_mask(x.row_lengths()) of a RaggedTensor",
+                kind,
+            )
+
+    def output_spec(self, **arguments: Any) -> Any:
+        """Return the symbolic outputs of a call with these arguments, by name."""
+        raise NotImplementedError
+
+    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the symbolic outputs of a call."""
+        outputs = self.output_spec(**inspect.signature(self.call).bind(*args, **kwargs).arguments)
+        count = len(outputs) if type(outputs) is tuple else 1
+        # Keras connects as many outputs of a layer as its first call in a model had.
+        first = vars(self).setdefault("_outputs_of_first_call", count)
+        self._expect(
+            count <= first,
+            "return_attention_scores=True at its first call in a model, or a second layer with its "
+            "configuration and weights: layer.from_config(…), set_weights(…)",
+            f"{count} outputs after a first call with {first}",
+        )
+        return outputs
+
+    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the shapes of what a call returns for inputs of these shapes."""
+        names = list(inspect.signature(self.call).parameters)
+        shapes = {**dict(zip(names, args, strict=False)), **kwargs}
+        symbols = {n.removesuffix("_shape"): keras.KerasTensor(s) for n, s in shapes.items() if s}
+        return tree.map_structure(lambda x: x.shape, self.output_spec(**symbols))
 
     def _expect_built(self) -> None:
         self._expect(
@@ -76,20 +152,29 @@ class BaseLayer(keras.layers.Layer):
             "a layer without weights",
         )
 
-    def _get_own_losses(self) -> list[Any]:
-        """Return what `Layer.losses` of a model asks of each layer, as Keras does."""
-        losses.expect_losses(self)
-        own: list[Any] = super()._get_own_losses()
-        return own
-
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "kernel_initializer": keras.initializers.serialize(self.kernel_initializer),
-            "kernel_regularizer": keras.regularizers.serialize(self.kernel_regularizer),
-            "kernel_constraint": keras.constraints.serialize(self.kernel_constraint),
-        }
+        names = [name for name in _parameters(type(self)) if hasattr(self, name)]
+        own = {n: keras.saving.serialize_keras_object(getattr(self, n)) for n in names}
+        return {**super().get_config(), **own}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> BaseLayer:
+        """Make the layer of `get_config`."""
+        deserialize = keras.saving.deserialize_keras_object
+        return cls(**{n: deserialize(x) if isinstance(x, dict) else x for n, x in config.items()})
+
+
+@functools.cache
+def _parameters(cls: type) -> dict[str, inspect.Parameter]:
+    """Return the named parameters of the constructors of a class and of those it inherits."""
+    constructors = [
+        inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
+        for base in cls.__mro__
+        if issubclass(base, BaseLayer) and "__init__" in vars(base)
+    ]
+    named = [each for parameters in constructors for each in list(parameters)[1:]]
+    return {each.name: each for each in named[::-1] if each.kind is not each.VAR_KEYWORD}
 
 
 def keeps(method: Any, own: Any) -> bool:
@@ -144,13 +229,3 @@ class AveragingLayer(BaseLayer):
         """Return the averages `(B, n, ·)` of values that are split among the heads."""
         found = backend.average(weights, value)
         return found if self.num_heads == 1 else join_heads(found)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "distribution": self.distribution,
-            "num_heads": self.num_heads,
-            "dropout": self.dropout,
-            "seed": self.seed,
-        }

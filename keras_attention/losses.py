@@ -5,8 +5,6 @@ each row of the batch, float32 `(B,)`. Several heads, `(B, heads, T, S)`, are av
 `AttentionLoss` adds one of them to a model.
 
 Masks are boolean, `target_mask` `(B, T)` and `source_mask` `(B, S)`: False positions do not count.
-Weights carry the masks that their layer was called with, which hold where none is given. Tensors
-computed from weights, such as a slice, carry none: give them the masks.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import masks
+from keras_attention.layer import BaseLayer
 from keras_attention.shapes import checked_mask, is_empty
 
 Tensor = Any
@@ -50,110 +48,68 @@ BY_NAME = {"coverage": coverage, "doubly_stochastic": doubly_stochastic}
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionLoss(keras.layers.Layer):
-    """Adds a loss of attention weights to the model's loss, and passes the weights on.
+class AttentionLoss(BaseLayer):
+    """Adds a loss of attention weights to the model's loss, and passes the outputs on.
 
-    Keras drops layers that no output of a functional model depends on: make the weights that this
-    returns an output, or compute one of them. An attention layer refuses to be trained in a model
-    that has dropped a loss of its weights.
+    Keras drops layers that no output of a model depends on: go on with what this returns.
 
     Args:
         loss: `"coverage"` or `"doubly_stochastic"`, the functions of `keras_attention.losses`.
         weight: factor for the loss, which is the mean over the batch.
+        **kwargs: `name`, `dtype`. The loss is computed in float32.
 
     Call arguments:
+        outputs: of the decoder, `(B, T, ...)`.
         attention_weights: `(B, T, S)` or `(B, heads, T, S)`.
-        target_mask: boolean `(B, T)`; the one that the weights carry if not given.
-        source_mask: boolean `(B, S)`; the one that the weights carry if not given.
+        outputs_mask: boolean `(B, T)`; the mask of Keras's layers if not given.
+        memory_mask: boolean `(B, S)`.
 
     Output:
-        The weights, unchanged.
+        The outputs, unchanged.
 
     Raises:
         ValueError: if the loss is unknown, or for weights or masks of another shape.
 
     Example:
         ```python
-        weights = keras.ops.softmax(keras.random.normal((2, 3, 7)))
-        layer = losses.AttentionLoss("coverage", weight=0.5)
-        weights = layer(weights)  # unchanged; layer.losses holds the loss
+        target, memory = keras.random.normal((2, 3, 5)), keras.random.normal((2, 7, 6))
+        decoder = AttentionRNN(keras.layers.GRUCell(8), CoverageAttention(4))
+        outputs, weights = decoder(target, memory, return_attention_scores=True)
+        outputs = losses.AttentionLoss("coverage", weight=0.5)(outputs, weights)  # (2, 3, 14)
         ```
     """
 
     def __init__(self, loss: str, weight: float = 1.0, **kwargs: Any) -> None:
-        # Without autocast: a cast tensor would carry no masks, and all is computed in float32.
-        super().__init__(**{"autocast": False, **kwargs})
-        if loss not in BY_NAME:
-            raise ValueError(
-                f"AttentionLoss expected loss to be one of {', '.join(BY_NAME)}. "
-                f"Received: loss={loss!r}"
-            )
-        self.loss_name = loss
+        super().__init__(**kwargs)
+        self._expect(loss in BY_NAME, f"loss to be one of {', '.join(BY_NAME)}", f"loss={loss!r}")
+        self.loss = loss
         self.weight = weight
-        self.awaited = False
+        self.supports_masking = True
         self.built = True
 
     def call(
         self,
+        outputs: Tensor,
         attention_weights: Tensor,
-        target_mask: Tensor | None = None,
-        source_mask: Tensor | None = None,
+        outputs_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
     ) -> Tensor:
-        """Add the loss."""
-        self.awaited = False
-        if len(attention_weights.shape) not in (3, 4):
-            raise ValueError(
-                "AttentionLoss expected attention weights (B, T, S) or (B, heads, T, S). "
-                f"Received: {tuple(attention_weights.shape)}"
-            )
+        """Add the loss; arguments and result as the class says."""
+        self._expect(
+            len(attention_weights.shape) in (3, 4),
+            "attention weights (B, T, S) or (B, heads, T, S)",
+            f"{tuple(attention_weights.shape)}",
+        )
         batch, *_, time, length = attention_weights.shape
-        target_mask = checked_mask(self, "target_mask", target_mask, (batch, time))
-        source_mask = checked_mask(self, "source_mask", source_mask, (batch, length))
-        values = BY_NAME[self.loss_name](attention_weights, target_mask, source_mask)
-        mean = ops.sum(values) if is_empty(values) else ops.mean(values)
-        self.add_loss(self.weight * mean)
-        return attention_weights
+        target = checked_mask(self, "outputs_mask", outputs_mask, (batch, time))
+        source = checked_mask(self, "memory_mask", memory_mask, (batch, length))
+        values = BY_NAME[self.loss](attention_weights, target, source)
+        self.add_loss(self.weight * (ops.sum(values) if is_empty(values) else ops.mean(values)))
+        return outputs
 
-    def compute_output_spec(self, attention_weights: Any, **kwargs: Any) -> Any:
-        """Return the symbolic weights."""
-        return keras.KerasTensor(attention_weights.shape, attention_weights.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {**super().get_config(), "loss": self.loss_name, "weight": self.weight}
-
-
-def await_losses(layer: keras.layers.Layer) -> None:
-    """Expect the losses of the weights that a layer now returns in training.
-
-    A functional model drops layers that no output depends on: `expect_losses` notices.
-    """
-    for loss in _losses_after(layer):
-        loss.awaited = True
-
-
-def expect_losses(layer: keras.layers.Layer) -> None:
-    """Raise a ValueError if a loss of the layer's weights has not been added since."""
-    for loss in _losses_after(layer):
-        if loss.awaited:
-            loss.awaited = False
-            raise ValueError(
-                f"{type(layer).__name__} expected a model that adds {loss.name!r}, the loss of its "
-                "weights: make what AttentionLoss returns an output of the model, or compute one "
-                "of it. Received: a model whose outputs do not depend on it, so that Keras has "
-                "left it out"
-            )
-
-
-def _losses_after(operation: Any) -> list[AttentionLoss]:
-    """Return the losses of what an operation made, through slices and means of it."""
-    found = []
-    for node in operation._outbound_nodes:
-        if isinstance(node.operation, AttentionLoss):
-            found.append(node.operation)
-        elif not isinstance(node.operation, keras.layers.Layer):
-            found.extend(_losses_after(node.operation))
-    return found
+    def output_spec(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the symbolic outputs."""
+        return keras.KerasTensor(outputs.shape, self.compute_dtype)
 
 
 def _masked(
@@ -165,9 +121,6 @@ def _masked(
             "A loss of attention weights expected weights (B, T, S) or (B, heads, T, S). "
             f"Received: {tuple(weights.shape)}"
         )
-    carried = masks.carried(weights)
-    target_mask = carried.target if target_mask is None else target_mask
-    source_mask = carried.source if source_mask is None else source_mask
     weights = ops.cast(weights, "float32")
     if len(weights.shape) == 4:
         weights = ops.mean(weights, axis=1)

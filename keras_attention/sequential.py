@@ -22,7 +22,7 @@ def attend_in_turn(
     mask: Tensor | None,
     noise: dict[str, Tensor] | None,
     query_mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Any]:
     """Attend with each query in turn, passing the mechanism's state from one to the next.
 
     Args:
@@ -31,11 +31,12 @@ def attend_in_turn(
         memory: from `Attention.prepare`.
         state: before the first query.
         mask: boolean `(B | 1, Tq, Tv | 1)` or None, for the weights.
-        noise: from `Attention.noise`, `(Tq, ...)`, or None.
+        noise: from `Attention.draw_noise`, `(Tq, ...)`, or None.
         query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
 
     Returns:
-        Contexts `(B, Tq, dv)` and weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`.
+        Contexts `(B, Tq, dv)`, weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`, and the
+        state after the last query.
     """
     steps = {"query": tree.map_structure(lambda x: ops.expand_dims(_time_major(x), 2), query)}
     if noise is not None:
@@ -59,12 +60,12 @@ def attend_in_turn(
         return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
 
     dtype = keras.backend.standardize_dtype(memory.value.dtype)
-    outputs, _ = backend.scan(step, state, steps, (dtype, dtype))
+    outputs, state = backend.scan(step, state, steps, (dtype, dtype))
     if length is None:
         count = ops.shape(tree.flatten(query)[0])[1]
         outputs = tree.map_structure(lambda x: x[:count], outputs)
     contexts, weights = (ops.moveaxis(x, 0, 1) for x in outputs)
-    return contexts, weights
+    return contexts, weights, state
 
 
 def _time_major(x: Tensor) -> Tensor:

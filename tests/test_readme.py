@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import pytest
 
+from tests.keras_attention.padding import assert_padding_changes_nothing
+
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(ROOT / each for each in ("README.md", "docs/index.md", "docs/guides/layers.md"))
 SNIPPETS = [
@@ -41,17 +43,20 @@ def a_saved_model(names):
     code = (
         "import keras, keras_attention, numpy as np; "
         "model = keras.models.load_model('model.keras'); "
-        "np.save('found.npy', model.predict(np.load('states.npy'), verbose=0))"
+        "states = [np.load('states.npy'), np.load('mask.npy')]; "
+        "np.save('found.npy', model.predict(states, verbose=0))"
     )
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True)
-    expected = names["model"].predict(states, verbose=0)
+    mask = np.arange(5) < np.array([[5], [3]])
+    np.save("mask.npy", mask)
+    expected = names["model"].predict([states, mask], verbose=0)
     np.testing.assert_allclose(np.load("found.npy"), expected, rtol=1e-4, atol=1e-5)
 
 
 def weights_of_a_trained_model(names):
-    np.testing.assert_allclose(names["found"][0, :3].sum(-1), 1, rtol=1e-5)
-    assert not names["found"][0, :, 3].any()  # the padding
+    np.testing.assert_allclose(names["maps"][0, :3].sum(-1), 1, rtol=1e-5)
+    assert not names["maps"][0, :, 3].any()  # the padding
     assert Path("attention.png").stat().st_size > 1000
 
 
@@ -66,7 +71,8 @@ def an_image_reader(names):
 
 def a_decoder_with_coverage(names):
     encoded = keras.random.normal((2, 7, 20), seed=1)
-    _, weights = names["model"]([encoded, keras.ops.ones((2, 5), "int32")])
+    mask = keras.ops.ones((2, 7), "bool")
+    _, weights = names["model"]([encoded, mask, keras.ops.ones((2, 5), "int32")])
     (found,) = names["model"].losses
     a = keras.ops.convert_to_numpy(weights)
     covered = np.cumsum(a, axis=1) - a
@@ -92,6 +98,12 @@ CHECKS = [
 ]
 
 
+WITH_PADDING = [
+    *(a_classifier_that_is_loaded_again, a_classifier, two_decoders, a_saved_model),
+    *(weights_of_a_trained_model, a_decoder_with_coverage),
+]
+
+
 def test_the_readme_is_read_in_one_sitting():
     assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) < 120
 
@@ -108,4 +120,5 @@ def test_an_example_runs_as_it_stands(number, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names = {}
     exec(compile(EXAMPLES[number], f"example {number}", "exec"), names)
+    assert assert_padding_changes_nothing(names) >= (CHECKS[number] in WITH_PADDING)
     CHECKS[number](names)

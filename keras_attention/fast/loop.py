@@ -10,13 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops, tree
+from keras import ops
 
 from keras_attention import backend
 from keras_attention.fast.deferred import Trace, deferred, fixed, outer
 from keras_attention.fast.gates import Gates, hoisted_cell
 from keras_attention.shapes import keep_where
-from keras_attention.step import State, take_step
 
 Tensor = Any
 
@@ -72,33 +71,31 @@ def run_attending(
     gates: Gates,
     inputs: Tensor,
     mask: Tensor | None,
-    state: State,
+    state: Any,
     *,
     attend: Callable[[Tensor, Any, Any], tuple[Tensor, Any, Any]],
     noise: Any,
     order: str,
     feeding: bool,
     readout: Readout | None,
-    count: int,
-) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+) -> tuple[Tensor, Tensor, Any]:
     """Run a cell that attends over a sequence.
 
     Args:
         gates: of the cell.
         inputs: `(T, B, dim)`, in the dtype of the products.
         mask: boolean `(T, B)` or None; where it is False the state stays and the outputs are 0.
-        state: before the first step; its cell state is a list.
-        attend: `(query, attention state, noise of the step)` to the joined contexts `(B, ·)`, a
-            list of weights `(B, [heads,] S)` and the next attention state.
+        state: the `State` before the first step; its cell state is a list.
+        attend: `(query, attention state, noise of the step)` to the context `(B, ·)`, the weights
+            `(B, [heads,] S)` and the next attention state.
         noise: structure of tensors `(T, ...)`, or None.
-        order: see `take_step`.
-        feeding: see `take_step`.
+        order: `"bahdanau"` or `"luong"`, see `AttentionCell`.
+        feeding: whether the last output is fed to the cell.
         readout: of the fed output; None if it is `[c_t; s_t]`, and without feeding.
-        count: how many weights `attend` returns.
 
     Returns:
         In the dtype of the products, the outputs with feeding and `[c_t; s_t]` without,
-        `(T, B, ·)`; the weights `(T, B, [heads,] S)`; and the cell's last states.
+        `(T, B, ·)`; the weights `(T, B, [heads,] S)`; and the last state.
     """
     dtype, trace = gates.dtype, Trace()
 
@@ -119,46 +116,38 @@ def run_attending(
             readout.added, [readout.kernel], lambda g: [outer(_pairs(trace), g)]
         )
 
-    def step(now: dict[str, Any], old: State) -> tuple[dict[str, Any], State]:
-        def advance(fed: list[Tensor], context: Any, states: Any) -> tuple[Tensor, Any]:
-            fed = fed if context is None else [*fed, context]
-            states = cell.step(now["cell"], fed, states)
-            return ops.cast(states[0], dtype), states
-
-        def read_out(context: Tensor, output: Tensor) -> Tensor:
-            pair = ops.concatenate([context, output], axis=-1)
-            if times is None or readout is None:
-                return pair
-            return readout.activate(times(pair) + now["vector"])
-
-        taken = take_step(
-            order,
-            feeding,
-            old,
-            query=lambda states: ops.cast(states[0], dtype),
-            attend=lambda query, states: attend(query, states, now.get("noise")),
-            advance=advance,
-            read_out=read_out,
-        )
-        new = taken.state
+    def step(now: dict[str, Any], old: Any) -> tuple[dict[str, Any], Any]:
+        parts = [old.output] if feeding else []
+        if order == "bahdanau":
+            query = ops.cast(old.cell[0], dtype)
+            context, weights, attention = attend(query, old.attention, now.get("noise"))
+            parts.append(context)
+        states = cell.step(now["cell"], parts, old.cell)
+        output = ops.cast(states[0], dtype)
+        if order == "luong":
+            context, weights, attention = attend(output, old.attention, now.get("noise"))
+        new = old._replace(cell=states, attention=attention)
+        if feeding:
+            fed_back = ops.concatenate([context, output], axis=-1)
+            if times is not None and readout is not None:
+                fed_back = readout.activate(times(fed_back) + now["vector"])
+            new = new._replace(output=fed_back)
         if "mask" in now:
             new = keep_where(now["mask"], new, old)
-        traced = {"output": ops.cast(new.cell[0], dtype), "context": taken.context}
+        traced = {"output": ops.cast(new.cell[0], dtype), "context": context}
         if feeding:
             traced["vector"] = new.output
-        return {"cell": traced, "weights": taken.weights}, new
+        return {"cell": traced, "weights": weights}, new
 
     names = ["output", "context", *(["vector"] if feeding else [])]
-    dtypes = {"cell": dict.fromkeys(names, dtype), "weights": [dtype] * count}
+    dtypes = {"cell": dict.fromkeys(names, dtype), "weights": dtype}
     first = state._replace(cell=[ops.cast(x, cell.state_dtype) for x in state.cell])
-    found, last = backend.scan(step, first, steps, dtypes)
-    trace.fill(found["cell"])
-    results = [trace["vector"] if feeding else _pairs(trace), *found["weights"]]
+    results, last = backend.scan(step, first, steps, dtypes)
+    trace.fill(results["cell"])
+    outputs, weights = trace["vector"] if feeding else _pairs(trace), results["weights"]
     if mask is not None:
-        rows = tree.map_structure(ops.zeros_like, results)
-        results = [_where(mask, a, b) for a, b in zip(results, rows, strict=True)]
-    outputs, *weights = results
-    return outputs, weights, [ops.cast(x, dtype) for x in last.cell]
+        outputs, weights = (_where(mask, x, ops.zeros_like(x)) for x in (outputs, weights))
+    return outputs, weights, last._replace(cell=[ops.cast(x, dtype) for x in last.cell])
 
 
 def _pairs(trace: Trace) -> Tensor:

@@ -28,6 +28,7 @@ if _of_process not in ("0", "1"):
 _enabled: ContextVar[bool] = ContextVar("enabled", default=_of_process == "1")
 _exporting: ContextVar[bool] = ContextVar("exporting", default=False)
 _training: ContextVar[bool] = ContextVar("training", default=False)
+_products: ContextVar[str | None] = ContextVar("products", default=None)
 
 
 # Set by callers.
@@ -73,7 +74,26 @@ def training(flag: bool | None) -> Iterator[None]:
         _training.reset(token)
 
 
+@contextlib.contextmanager
+def products_in(dtype: str) -> Iterator[None]:
+    """Within this, the loops of `fast.loop` compute their products in the dtype.
+
+    Args:
+        dtype: "float32" or "bfloat16", whatever the dtype of a cell is.
+    """
+    token = _products.set(dtype)
+    try:
+        yield
+    finally:
+        _products.reset(token)
+
+
 # Asked by the library.
+
+
+def products_dtype() -> str | None:
+    """Return the dtype of `products_in`, or None outside."""
+    return _products.get()
 
 
 def enabled() -> bool:

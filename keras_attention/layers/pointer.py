@@ -9,6 +9,7 @@ import keras
 from keras import ops
 
 from keras_attention import backend
+from keras_attention.layer import BaseLayer
 from keras_attention.shapes import alike, is_empty
 
 Tensor = Any
@@ -18,7 +19,7 @@ TINY = 1e-30  # probability of a word that neither has
 
 
 @keras.saving.register_keras_serializable("keras_attention")
-class PointerGenerator(keras.layers.Layer):
+class PointerGenerator(BaseLayer):
     """A pointer-generator: it chooses words of a vocabulary, or copies them from the source.
 
     See, Liu and Manning 2017 (arXiv 1704.04368, section 2.2). The next word comes from the
@@ -31,8 +32,8 @@ class PointerGenerator(keras.layers.Layer):
     of V words to `V + S`: word `V + i` is the one at place `i`, if V lacks it, see `copied_ids`.
 
     Args:
-        kernel_initializer: initializer of `w`.
-        **kwargs: `name`, `dtype`. All is computed in float32.
+        **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `w`; `name`,
+            `dtype`. All is computed in float32.
 
     Call arguments:
         features: `x`, `(B, T, dim)`, or one step `(B, dim)`.
@@ -46,7 +47,7 @@ class PointerGenerator(keras.layers.Layer):
         The log-probabilities of the extended vocabulary, float32 `(B, T, V + S)` or `(B, V + S)`;
         -69 and less for words that neither the vocabulary nor the source has.
 
-    Weights: `kernel` `w` `(dim,)` and `bias` `b` `()`.
+    Weights: `kernel` `w` `(dim, 1)` and `bias` `b` `()`.
 
     Raises:
         ValueError: if ranks, batch sizes or lengths do not fit.
@@ -60,9 +61,8 @@ class PointerGenerator(keras.layers.Layer):
         ```
     """
 
-    def __init__(self, kernel_initializer: Any = "glorot_uniform", **kwargs: Any) -> None:
+    def __init__(self, **kwargs: Any) -> None:
         super().__init__(**{"autocast": False, **kwargs})
-        self.kernel_initializer = keras.initializers.get(kernel_initializer)
 
     def build(
         self,
@@ -72,9 +72,11 @@ class PointerGenerator(keras.layers.Layer):
         source_ids_shape: Shape,
     ) -> None:
         """Make the weights for features of this width."""
-        shape = (features_shape[-1], 1)
-        init = self.kernel_initializer
-        self.kernel = self.add_weight(shape, init, name="kernel", autocast=False)
+        self._expect(
+            features_shape[-1] is not None, "features of a known width", f"{tuple(features_shape)}"
+        )
+        self.width = features_shape[-1]
+        self.kernel = self.add_kernel((self.width, 1), "kernel", autocast=False)
         self.bias = self.add_weight((), "zeros", name="bias", autocast=False)
 
     def call(
@@ -116,14 +118,17 @@ class PointerGenerator(keras.layers.Layer):
             pairs = [(features[0], source[0]), (weights[-1], source[-1])]
             pairs += [(shape[i], features[i]) for shape in steps for i in range(len(features) - 1)]
             fits = all(alike(a, b) for a, b in pairs)
-        if not fits:
-            raise ValueError(
-                "PointerGenerator expected features (B, T, dim), logits (B, T, V) and attention "
-                "weights (B, T, S), or all three without T, and source_ids (B, S). Received: "
-                + ", ".join(str(tuple(x)) for x in (features, logits, weights, source))
-            )
+        received = ", ".join(str(tuple(x)) for x in (features, logits, weights, source))
+        self._expect(
+            fits,
+            "features (B, T, dim), logits (B, T, V) and attention weights (B, T, S), or all three "
+            "without T, and source_ids (B, S)",
+            received,
+        )
+        width = getattr(self, "width", features[-1])
+        self._expect(features[-1] == width, f"features of width {width}", received)
 
-    def compute_output_spec(
+    def output_spec(
         self, features: Any, logits: Any, attention_weights: Any, source_ids: Any
     ) -> keras.KerasTensor:
         """Return the symbolic log-probabilities."""
@@ -131,11 +136,6 @@ class PointerGenerator(keras.layers.Layer):
         places = attention_weights.shape[-1]
         size = None if places is None else logits.shape[-1] + places
         return keras.KerasTensor((*logits.shape[:-1], size), "float32")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        initializer = keras.initializers.serialize(self.kernel_initializer)
-        return {**super().get_config(), "kernel_initializer": initializer}
 
 
 def copied_ids(source_ids: Tensor, vocabulary_ids: Tensor, vocab_size: int) -> Tensor:

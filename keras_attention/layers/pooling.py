@@ -82,6 +82,7 @@ class AttentionPooling(AveragingLayer):
             f"a value of a width that num_heads={self.num_heads} divides",
             f"value {tuple(value_shape)}",
         )
+        self.width = value_shape[-1]
         self.kernel = self.add_kernel((value_shape[-1], self.units), "kernel")
         self.bias = self.add_weight((self.units,), "zeros", name="bias")
         self.scale = self.add_kernel((self.units,), "scale")
@@ -118,26 +119,21 @@ class AttentionPooling(AveragingLayer):
             "a value (B, T, dim) or (B, H, W, dim)",
             f"value {tuple(value)}",
         )
+        self._expect(value[-1] is not None, "a known last axis", f"value {tuple(value)}")
+        width = getattr(self, "width", value[-1])
+        self._expect(value[-1] == width, f"values of width {width}", f"value {tuple(value)}")
 
     # Keras.
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> None:
         """Return None: a vector has no positions."""
 
-    def compute_output_shape(self, value_shape: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the shape of the pooled vector."""
-        return (value_shape[0], value_shape[-1])
-
-    def compute_output_spec(self, value: Any, **kwargs: Any) -> Any:
+    def output_spec(self, value: Any, **kwargs: Any) -> Any:
         """Return the symbolic vector, and weights where they are asked for."""
         self._check_shape(value.shape)
-        pooled = keras.KerasTensor(self.compute_output_shape(value.shape), self.compute_dtype)
+        pooled = keras.KerasTensor((value.shape[0], value.shape[-1]), self.compute_dtype)
         if not kwargs.get("return_attention_scores"):
             return pooled
         heads = [self.num_heads] if self.num_heads > 1 else []
         shape = (value.shape[0], *heads, flat_length(value.shape))
         return pooled, keras.KerasTensor(shape, self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {**super().get_config(), "units": self.units}

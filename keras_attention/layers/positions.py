@@ -1,4 +1,4 @@
-"""Positions of a sequence or a grid, added to it or to the keys alone."""
+"""Positions of a sequence or a grid."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Tensor = Any
 
 @keras.saving.register_keras_serializable("keras_attention")
 class SinePositionEncoding(BaseLayer):
-    """Sines and cosines of the position, of wavelengths from 2π up to 2π · `max_wavelength`.
+    """Sines and cosines of the position, to be added: wavelengths from 2π to 2π · `max_wavelength`.
 
     Vaswani et al. 2017 (arXiv 1706.03762, section 3.5): at place `p` the dimensions `2i` and
     `2i + 1` are `sin(p / L^(2i/dim))` and `cos(p / L^(2i/dim))`. In a grid the first half of the
@@ -32,7 +32,7 @@ class SinePositionEncoding(BaseLayer):
             the left changes nothing. A grid takes none.
 
     Output:
-        The value with its positions added, of the same shape.
+        The positions, of the value's shape and dtype.
 
     Raises:
         ValueError: if `dim` is odd, or for a grid no multiple of 4.
@@ -40,10 +40,7 @@ class SinePositionEncoding(BaseLayer):
     Example:
         ```python
         memory = keras.random.normal((2, 7, 16))
-        target = keras.random.normal((2, 3, 8))
-        decoder = AttentionRNN(keras.layers.GRUCell(12), AdditiveAttention(8))
-        positions = SinePositionEncoding()
-        outputs = decoder(target, memory, memory_key=positions(memory))  # (2, 3, 28)
+        placed = memory + SinePositionEncoding()(memory)  # (2, 7, 16)
         ```
     """
 
@@ -68,7 +65,7 @@ class SinePositionEncoding(BaseLayer):
         )
 
     def call(self, value: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Add the positions; arguments and result as the class says."""
+        """Return the positions; arguments and result as the class says."""
         if len(value.shape) == 4:
             self._expect(mask is None, "no mask of a grid", "one")
             height, width = ops.shape(value)[1:3]
@@ -85,7 +82,7 @@ class SinePositionEncoding(BaseLayer):
             if mask is not None:
                 places = ops.relu(places - first_place(mask)[:, 0])  # (B, T)
             encoding = self._waves(places, value.shape[-1])
-        return value + ops.cast(encoding, value.dtype)
+        return ops.broadcast_to(ops.cast(encoding, value.dtype), ops.shape(value))
 
     def _waves(self, places: Tensor, width: int) -> Tensor:
         """Return the sines and cosines `(..., width)` of places `(...)`."""
@@ -95,14 +92,6 @@ class SinePositionEncoding(BaseLayer):
         pairs = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)
         return ops.reshape(pairs, (*ops.shape(places), width))
 
-    def compute_output_shape(self, value_shape: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the shape of the value."""
-        return value_shape
-
-    def compute_output_spec(self, value: Any, **kwargs: Any) -> keras.KerasTensor:
+    def output_spec(self, value: Any, **kwargs: Any) -> keras.KerasTensor:
         """Return the symbolic result."""
         return keras.KerasTensor(value.shape, self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {**super().get_config(), "max_wavelength": self.max_wavelength}

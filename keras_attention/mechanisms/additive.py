@@ -95,7 +95,7 @@ class AdditiveAttention(Attention):
         plain = keeps(self.keys, AdditiveAttention.keys) and keeps(self.prepare, Attention.prepare)
         return (self.key_kernel, self.bias) if plain and self.num_heads == 1 else None
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the additive scores of projected queries and keys."""
         scale = self._effective_scale()  # (heads, units / heads)
         if self.num_heads == 1:
@@ -110,12 +110,3 @@ class AdditiveAttention(Attention):
             length = ops.sqrt(ops.sum(ops.square(scale), axis=-1, keepdims=True))
             scale = ops.cast(self.gain, wide) * scale / length
         return ops.cast(scale, self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "units": self.units,
-            "use_bias": self.use_bias,
-            "normalize": self.normalize,
-        }

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-import keras
 from keras import ops
 
 from keras_attention.attention import Attention, Tensor
 from keras_attention.layer import keeps
 
-# All that is done to a memory, its scores and its weights but `queries`, `keys` and `score`.
-_BESIDE_SCORES = ("call", "prepare", "step", "attend_all", "attend", "weigh", "noise", "average")
+# The methods beside `queries`, `keys` and `compute_scores`.
+_BESIDE_SCORES = (
+    "call",
+    "prepare",
+    "step",
+    "attend_all",
+    "attend",
+    "weigh",
+    "draw_noise",
+    "average",
+)
 
 
 def has_score_alone(attention: Any) -> bool:
@@ -25,13 +33,18 @@ class BorrowedScore(Attention):
     """Base class of the mechanisms that change what follows the score, whichever score it is.
 
     Args:
-        attention: an attention layer of this library, whose score and weights are used.
-        **kwargs: as for `Attention`; the inner layer says the number of heads.
+        attention: an attention layer of this library, whose score, weights and heads are used.
+        **kwargs: as for `Attention`.
     """
 
     def __init__(self, attention: Attention, **kwargs: Any) -> None:
-        kwargs.pop("num_heads", None)
-        super().__init__(num_heads=getattr(attention, "num_heads", 1), **kwargs)
+        num_heads = getattr(attention, "num_heads", 1)
+        super().__init__(**{"num_heads": num_heads, **kwargs})
+        self._expect(
+            self.num_heads == num_heads,
+            f"as many heads as the inner layer has, {num_heads}",
+            f"num_heads={self.num_heads}",
+        )
         self._expect(
             has_score_alone(attention)
             and not attention.dropout
@@ -60,18 +73,6 @@ class BorrowedScore(Attention):
         """Return what the inner layer makes of keys and mask."""
         return self.attention.keys(ops.cast(key, self.attention.compute_dtype), mask)
 
-    def score(self, query: Any, key: Any) -> Any:
+    def compute_scores(self, query: Any, key: Any) -> Any:
         """Return the scores of the inner layer."""
-        return self.attention.score(query, key)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        config = super().get_config()
-        config.pop("num_heads")
-        return {**config, "attention": keras.saving.serialize_keras_object(self.attention)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> BorrowedScore:
-        """Rebuild the layer."""
-        inner = keras.saving.deserialize_keras_object(config["attention"])
-        return cls(**{**config, "attention": inner})
+        return self.attention.compute_scores(query, key)

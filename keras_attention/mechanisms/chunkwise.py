@@ -78,10 +78,10 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         chunk = ops.cast(key, self.chunk_attention.compute_dtype)
         return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(chunk, mask)}
 
-    def score(self, query: dict[str, Tensor], key: dict[str, Tensor]) -> dict[str, Tensor]:
+    def compute_scores(self, query: dict[str, Tensor], key: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the scores of both inner layers."""
-        chunk = self.chunk_attention.score(query["chunk"], key["chunk"])
-        return {"stop": super().score(query["stop"], key["stop"]), "chunk": chunk}
+        chunk = self.chunk_attention.compute_scores(query["chunk"], key["chunk"])
+        return {"stop": super().compute_scores(query["stop"], key["stop"]), "chunk": chunk}
 
     def weigh(
         self,
@@ -96,20 +96,6 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         stops, state = super().weigh(scores["stop"], query, memory, state, mask, noise)
         chunk_scores = ops.cast(scores["chunk"], self.wide_dtype)
         return chunkwise(chunk_scores, stops, self.chunk_size, mask), state
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "chunk_attention": keras.saving.serialize_keras_object(self.chunk_attention),
-            "chunk_size": self.chunk_size,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> MonotonicChunkwiseAttention:
-        """Rebuild the layer."""
-        chunk = keras.saving.deserialize_keras_object(config["chunk_attention"])
-        return super().from_config({**config, "chunk_attention": chunk})
 
 
 def chunkwise(scores: Tensor, stops: Tensor, size: int, mask: Tensor | None = None) -> Tensor:

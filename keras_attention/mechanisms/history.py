@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import ops
+from keras import KerasTensor, ops
 
 from keras_attention.attention import Memory, Noise, Tensor
 from keras_attention.layer import keeps
@@ -29,6 +29,10 @@ class HistoryAttention(AdditiveAttention):
         """Return `f` `(rows, Tv, units)` of the history `(rows, Tv)`."""
         raise NotImplementedError
 
+    def state_spec(self, batch: int | None, length: int | None) -> KerasTensor:
+        """Return the shape and dtype of the history."""
+        return KerasTensor((batch, length), self.wide_dtype)
+
     def initial_state(self, memory: Memory) -> Tensor:
         """Return the history before the first query: zeros."""
         return ops.zeros(ops.shape(memory.value)[:2], self.wide_dtype)
@@ -48,12 +52,12 @@ class HistoryAttention(AdditiveAttention):
         own = keeps(self.attend, HistoryAttention.attend)
         return own and keeps(self.average, HistoryAttention.average)
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores `(B, n, Tv)` of queries `(B, n, ·)`, each with keys `(B, n, Tv, ·)`."""
         batch, count, length, units = ops.shape(key)
         query = ops.reshape(query, (batch * count, 1, units))
         key = ops.reshape(key, (batch * count, length, units))
-        return ops.reshape(super().score(query, key), (batch, count, length))
+        return ops.reshape(super().compute_scores(query, key), (batch, count, length))
 
     def weigh(
         self,

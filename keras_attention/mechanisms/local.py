@@ -80,22 +80,29 @@ class LocalAttention(BorrowedScore):
             result["position"] = ops.expand_dims(ops.sigmoid(project(hidden, scale)), -1)
         return result
 
+    def state_spec(self, batch: int | None, length: int | None) -> Any:
+        """Return, for local-m, the shape and dtype of the number of queries so far."""
+        return () if self.predictive else keras.KerasTensor((batch, 1), "int32")
+
     def initial_state(self, memory: Memory) -> Any:
         """Return, for local-m, the number of queries so far: `t`, int32 `(B, 1)`."""
         return () if self.predictive else ops.zeros((ops.shape(memory.value)[0], 1), "int32")
 
-    def states_at_once(self, memory: Memory, query_mask: Tensor | None, length: Any) -> Any:
-        """Return, for local-m, the number of valid queries before each, int32 `(B·Tq, 1)`."""
+    def states_at_once(
+        self, state: Any, query_mask: Tensor | None, batch: Any, length: Any
+    ) -> tuple[Any, Any]:
+        """Return, for local-m, the numbers of valid queries before each, and of all."""
         if self.predictive:
-            return ()
-        valid = ops.ones((ops.shape(memory.value)[0], length), "int32")
+            return state, state
+        valid = ops.ones((batch, length), "int32")
         if query_mask is not None:
             valid = ops.cast(query_mask, "int32")
-        return ops.reshape(ops.cumsum(valid, axis=1) - valid, (-1, 1))
+        before = state + ops.cumsum(valid, axis=1) - valid  # (B, Tq)
+        return ops.reshape(before, (-1, 1)), state + ops.sum(valid, axis=1, keepdims=True)
 
-    def score(self, query: dict[str, Tensor], key: Any) -> Tensor:
+    def compute_scores(self, query: dict[str, Tensor], key: Any) -> Tensor:
         """Return the scores of the inner layer."""
-        return super().score(query["query"], key)
+        return super().compute_scores(query["query"], key)
 
     def weigh(
         self,
@@ -132,12 +139,3 @@ class LocalAttention(BorrowedScore):
             near = ops.exp(ops.square(distance) / (-2 * deviation**2))
             weights = ops.cast(weights, self.wide_dtype) * near
         return weights, state
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "half_width": self.half_width,
-            "predictive": self.predictive,
-            "units": self.units,
-        }

@@ -55,7 +55,7 @@ class LocationAttention(Attention):
         places = ops.broadcast_to(ops.arange(length, dtype="int32"), (batch, length))
         return places if mask is None else ops.relu(places - first_place(mask)[:, 0])
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the scores of the places that the memory has."""
         length = key.shape[1]
         self._expect(
@@ -68,10 +68,3 @@ class LocationAttention(Attention):
         kernel = ops.cast(self.kernel, self.compute_dtype)
         by_place = ops.swapaxes(scores.location(query, kernel, self.max_length), 1, 2)
         return ops.swapaxes(gather_in_rows(by_place, key), 1, 2)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "max_length": self.max_length,
-        }

@@ -82,16 +82,6 @@ class LocationSensitiveAttention(HistoryAttention):
             located = ops.conv(located, filters, padding="same", data_format="channels_last")
         return project(located, ops.cast(self.location_kernel, self.compute_dtype))
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the sharpened scores."""
-        return self.sharpening * super().score(query, key)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "filters": self.filters,
-            "kernel_size": self.kernel_size,
-            "cumulative": self.cumulative,
-            "sharpening": self.sharpening,
-        }
+        return self.sharpening * super().compute_scores(query, key)

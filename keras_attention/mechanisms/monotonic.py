@@ -64,7 +64,7 @@ class MonotonicAttention(BorrowedScore):
             f"distribution={self.distribution!r}",
         )
         self.mode = mode
-        self.noise_deviation = noise
+        self.noise = noise
         self.bias_initial = bias_initial
         if noise and self.seed_generator is None:
             self.seed_generator = keras.random.SeedGenerator(self.seed)
@@ -74,14 +74,18 @@ class MonotonicAttention(BorrowedScore):
         initializer = keras.initializers.Constant(self.bias_initial)
         self.score_bias = self.add_weight((), initializer, name="score_bias")
 
-    def noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
+    def draw_noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
         """Draw the dropout, and `"score"`, which is added to the scores."""
-        drawn = super().noise(shape)
-        if self.noise_deviation:
+        drawn = super().draw_noise(shape)
+        if self.noise:
             drawn["score"] = keras.random.normal(
-                shape, stddev=self.noise_deviation, dtype=self.wide_dtype, seed=self.seed_generator
+                shape, stddev=self.noise, dtype=self.wide_dtype, seed=self.seed_generator
             )
         return drawn
+
+    def state_spec(self, batch: int | None, length: int | None) -> keras.KerasTensor:
+        """Return the shape and dtype of the last weights."""
+        return keras.KerasTensor((batch, length), self.wide_dtype)
 
     def initial_state(self, memory: Memory) -> Tensor:
         """Return the weights before the first query: 1 at position 0, float32 `(B, Tv)`."""
@@ -107,14 +111,3 @@ class MonotonicAttention(BorrowedScore):
         mode = "parallel" if training else self.mode
         weights = distributions.monotonic(scores, previous, mask, mode)
         return weights, ops.reshape(weights, ops.shape(state))
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        config = super().get_config()
-        config.pop("distribution")
-        return {
-            **config,
-            "mode": self.mode,
-            "noise": self.noise_deviation,
-            "bias_initial": self.bias_initial,
-        }

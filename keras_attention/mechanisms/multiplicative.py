@@ -44,7 +44,7 @@ class MultiplicativeAttention(Attention):
     def __init__(self, score: str = "dot", use_scale: bool = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._expect(score in SCORES, f"score to be one of {', '.join(SCORES)}", f"score={score!r}")
-        self.score_name = score
+        self.score = score
         self.use_scale = use_scale
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
@@ -54,12 +54,12 @@ class MultiplicativeAttention(Attention):
             f"a query of a width that num_heads={self.num_heads} divides",
             f"query width {query_dim}",
         )
-        if self.score_name == "general":
+        if self.score == "general":
             self.kernel = self.add_kernel((query_dim, key_dim), "kernel")
         else:
             self._expect(
                 query_dim == key_dim,
-                f"query and key of the same width for score={self.score_name!r}",
+                f"query and key of the same width for score={self.score!r}",
                 f"query width {query_dim}, key width {key_dim}",
             )
         self.scale = self.add_weight((), "ones", name="scale") if self.use_scale else None
@@ -72,19 +72,11 @@ class MultiplicativeAttention(Attention):
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Tensor:
         """Return `W k` for `"general"`, otherwise the keys."""
-        if self.score_name == "general":
+        if self.score == "general":
             kernel = ops.cast(self.kernel, self.compute_dtype)
             key = ops.matmul(key, ops.transpose(kernel))
         return self.split_heads(key)
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the products of queries and projected keys."""
-        return (scores.scaled_dot if self.score_name == "scaled_dot" else scores.dot)(query, key)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "score": self.score_name,
-            "use_scale": self.use_scale,
-        }
+        return (scores.scaled_dot if self.score == "scaled_dot" else scores.dot)(query, key)

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Noise, Tensor
+from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.recurrent.memories import MemoriesLayer
-from keras_attention.shapes import is_empty
-from keras_attention.step import State, Taken, take_step
+from keras_attention.shapes import alike, checked_mask, flat_length, is_empty
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")
 
 
+class State(NamedTuple):
+    """The state of an `AttentionCell` between two steps.
+
+    Attributes:
+        cell: list of the cell's states, each `(B, ·)`.
+        attention: the attention layer's state, `()` for most.
+        output: the last output `(B, output_size)` with input feeding, otherwise `()`.
+    """
+
+    cell: Any
+    attention: Any
+    output: Any
+
+
 @keras.saving.register_keras_serializable("keras_attention")
-class AttentionCell(MemoriesLayer):
+class AttentionCell(BaseLayer):
     """One step of a recurrent cell that attends to a memory.
 
     Two orders of computation, for input `y_t`, memory `h` and cell `f`:
@@ -40,39 +52,34 @@ class AttentionCell(MemoriesLayer):
     With `gate` the context is multiplied by `sigmoid(W_b s + b)`, where `s` is the state that made
     the query (Xu et al. 2015, arXiv 1502.03044, section 4.2.1).
 
-    Several memories, for example a text and an image, have an attention layer each. Then `c_t` is
-    their contexts, joined.
-
     Args:
         cell: a Keras recurrent cell (`SimpleRNNCell`, `GRUCell`, `LSTMCell`, `StackedRNNCells`).
-        attention: an attention layer of this library; for several memories a list of them.
+        attention: an attention layer of this library.
         order: `"bahdanau"` or `"luong"`.
         units: width of the attentional vector, or None to return `[c_t; s_t]`.
         input_feeding: whether the last output is fed to the cell.
-        gate: whether the contexts are gated.
+        gate: whether the context is gated.
         activation: of the attentional vector; None for none, as in TensorFlow Addons.
         readout: `"vector"`, the attentional vector, or `"deep"`, the maxout layer of `units`.
         **kwargs: `kernel_initializer`, `kernel_regularizer`, `kernel_constraint` of `W_c` and the
-            gate's kernel; `name`, `dtype`.
+            gate's kernel; `name`, `dtype`, that of cell and attention.
 
     Call arguments:
         inputs: `(B, dim)`.
-        memory: `(B, S, dim)` or a grid `(B, H, W, dim)`; for several memories a list of them.
+        memory: `(B, S, dim)` or a grid `(B, H, W, dim)`.
         state: a `State`; that of `initial_state` if not given.
-        memory_mask: boolean `(B, S)`; False positions get weight 0. For several memories a list.
-        memory_key: `(B, S, dk)`, the keys, such as the memory with its positions; the memory itself
-            if not given. For several memories a list.
+        memory_mask: boolean `(B, S)`; False positions get weight 0.
         training: whether dropout is applied.
 
     Output:
-        The result of `step`: the output `(B, output_size)`, the attention weights `(B, S)` (for
-        several memories a tuple of them) and the next `State`. Each call prepares the memory: to
-        take many steps, call `prepare` once and `step` often.
+        The result of `step`: the output `(B, output_size)`, the attention weights `(B, S)` and the
+        next `State`. Each call prepares the memory: to take many steps, call `prepare` once and
+        `step` often.
 
-    Weights: those of the cell and of the attention layers. With `units` `output_kernel`
+    Weights: those of the cell and of the attention layer. With `units` `output_kernel`
     `(dim of c + dim of s, units)`, for a deep readout `(dim of c + dim of s + dim of y, 2 units)`:
-    the rows of `C_o`, `U_o` and `V_o`. With `gate` `gate_kernel` `(dim of s, number of memories)`
-    and `gate_bias` `(number of memories,)`.
+    the rows of `C_o`, `U_o` and `V_o`. With `gate` `gate_kernel` `(dim of s, 1)` and `gate_bias`
+    `(1,)`.
 
     Example:
         ```python
@@ -86,10 +93,12 @@ class AttentionCell(MemoriesLayer):
         ```
     """
 
+    _inputs_form = "(B, dim)"
+
     def __init__(
         self,
         cell: keras.layers.Layer,
-        attention: Attention | list[Attention],
+        attention: Attention,
         order: str = "bahdanau",
         units: int | None = None,
         input_feeding: bool = False,
@@ -112,115 +121,151 @@ class AttentionCell(MemoriesLayer):
             f"readout to be one of {', '.join(READOUTS)}, deep with units",
             f"readout={readout!r}, units={units}",
         )
-        self.several = isinstance(attention, (list, tuple))
+        self._expect(
+            isinstance(attention, Attention),
+            "an attention layer of keras_attention",
+            repr(attention),
+        )
         self.cell = cell  # first: the order of weights is that of layers
-        self.attention: Any = list(attention) if self.several else attention
-        for layer in self.attentions:
-            self._expect(
-                isinstance(layer, Attention), "an attention layer of keras_attention", repr(layer)
-            )
+        self.attention = attention
         self.order = order
         self.units = units
         self.input_feeding = input_feeding
         self.gate = gate
         self.activation = keras.activations.get(activation)
         self.readout = readout
+        usual = self.activation in (keras.activations.tanh, keras.activations.linear)
+        self._expect(
+            usual or (units is not None and readout == "vector"),
+            "an activation with units alone, and without a deep readout",
+            f"activation={activation!r}, units={units}, readout={readout!r}",
+        )
+        for layer in (*keras_cells.parts(cell), attention):
+            dtype = getattr(layer, "compute_dtype", self.compute_dtype)
+            self._expect(
+                dtype == self.compute_dtype,
+                f"a cell and an attention layer with its dtype, {self.compute_dtype}: give it to "
+                "all, or call keras.config.set_dtype_policy",
+                f"{type(layer).__name__} of {dtype}",
+            )
 
-    def build(
-        self, inputs_shape: tuple[Any, ...], memory_shape: Any, memory_key_shape: Any = None
-    ) -> None:
-        """Make the weights for one step's inputs, a memory and its keys of these shapes."""
-        memories, keys = self._each(memory_shape), self._each(memory_key_shape)
-        self._check_shapes(inputs_shape, memories)
+    def build(self, inputs_shape: tuple[Any, ...], memory_shape: tuple[Any, ...]) -> None:
+        """Make the weights for one step's inputs and a memory of these shapes."""
+        self._check_shapes(inputs_shape, memory_shape)
+        self._expect(
+            None not in (inputs_shape[-1], memory_shape[-1]),
+            "a known last axis of inputs and memory",
+            f"inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}",
+        )
         batch, size = inputs_shape[0], self.cell_output_size
         query_size = keras_cells.state_size(self.cell) if self.order == "bahdanau" else size
-        self.context_size = sum(shape[-1] for shape in memories)
+        self.input_width, self.context_size = inputs_shape[-1], memory_shape[-1]
         self.output_size = self.units or self.context_size + size
-        width = inputs_shape[-1]
+        width = self.input_width
         width += self.context_size if self.order == "bahdanau" else 0
         width += self.output_size if self.input_feeding else 0
         self.cell_input_size = width
         if not self.cell.built:
             self.cell.build((batch, width))
             self.cell.built = True
-        for attention, *shapes in zip(self.attentions, memories, keys, strict=True):
-            if not attention.built:
-                shapes = [None if shape is None else tuple(shape) for shape in shapes]
-                attention.build((batch, None, query_size), *shapes)
-                attention.built = True
+        if not self.attention.built:
+            self.attention.build((batch, None, query_size), tuple(memory_shape))
+            self.attention.built = True
         self.output_kernel = None
         if self.units:
             shape = (self.context_size + size, self.units)
             if self.readout == "deep":
-                shape = (shape[0] + inputs_shape[-1], 2 * self.units)
+                shape = (shape[0] + self.input_width, 2 * self.units)
             self.output_kernel = self.add_kernel(shape, "output_kernel")
         if self.gate:
-            count = len(memories)
-            self.gate_kernel = self.add_kernel((query_size, count), "gate_kernel")
-            self.gate_bias = self.add_weight((count,), "zeros", name="gate_bias")
+            self.gate_kernel = self.add_kernel((query_size, 1), "gate_kernel")
+            self.gate_bias = self.add_weight((1,), "zeros", name="gate_bias")
 
     def call(
         self,
         inputs: Tensor,
-        memory: Any,
+        memory: Tensor,
         state: State | None = None,
-        memory_mask: Any = None,
-        memory_key: Any = None,
+        memory_mask: Tensor | None = None,
         training: bool | None = None,
-    ) -> tuple[Tensor, Any, State]:
+    ) -> tuple[Tensor, Tensor, State]:
         """Take one step; arguments and result as the class says."""
-        memories = self._checked_memories(inputs.shape, memory, memory_mask, memory_key)
-        state = self.initial_state(memories) if state is None else State(*state)
-        return self.step(inputs, memories, state, training)
+        prepared = self._prepared(inputs.shape, memory, memory_mask)
+        state = self.initial_state(prepared) if state is None else state
+        return self.step(inputs, prepared, state, training)
+
+    def _check_shapes(self, inputs: tuple[Any, ...], memory: tuple[Any, ...]) -> None:
+        """Raise a ValueError for shapes that do not fit together, or a built layer."""
+        received = f"inputs {tuple(inputs)}, memory {tuple(memory)}"
+        self._expect(
+            len(inputs) == self._inputs_form.count(",") + 1 and len(memory) in (3, 4),
+            f"inputs {self._inputs_form} and a memory (B, S, dim) or (B, H, W, dim)",
+            received,
+        )
+        self._expect(alike(inputs[0], memory[0]), "one batch size", received)
+        if self.built:
+            widths = self.input_width, self.context_size
+            self._expect(
+                all(map(alike, (inputs[-1], memory[-1]), widths)),
+                f"inputs of width {widths[0]} and a memory of width {widths[1]}, as it was built",
+                received,
+            )
+
+    def _prepared(self, inputs: tuple[Any, ...], memory: Any, mask: Any) -> Memory:
+        """Check the arguments of a call, and prepare the memory."""
+        self._check_shapes(inputs, memory.shape)
+        mask = checked_mask(self, "memory_mask", mask, memory.shape[:-1])
+        return self.prepare(memory, mask=mask)
 
     # One step at a time.
 
-    def prepare(self, value: Any, key: Any = None, mask: Any = None) -> Any:
-        """Prepare a memory for `step`: see `Attention.prepare`; for several, lists all through."""
+    def prepare(self, value: Tensor, key: Tensor | None = None, mask: Any = None) -> Memory:
+        """Prepare a memory for `step`: see `Attention.prepare`."""
         self._expect_built()
-        given = [self._each(x) for x in (value, key, mask)]
-        self._expect(
-            all(len(x) == len(self.attentions) for x in given),
-            f"{len(self.attentions)} value(s), keys and masks, one for each memory",
-            ", ".join(str(len(x)) for x in given),
-        )
-        pairs = zip(self.attentions, *given, strict=True)
-        return self._one([attention.prepare(*one) for attention, *one in pairs])
+        return self.attention.prepare(value, key, mask)
 
-    def initial_state(self, memory: Any, cell_state: Any = None) -> State:
+    def initial_state(self, memory: Memory, cell_state: Any = None) -> State:
         """Return the state before the first step.
 
         Args:
             memory: from `prepare`.
-            cell_state: list of the cell's states, each `(B, ·)`; zeros if not given.
+            cell_state: list of the cell's states, each `(B, ·)`; zeros if not given. Or a `State`,
+                which is returned.
 
         Returns:
             The state to pass to `step`.
         """
-        memories = self._memories(memory)
-        batch = ops.shape(memories[0].value)[0]
-        if cell_state is None:
-            cell_state = keras_cells.zero_state(self.cell, batch)
-        like = keras_cells.zero_state(self.cell, 1)
-        flat = [ops.cast(x, self.cell.compute_dtype) for x in tree.flatten(cell_state)]
-        shapes = [tuple(x.shape) for x in flat]
-        sizes = tree.flatten(self.cell.state_size)
-        first = memories[0].value.shape[0]
-        self._expect(
-            [shape[1:] for shape in shapes] == [(size,) for size in sizes],
-            f"{len(sizes)} initial state(s) {', '.join(str((first, size)) for size in sizes)}",
-            ", ".join(map(str, shapes)),
-        )
+        self.attention.expect_memory(memory)
+        batch = ops.shape(memory.value)[0]
         output = ()
         if self.input_feeding:
             output = ops.zeros((batch, self.output_size), self.compute_dtype)
-        pairs = zip(self.attentions, memories, strict=True)
-        remembered = tuple(attention.initial_state(m) for attention, m in pairs)
-        return State(tree.pack_sequence_as(like, flat), remembered, output)
+        first = State(
+            keras_cells.zero_state(self.cell, batch), self.attention.initial_state(memory), output
+        )
+        if cell_state is None:
+            return first
+        # Keras saves a State as a tuple: of what kind the states are their number says.
+        given = [ops.convert_to_tensor(x) for x in tree.flatten(cell_state)]
+        like = first if len(given) == len(tree.flatten(first)) else first.cell
+        wanted = tree.flatten(like)
+        rows = memory.value.shape[0]
+        fits = len(given) == len(wanted) and all(
+            tuple(x.shape)[1:] == tuple(y.shape)[1:] for x, y in zip(given, wanted, strict=True)
+        )
+        sizes = [str((rows, *x.shape[1:])) for x in tree.flatten(first.cell)]
+        self._expect(
+            fits,
+            f"{len(sizes)} initial state(s) {', '.join(sizes)}, or a State",
+            ", ".join(str(tuple(x.shape)) for x in given),
+        )
+        cast = [ops.cast(x, y.dtype) for x, y in zip(given, wanted, strict=True)]
+        state = tree.pack_sequence_as(like, cast)
+        return state if like is first else first._replace(cell=state)
 
     def step(
-        self, inputs: Tensor, memory: Any, state: State, training: bool | None = None
-    ) -> tuple[Tensor, Any, State]:
+        self, inputs: Tensor, memory: Memory, state: State, training: bool | None = None
+    ) -> tuple[Tensor, Tensor, State]:
         """Take one step.
 
         Args:
@@ -231,85 +276,84 @@ class AttentionCell(MemoriesLayer):
 
         Returns:
             The output `(B·n, output_size)`, the attention weights `(B·n, S)` (with several heads
-            `(B·n, heads, S)`, for several memories a tuple of them) and the next state.
+            `(B·n, heads, S)`) and the next state.
+
+        Raises:
+            ValueError: for a memory that was not prepared, inputs or a state of another form.
         """
         self._expect_built()
-        inputs, memories = ops.cast(inputs, self.compute_dtype), self._memories(memory)
+        self.attention.expect_memory(memory)
+        self._expect(
+            len(inputs.shape) == 2 and alike(inputs.shape[1], self.input_width),
+            f"inputs (rows, {self.input_width}) of one step",
+            f"inputs {tuple(inputs.shape)}",
+        )
+        self._expect(
+            isinstance(state, tuple) and len(state) == 3,
+            "a State, from initial_state(memory, cell_state) or the last step",
+            f"a {type(state).__name__}",
+        )
+        inputs = ops.cast(inputs, self.compute_dtype)
         rows, noise = ops.shape(inputs)[0], None
         if training:
-            batch = ops.shape(memories[0].value)[0]
-            noise = self._noise(memories, (), backend.share(rows, batch))
-        with self._dropout_masks(rows, training):
-            taken = self._take_step(inputs, memories, state, noise, training, reads_out=True)
-        return taken.output, self._one(tuple(taken.weights)), taken.state
+            beams = backend.share(rows, ops.shape(memory.value)[0])
+            noise = self.attention.draw_noise(self.attention.weights_shape(memory, beams))
+        cell = self._cell_for_call(rows, training)
+        pair, weights, state = self._advance(
+            cell, inputs, memory, State(*state), noise, training, self._read_out
+        )
+        return pair, weights, state
 
     # The parts of a step.
 
-    def _take_step(
+    def _cell_for_call(self, rows: Any, training: bool | None) -> Any:
+        """Return the cell for the steps of one call: see `keras_cells.for_call`."""
+        width, dtype = self.cell_input_size, self.compute_dtype
+        return keras_cells.for_call(self.cell, training, width, rows, dtype)
+
+    def _advance(
         self,
+        cell: Any,
         inputs: Tensor,
-        memories: tuple[Memory, ...],
+        memory: Memory,
         state: State,
-        noise: tuple[Noise, ...] | None,
+        noise: Noise,
         training: bool | None,
-        reads_out: bool,
-    ) -> Taken:
-        """Take one step, with noise drawn before it; without `reads_out` up to `[c_t; s_t]`."""
+        read_out: Any,
+    ) -> tuple[Tensor, Tensor, State]:
+        """Take one step, of a cell for this call and with noise drawn before it.
 
-        def advance(fed: list[Tensor], context: Any, cell_state: Any) -> tuple[Tensor, Any]:
-            parts = [inputs, *fed, *([] if context is None else [context])]
-            return self._call_cell(parts, cell_state, training)
-
-        def read_out(context: Tensor, output: Tensor) -> Tensor:
-            pair = ops.concatenate([context, output], axis=-1)
-            return self._read_out(pair, inputs) if reads_out else pair
-
-        return take_step(
-            self.order,
-            self.input_feeding,
-            state,
-            query=lambda cell_state: keras_cells.first_state(self.cell, cell_state),
-            attend=lambda query, states: self._attend(query, memories, states, noise),
-            advance=advance,
-            read_out=read_out,
-        )
+        `read_out` makes the output of `[c_t; s_t]` and the inputs.
+        """
+        parts = [inputs, state.output] if self.input_feeding else [inputs]
+        if self.order == "bahdanau":
+            query = keras_cells.first_state(self.cell, state.cell)
+            context, weights, attention = self._attend(query, memory, state.attention, noise)
+            parts.append(context)
+        output, cell_state = keras_cells.advance(cell, _joined(parts), state.cell, training)
+        output = ops.cast(output, self.compute_dtype)
+        if self.order == "luong":
+            context, weights, attention = self._attend(output, memory, state.attention, noise)
+        output = read_out(ops.concatenate([context, output], axis=-1), inputs)
+        return output, weights, State(cell_state, attention, output if self.input_feeding else ())
 
     def _attend(
-        self,
-        query: Tensor,
-        memories: tuple[Memory, ...],
-        states: tuple[Any, ...],
-        noise: tuple[Noise, ...] | None,
-    ) -> tuple[Tensor, list[Tensor], tuple[Any, ...]]:
-        """Attend to each memory; return the joined contexts, all weights and all states."""
-        noise = noise or (None,) * len(memories)
-        found = [
-            attention.step(query, memory, state, noise=drawn)
-            for attention, memory, state, drawn in zip(
-                self.attentions, memories, states, noise, strict=True
-            )
-        ]
-        contexts, weights, new = zip(*found, strict=True)
-        cast = [ops.cast(w, self.compute_dtype) for w in weights]
-        return self._join(query, contexts), cast, new
+        self, query: Tensor, memory: Memory, state: Any, noise: Noise
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Attend with one query: the gated context, the weights and the next state."""
+        context, weights, state = self.attention.step(query, memory, state, noise=noise)
+        weights = ops.cast(weights, self.compute_dtype)
+        return self._gated(query, context), weights, state
 
-    def _join(self, query: Tensor, contexts: Any) -> Tensor:
-        """Gate the contexts `(..., ·)` of queries `(..., ·)`, and join them."""
-        contexts = [ops.cast(c, self.compute_dtype) for c in contexts]
-        if self.gate:
-            query = ops.cast(query, self.compute_dtype)
-            kernel = ops.cast(self.gate_kernel, self.compute_dtype)
-            bias = ops.cast(self.gate_bias, self.compute_dtype)
-            gates = ops.sigmoid(ops.matmul(query, kernel) + bias)
-            contexts = [gates[..., i : i + 1] * c for i, c in enumerate(contexts)]
-        return contexts[0] if len(contexts) == 1 else ops.concatenate(contexts, axis=-1)
-
-    def _call_cell(
-        self, inputs: list[Any], state: Any, training: bool | None
-    ) -> tuple[Tensor, Any]:
-        inputs = inputs[0] if len(inputs) == 1 else ops.concatenate(inputs, axis=-1)
-        output, new = keras_cells.advance(self.cell, inputs, state, training)
-        return ops.cast(output, self.compute_dtype), new
+    def _gated(self, query: Tensor, context: Tensor) -> Tensor:
+        """Gate the contexts `(..., ·)` of queries `(..., ·)`."""
+        context = ops.cast(context, self.compute_dtype)
+        if not self.gate:
+            return context
+        kernel = ops.cast(self.gate_kernel, self.compute_dtype)
+        bias = ops.cast(self.gate_bias, self.compute_dtype)
+        query = ops.cast(query, self.compute_dtype)
+        return ops.sigmoid(ops.matmul(query, kernel) + bias) * context
 
     def _read_out(self, pair: Tensor, inputs: Tensor) -> Tensor:
         """Return the output of `[c_t; s_t]`, `(..., ·)`, and the inputs that led to them."""
@@ -326,6 +370,27 @@ class AttentionCell(MemoriesLayer):
         pairs = ops.reshape(hidden, (*ops.shape(hidden)[:-1], self.units, 2))
         return pairs[..., 0] if is_empty(pairs) else ops.max(pairs, axis=-1)
 
+    def output_spec(self, inputs: Any, memory: Any, **kwargs: Any) -> Any:
+        """Return the symbolic outputs."""
+        self._check_shapes(inputs.shape, memory.shape)
+        return self._step_spec(inputs.shape[0], memory.shape)
+
+    def _step_spec(
+        self, batch: int | None, memory: tuple[Any, ...], steps: tuple[Any, ...] = ()
+    ) -> tuple[Any, Any, State]:
+        """Return the symbolic outputs and weights, of one step or of `(T,)`, and state."""
+        dtype, length = self.compute_dtype, flat_length(memory)
+        size = self.units or memory[-1] + self.cell_output_size
+        heads = [self.attention.num_heads] if self.attention.num_heads > 1 else []
+        cell_state = tree.map_structure(
+            lambda x: keras.KerasTensor((batch, *x.shape[1:]), x.dtype),
+            keras_cells.zero_state(self.cell, 1),
+        )
+        fed = keras.KerasTensor((batch, size), dtype) if self.input_feeding else ()
+        output = keras.KerasTensor((batch, *steps, size), dtype)
+        weights = keras.KerasTensor((batch, *heads, *steps, length), dtype)
+        return output, weights, State(cell_state, self.attention.state_spec(batch, length), fed)
+
     @property
     def cell_output_size(self) -> int:
         """Width of the (top) cell's output."""
@@ -340,40 +405,6 @@ class AttentionCell(MemoriesLayer):
             "ask for a state_size"
         )
 
-    # Random numbers are drawn outside the loop: their seed's state would leak out of it.
 
-    def _noise(
-        self, memories: tuple[Memory, ...], lead: tuple[Any, ...], queries: Any
-    ) -> tuple[dict[str, Tensor], ...]:
-        """Draw the noise of the attention layers, with `lead` before its shape."""
-        pairs = zip(self.attentions, memories, strict=True)
-        return tuple(a.noise((*lead, *a.weights_shape(m, queries))) for a, m in pairs)
-
-    def _dropout_masks(self, rows: Any, training: bool | None) -> AbstractContextManager[None]:
-        """Within this, the cell holds dropout masks for so many rows, in training."""
-        width, dtype = self.cell_input_size, self.compute_dtype
-        return keras_cells.dropout_masks(self.cell, width, rows, dtype, training)
-
-    # Keras.
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "cell": keras.saving.serialize_keras_object(self.cell),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "order": self.order,
-            "units": self.units,
-            "input_feeding": self.input_feeding,
-            "gate": self.gate,
-            "activation": keras.activations.serialize(self.activation),
-            "readout": self.readout,
-        }
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> AttentionCell:
-        """Rebuild the layer."""
-        config = dict(config)
-        for name in ("cell", "attention"):
-            config[name] = keras.saving.deserialize_keras_object(config[name])
-        return cls(**config)
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else ops.concatenate(parts, axis=-1)

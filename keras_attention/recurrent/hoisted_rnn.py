@@ -27,6 +27,11 @@ class HoistedRNN(keras.layers.RNN):
         ```
     """
 
+    def build(self, sequences_shape: Any, initial_state_shape: Any = None) -> None:
+        """Make the weights of the cell."""
+        super().build(sequences_shape, initial_state_shape)
+        self.supports_masking = True  # since Keras 3.16 its own layers hand no mask on
+
     def call(
         self,
         sequences: Tensor,
@@ -36,11 +41,8 @@ class HoistedRNN(keras.layers.RNN):
     ) -> Any:
         """Run the layer; at inference it draws no dropout masks, unlike Keras's."""
         expect_known_length(self, sequences)
-        if training:
-            return super().call(sequences, initial_state, mask, training)
-        # A draw would change the training that follows.
-        with keras_cells.without_dropout(self.cell):
-            return super().call(sequences, initial_state, mask, training)
+        layer = keras_cells.view(self, cell=keras_cells.for_call(self.cell, training))
+        return super(HoistedRNN, layer).call(sequences, initial_state, mask, training)
 
     def inner_loop(
         self, sequences: Tensor, initial_state: Any, mask: Tensor | None, training: bool = False
@@ -48,9 +50,9 @@ class HoistedRNN(keras.layers.RNN):
         """Run the loop of `keras.layers.RNN.call`."""
         gates = keras_cells.hoisted(self.cell)
         if self.stateful or self.unroll or gates is None:
-            found: tuple[Tensor, Tensor, Any]
-            found = super().inner_loop(sequences, initial_state, mask, training)
-            return found
+            result: tuple[Tensor, Tensor, Any]
+            result = super().inner_loop(sequences, initial_state, mask, training)
+            return result
         inputs = ops.transpose(sequences, (1, 0, 2))
         if mask is not None:
             mask = ops.transpose(ops.cast(mask, "bool"))
@@ -61,9 +63,9 @@ class HoistedRNN(keras.layers.RNN):
         last = state[0]
         if mask is not None:
             # Keras has zeros where nothing was put out before, whatever the initial state is.
-            shown = mask
+            visible = mask
             if not self.zero_output_for_mask:
-                shown = ops.cumsum(ops.cast(mask, "int32"), axis=0) > 0
-            outputs = ops.where(ops.expand_dims(shown, -1), outputs, ops.zeros_like(outputs))
+                visible = ops.cumsum(ops.cast(mask, "int32"), axis=0) > 0
+            outputs = ops.where(ops.expand_dims(visible, -1), outputs, ops.zeros_like(outputs))
             last = outputs[-1]
         return last, ops.transpose(outputs, (1, 0, 2)), state

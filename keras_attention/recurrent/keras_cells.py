@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -55,28 +53,26 @@ def zero_state(cell: Any, batch_size: Any) -> list[Any]:
 
 
 def advance(cell: Any, inputs: Tensor, state: Any, training: bool | None) -> tuple[Tensor, Any]:
-    """Take one step: the output, and the next states in the structure of those before.
-
-    Within `dropout_masks`.
-    """
+    """Take one step of `for_call`: the output, and the next states in the structure of the last."""
     arguments = inspect.signature(cell.call).parameters
-    known = {"training": training} if "training" in arguments else {}
-    output, new = cell(inputs, state, **known)
+    options = {"training": training} if "training" in arguments else {}
+    output, new = cell(inputs, state, **options)
     # A stack of one cell does not give its states back in the structure it took them in.
     return output, tree.pack_sequence_as(state, tree.flatten(new))
 
 
 def gates(cell: Any) -> Gates | None:
-    """Return the tensors of a Keras cell's step; None for a cell that the fast loops do not know.
+    """Return the tensors of a Keras cell's step, or None for a cell that needs Keras's own loop.
 
-    Those are cells with a step of their own, such as a subclass that overrides `call`, with
-    dropout, without bias, or with the reset gate before the product.
+    Such are cells with a step of their own, as a subclass that overrides `call` has, with dropout,
+    a regularizer of outputs, no bias, or the reset gate before the product.
     """
-    for kind, known in KINDS.items():
-        if not isinstance(cell, known):
+    for kind, base in KINDS.items():
+        if not isinstance(cell, base):
             continue
-        plain = keeps(cell.call, known.call) and type(cell).__call__ is known.__call__
-        if not plain or not cell.use_bias or cell.dropout or cell.recurrent_dropout:
+        plain = keeps(cell.call, base.call) and type(cell).__call__ is base.__call__
+        plain = plain and cell.use_bias and cell.activity_regularizer is None
+        if not plain or cell.dropout or cell.recurrent_dropout:
             return None
         if kind == "gru" and not cell.reset_after:
             return None
@@ -87,61 +83,54 @@ def gates(cell: Any) -> Gates | None:
             cell.bias,
             cell.activation,
             getattr(cell, "recurrent_activation", cell.activation),
-            cell.compute_dtype,
+            switch.products_dtype() or cell.compute_dtype,
         )
     return None
 
 
-def hoisted(cell: Any, dtype: str | None = None) -> Gates | None:
-    """Return `gates` where a loop of `fast.loop` may run the cell, in the dtype if one is given."""
-    found = gates(cell) if switch.hoists() else None
-    return found if found and dtype in (None, found.dtype) else None
+def hoisted(cell: Any) -> Gates | None:
+    """Return `gates` where a loop of `fast.loop` may run the cell."""
+    return gates(cell) if switch.hoists() else None
 
 
-# Dropout masks are drawn once for a sequence, outside the loop: they would leak out of it.
+def view(layer: Any, **attributes: Any) -> Any:
+    """Return a layer with the weights of another and attributes of its own.
 
-
-@contextlib.contextmanager
-def dropout_masks(
-    cell: Any, width: int, rows: Any, dtype: str, training: bool | None
-) -> Iterator[None]:
-    """Within this, the cells hold masks for inputs `(rows, width)`; outside training none."""
-    if not training:
-        with without_dropout(cell):
-            yield
-        return
-    try:
-        _forget(cell)
-        for one in parts(cell):
-            if hasattr(one, "get_dropout_mask"):
-                one.get_dropout_mask(ops.zeros((rows, width), dtype))
-                one.get_recurrent_dropout_mask(ops.zeros((rows, state_size(one)), dtype))
-            width = output_size(one)
-        yield
-    finally:
-        _forget(cell)
-
-
-def _forget(cell: Any) -> None:
-    for one in parts(cell):
-        if hasattr(one, "get_dropout_mask"):
-            one.reset_dropout_mask()
-            one.reset_recurrent_dropout_mask()
-
-
-@contextlib.contextmanager
-def without_dropout(cell: Any) -> Iterator[None]:
-    """Within this, cells with dropout draw no masks: a draw moves the random generators.
-
-    Keras's cells draw by their rates alone, whether `training` is set or not.
+    Other threads may be calling the layer itself, so that it must stay as it is.
     """
-    drawing = [one for one in parts(cell) if hasattr(one, "get_dropout_mask")]
-    drawing = [one for one in drawing if one.dropout or one.recurrent_dropout]
-    rates = [(one.dropout, one.recurrent_dropout) for one in drawing]
-    try:
-        for one in drawing:
-            one.dropout = one.recurrent_dropout = 0.0
-        yield
-    finally:
-        for one, (dropout, recurrent) in zip(drawing, rates, strict=True):
-            one.dropout, one.recurrent_dropout = dropout, recurrent
+    other = object.__new__(type(layer))
+    vars(other).update(vars(layer), **attributes)
+    return other
+
+
+def for_call(
+    cell: Any, training: bool | None, width: Any = None, rows: Any = None, dtype: str | None = None
+) -> Any:
+    """Return the cell for the steps of one call, on which dropout masks are kept.
+
+    Masks are drawn once for a sequence and outside the loop: they would leak out of its graph. At
+    inference there are none: Keras's cells draw by their rates alone, which moves the generators.
+
+    Args:
+        cell: a recurrent cell.
+        training: whether there is dropout.
+        width: of the inputs; None leaves the drawing to the cell.
+        rows: of the inputs.
+        dtype: of the inputs.
+    """
+    if isinstance(cell, keras.layers.StackedRNNCells):
+        cells = []
+        for each in cell.cells:
+            cells.append(for_call(each, training, width, rows, dtype))
+            width = None if width is None else output_size(each)
+        return view(cell, cells=cells)
+    if not hasattr(cell, "get_dropout_mask") or not (cell.dropout or cell.recurrent_dropout):
+        return cell
+    masks = {"_dropout_mask": None, "_recurrent_dropout_mask": None}
+    if not training:
+        return view(cell, dropout=0.0, recurrent_dropout=0.0, **masks)
+    drawn = view(cell, **masks)
+    if width is not None:
+        drawn.get_dropout_mask(ops.zeros((rows, width), dtype))
+        drawn.get_recurrent_dropout_mask(ops.zeros((rows, state_size(cell)), dtype))
+    return drawn

@@ -7,15 +7,12 @@ from typing import Any
 import keras
 from keras import ops, tree
 
-from keras_attention import backend, losses, masks
+from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Tensor
 from keras_attention.fast import loop, switch
 from keras_attention.recurrent import keras_cells
-from keras_attention.recurrent.cell import AttentionCell
-from keras_attention.shapes import checked_mask, expect_known_length, flat_length, keep_where
-from keras_attention.step import State
-
-Memories = tuple[Memory, ...]
+from keras_attention.recurrent.cell import AttentionCell, State
+from keras_attention.shapes import checked_mask, expect_known_length, keep_where
 
 
 @keras.saving.register_keras_serializable("keras_attention")
@@ -25,34 +22,34 @@ class AttentionRNN(AttentionCell):
     Each step, and the arguments for it, are those of `AttentionCell`.
 
     Args:
-        cell: a Keras recurrent cell (`SimpleRNNCell`, `GRUCell`, `LSTMCell`, `StackedRNNCells`).
-        attention: an attention layer of this library; for several memories a list of them.
+        cell: see `AttentionCell`, as the next five.
+        attention: an attention layer of this library.
         order: `"bahdanau"` or `"luong"`.
         units: width of the attentional vector, or None to return `[c_t; s_t]`.
         input_feeding: whether the last output is fed to the cell.
-        gate: whether the contexts are gated.
+        gate: whether the context is gated.
         return_sequences: whether to return all outputs, or the last valid one alone.
-        return_state: whether to return the cell's last states as well.
+        return_state: whether to return the last `State` as well.
         return_attention_scores: whether to return the attention weights as well, where the call
             does not say.
         **kwargs: further arguments of `AttentionCell`, such as `activation`; `name`, `dtype`.
 
     Call arguments:
         inputs: `(B, T, dim)`.
-        memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`; for several memories a list of them.
+        memory: `(B, S, dim)`, or a grid `(B, H, W, dim)`.
         inputs_mask: boolean `(B, T)`; at False steps the state stays and the output is 0.
-        memory_mask: boolean `(B, S)`; False positions get weight 0. For several memories a list.
-        memory_key: `(B, S, dk)`, the keys, such as the memory with its positions; the memory itself
-            if not given. For several memories a list.
-        initial_state: list of the cell's states, each `(B, ·)`; zeros if not given.
+        memory_mask: boolean `(B, S)`; False positions get weight 0.
+        initial_state: a `State`, such as another call has returned, or a list of the cell's states
+            alone, each `(B, ·)`; zeros if not given.
         training: whether dropout is applied.
         return_attention_scores: whether to return the attention weights; None for the
             constructor's value.
 
     Output:
         `(B, T, output_size)`, or `(B, output_size)` without `return_sequences`. With
-        `return_state` the cell's states follow. With `return_attention_scores` the weights of each
-        memory come last: `(B, T, S)`, with several heads `(B, heads, T, S)`.
+        `return_state` a `State` follows: with it as the `initial_state` the next call goes on. With
+        `return_attention_scores` the weights come last: `(B, T, S)`, with several heads
+        `(B, heads, T, S)`.
 
     Example:
         ```python
@@ -62,12 +59,12 @@ class AttentionRNN(AttentionCell):
         ```
     """
 
-    _inputs_rank, _inputs_form = 3, "inputs (B, T, dim)"
+    _inputs_form = "(B, T, dim)"
 
     def __init__(
         self,
         cell: keras.layers.Layer,
-        attention: Attention | list[Attention],
+        attention: Attention,
         order: str = "bahdanau",
         units: int | None = None,
         input_feeding: bool = False,
@@ -86,135 +83,133 @@ class AttentionRNN(AttentionCell):
     def call(  # type: ignore[override]  # a sequence and its mask, where the cell takes a step
         self,
         inputs: Tensor,
-        memory: Any,
+        memory: Tensor,
         inputs_mask: Tensor | None = None,
-        memory_mask: Any = None,
+        memory_mask: Tensor | None = None,
         initial_state: Any = None,
         training: bool | None = None,
-        memory_key: Any = None,
         return_attention_scores: bool | None = None,
     ) -> Any:
         """Run over the sequence; arguments and result as the class says."""
         expect_known_length(self, inputs)
-        memories = self._checked_memories(inputs.shape, memory, memory_mask, memory_key)
+        prepared = self._prepared(inputs.shape, memory, memory_mask)
         inputs_mask = checked_mask(self, "inputs_mask", inputs_mask, inputs.shape[:2])
-        state = self.initial_state(memories, initial_state)
-        given = ops.cast(inputs, self.compute_dtype)
-        inputs = ops.transpose(given, (1, 0, 2))  # (T, B, dim)
+        state = self.initial_state(prepared, initial_state)
+        rows = ops.cast(inputs, self.compute_dtype)
+        steps = ops.transpose(rows, (1, 0, 2))  # (T, B, dim)
         mask = None if inputs_mask is None else ops.transpose(inputs_mask)
         if self.order == "luong" and not self.input_feeding:
-            run = self._call_cell_first
-        elif switch.hoists_attention(training) and self._hoists():
-            run = self._call_hoisted
+            run = self._attend_after_cell
+        elif switch.hoists_attention(training) and self._gates():
+            run = self._run_hoisted
         else:
-            run = self._call_stepwise
-        outputs, weights, cell_state = run(inputs, mask, memories, state, training)
+            run = self._run_stepwise
+        outputs, weights, state = run(steps, mask, prepared, state, training)
         if inputs_mask is not None:
-            given = ops.where(ops.expand_dims(inputs_mask, -1), given, ops.zeros_like(given))
+            rows = ops.where(ops.expand_dims(inputs_mask, -1), rows, ops.zeros_like(rows))
         if not self.return_sequences:
-            outputs, given = (
+            outputs, rows = (
                 _last(x) if inputs_mask is None else _last_valid(x, inputs_mask)
-                for x in (outputs, given)
+                for x in (outputs, rows)
             )
         if not self.input_feeding:  # one product for all steps, after the loop
-            outputs = self._read_out(outputs, given)
+            outputs = self._read_out(outputs, rows)
         result = [outputs]
         if self.return_state:
-            result.extend(ops.cast(x, self.compute_dtype) for x in tree.flatten(cell_state))
+            result.append(state)
         if self._returns_weights(return_attention_scores):
-            for one, read in zip(weights, memories, strict=True):
-                masks.carry(one, inputs_mask, read.mask)
-            if training:
-                losses.await_losses(self)
-            result.extend(weights)
+            result.append(weights)
         return result[0] if len(result) == 1 else tuple(result)
 
     # Three ways to run, with one result: the outputs `(B, T, ·)`, which are `[c_t; s_t]` without
-    # input feeding; the weights `(B, T, S)` of each memory; and the last state of the cell.
+    # input feeding; the weights `(B, T, S)`; and the last state.
 
-    def _call_stepwise(
-        self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
-    ) -> tuple[Tensor, list[Tensor], Any]:
+    def _run_stepwise(
+        self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
+    ) -> tuple[Tensor, Tensor, State]:
         """Run step by step."""
+        length, batch = ops.shape(inputs)[:2]
         steps = {"inputs": inputs}
         if mask is not None:
             steps["mask"] = mask
         if training:
-            steps["noise"] = self._noise(memories, ops.shape(inputs)[:1], 1)
+            shape = (length, *self.attention.weights_shape(memory, 1))
+            steps["noise"] = self.attention.draw_noise(shape)
+        cell = self._cell_for_call(batch, training)
+        read_out = self._read_out if self.input_feeding else lambda pair, inputs: pair
 
-        def advance(now: dict[str, Any], state: State) -> tuple[list[Tensor], State]:
-            noise = now.get("noise")
-            reads_out = self.input_feeding
-            taken = self._take_step(now["inputs"], memories, state, noise, training, reads_out)
-            new, outputs = taken.state, [taken.output, *taken.weights]
-            if "mask" in now:
-                new = keep_where(now["mask"], new, state)
-                outputs = keep_where(now["mask"], outputs, [ops.zeros_like(x) for x in outputs])
+        def advance(step: dict[str, Any], state: State) -> tuple[list[Tensor], State]:
+            output, weights, new = self._advance(
+                cell, step["inputs"], memory, state, step.get("noise"), training, read_out
+            )
+            outputs = [output, weights]
+            if "mask" in step:
+                new = keep_where(step["mask"], new, state)
+                outputs = keep_where(step["mask"], outputs, [ops.zeros_like(x) for x in outputs])
             return outputs, new
 
-        dtypes = [self.compute_dtype] * (1 + len(memories))
-        with self._dropout_masks(ops.shape(inputs)[1], training):
-            (outputs, *weights), state = backend.scan(advance, state, steps, dtypes)
-        return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], state.cell
+        dtypes = [self.compute_dtype] * 2
+        (outputs, weights), state = backend.scan(advance, state, steps, dtypes)
+        return ops.swapaxes(outputs, 0, 1), ops.moveaxis(weights, 0, -2), state
 
-    def _call_cell_first(
-        self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
-    ) -> tuple[Tensor, list[Tensor], Any]:
+    def _attend_after_cell(
+        self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
+    ) -> tuple[Tensor, Tensor, State]:
         """Run the cell over all steps, then attend with all its outputs at once."""
         if gates := self._gates():
-            outputs, cell_state = loop.run_cell(gates, inputs, tree.flatten(state.cell), mask)
+            outputs, flat = loop.run_cell(gates, inputs, tree.flatten(state.cell), mask)
+            cell_state = tree.pack_sequence_as(state.cell, flat)
         else:
             outputs, cell_state = self._run_cell(inputs, mask, state.cell, training)
         outputs = ops.swapaxes(outputs, 0, 1)
         mask = None if mask is None else ops.transpose(mask)
         if mask is not None:
             outputs = ops.where(ops.expand_dims(mask, -1), outputs, ops.zeros_like(outputs))
-        pairs = zip(self.attentions, memories, strict=True)
-        found = [attention.attend_all(outputs, m, mask, training) for attention, m in pairs]
-        contexts, weights = zip(*found, strict=True)
-        cast = [ops.cast(w, self.compute_dtype) for w in weights]
-        pair = ops.concatenate([self._join(outputs, contexts), outputs], axis=-1)
-        return pair, cast, cell_state
+        context, weights, attention = self.attention.attend_all(
+            outputs, memory, state.attention, mask, training
+        )
+        pair = ops.concatenate([self._gated(outputs, context), outputs], axis=-1)
+        return pair, ops.cast(weights, self.compute_dtype), State(cell_state, attention, ())
 
     def _run_cell(
         self, inputs: Tensor, mask: Tensor | None, state: Any, training: Any
     ) -> tuple[Tensor, Any]:
         """Run the cell alone: outputs `(T, B, ·)` and its last state."""
         steps = {"inputs": inputs} if mask is None else {"inputs": inputs, "mask": mask}
+        cell = self._cell_for_call(ops.shape(inputs)[1], training)
 
-        def advance(now: dict[str, Any], state: Any) -> tuple[Tensor, Any]:
-            output, new = self._call_cell([now["inputs"]], state, training)
-            return output, keep_where(now["mask"], new, state) if "mask" in now else new
+        def advance(step: dict[str, Any], state: Any) -> tuple[Tensor, Any]:
+            output, new = keras_cells.advance(cell, step["inputs"], state, training)
+            output = ops.cast(output, self.compute_dtype)
+            return output, keep_where(step["mask"], new, state) if "mask" in step else new
 
-        with self._dropout_masks(ops.shape(inputs)[1], training):
-            return backend.scan(advance, state, steps, self.compute_dtype)
+        return backend.scan(advance, state, steps, self.compute_dtype)
 
-    def _call_hoisted(
-        self, inputs: Tensor, mask: Tensor | None, memories: Memories, state: State, training: Any
-    ) -> tuple[Tensor, list[Tensor], Any]:
+    def _run_hoisted(
+        self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
+    ) -> tuple[Tensor, Tensor, State]:
         """Run step by step, with all products that the loop does not need taken out of it."""
-        outputs, weights, cell_state = loop.run_attending(
+        noise = None
+        if training:
+            shape = (ops.shape(inputs)[0], *self.attention.weights_shape(memory, 1))
+            noise = self.attention.draw_noise(shape)
+        outputs, weights, last = loop.run_attending(
             self._gates(),
             inputs,
             mask,
             state._replace(cell=tree.flatten(state.cell)),
-            attend=lambda query, states, noise: self._attend(query, memories, states, noise),
-            noise=self._noise(memories, ops.shape(inputs)[:1], 1) if training else None,
+            attend=lambda query, state, noise: self._attend(query, memory, state, noise),
+            noise=noise,
             order=self.order,
             feeding=self.input_feeding,
             readout=self._hoisted_readout(inputs),
-            count=len(memories),
         )
-        return ops.swapaxes(outputs, 0, 1), [ops.moveaxis(w, 0, -2) for w in weights], cell_state
+        last = last._replace(cell=tree.pack_sequence_as(state.cell, last.cell))
+        return ops.swapaxes(outputs, 0, 1), ops.moveaxis(weights, 0, -2), last
 
     def _gates(self) -> Any:
         """Return the tensors of the cell for the loops of `fast.loop`, or None."""
-        return keras_cells.hoisted(self.cell, self.compute_dtype)
-
-    def _hoists(self) -> bool:
-        """Whether the hoisted loop knows the cell, and all is of one type."""
-        types = {attention.compute_dtype for attention in self.attentions}
-        return types == {self.compute_dtype} and bool(self._gates())
+        return keras_cells.hoisted(self.cell)
 
     def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
         """Return the readout of a fed output; a deep one's product of the inputs is taken here."""
@@ -237,46 +232,21 @@ class AttentionRNN(AttentionCell):
     def _returns_weights(self, asked: bool | None) -> bool:
         return self.return_attention_scores if asked is None else asked
 
-    def compute_output_shape(
-        self,
-        inputs_shape: tuple[Any, ...],
-        memory_shape: Any,
-        memory_key_shape: Any = None,
-        return_attention_scores: bool | None = None,
+    def output_spec(
+        self, inputs: Any, memory: Any, return_attention_scores: bool | None = None, **kwargs: Any
     ) -> Any:
-        """Return the shapes of what `call` returns."""
-        batch, time = inputs_shape[:2]
-        memories = self._each(memory_shape)
-        size = self.units or sum(shape[-1] for shape in memories) + self.cell_output_size
-        shapes = [(batch, time, size) if self.return_sequences else (batch, size)]
-        if self.return_state:
-            shapes.extend((batch, size) for size in tree.flatten(self.cell.state_size))
-        if self._returns_weights(return_attention_scores):
-            for attention, memory in zip(self.attentions, memories, strict=True):
-                heads = [attention.num_heads] if attention.num_heads > 1 else []
-                shapes.append((batch, *heads, time, flat_length(memory)))
-        return shapes[0] if len(shapes) == 1 else tuple(shapes)
-
-    def compute_output_spec(self, inputs: Any, memory: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs."""
-        memories = tuple(m.shape for m in self._each(memory))
-        self._check_shapes(inputs.shape, memories)
-        asked = kwargs.get("return_attention_scores")
-        shapes = self.compute_output_shape(
-            inputs.shape, self._one(memories), return_attention_scores=asked
-        )
-        if not isinstance(shapes[0], tuple):
-            return keras.KerasTensor(shapes, self.compute_dtype)
-        return tuple(keras.KerasTensor(shape, self.compute_dtype) for shape in shapes)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        return {
-            **super().get_config(),
-            "return_sequences": self.return_sequences,
-            "return_state": self.return_state,
-            "return_attention_scores": self.return_attention_scores,
-        }
+        self._check_shapes(inputs.shape, memory.shape)
+        steps = inputs.shape[1:2]
+        output, weights, state = self._step_spec(inputs.shape[0], memory.shape, steps)
+        if not self.return_sequences:
+            output = keras.KerasTensor((output.shape[0], output.shape[-1]), output.dtype)
+        result = [output]
+        if self.return_state:
+            result.append(state)
+        if self._returns_weights(return_attention_scores):
+            result.append(weights)
+        return result[0] if len(result) == 1 else tuple(result)
 
 
 def _last(outputs: Tensor) -> Tensor:

@@ -107,51 +107,10 @@ def lstm(x, states, w):
     return h, [h, c]
 
 
-def layer_norm(rows, gain, shift, epsilon=1e-3):
-    """Ba et al. 2016, eq. 4, row by row."""
-    result = []
-    for a in rows:
-        variance = sum((x - a.mean()) ** 2 for x in a) / len(a)
-        result.append(gain * (a - a.mean()) / np.sqrt(variance + epsilon) + shift)
-    return np.array(result)
-
-
-def layer_norm_gru(x, states, w):
-    h = states[0]
-    units = h.shape[-1]
-    a, r = x @ w["kernel"], h @ w["recurrent_kernel"]
-    (a_gates, a_candidate), (r_gates, r_candidate) = (
-        (
-            layer_norm(sums[:, : 2 * units], gain[: 2 * units], shift[: 2 * units]),
-            layer_norm(sums[:, 2 * units :], gain[2 * units :], shift[2 * units :]),
-        )
-        for sums, gain, shift in (
-            (a, w["kernel_gain"], w["bias"][0]),
-            (r, w["recurrent_gain"], w["bias"][1]),
-        )
-    )
-    gates = sigmoid(a_gates + r_gates)
-    update, reset = gates[:, :units], gates[:, units:]
-    h = update * h + (1 - update) * np.tanh(a_candidate + reset * r_candidate)
-    return h, [h]
-
-
-def layer_norm_lstm(x, states, w):
-    h, c = states
-    gates = layer_norm(x @ w["kernel"], w["kernel_gain"], 0)
-    gates = gates + layer_norm(h @ w["recurrent_kernel"], w["recurrent_gain"], 0) + w["bias"]
-    i, f, g, o = np.split(gates, 4, axis=-1)
-    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    h = sigmoid(o) * np.tanh(layer_norm(c, w["cell_gain"], w["cell_shift"]))
-    return h, [h, c]
-
-
 CELLS = {
     "SimpleRNNCell": simple_rnn,
     "GRUCell": gru,
     "LSTMCell": lstm,
-    "LayerNormGRUCell": layer_norm_gru,
-    "LayerNormLSTMCell": layer_norm_lstm,
 }
 
 

@@ -37,9 +37,9 @@ def built(layer, rng, query_width=DQ, key_width=DV):
     w = weights_of(layer)
     if isinstance(layer, MultiplicativeAttention):
         scale = w.get("scale", 1.0)
-        if layer.score_name == "general":
+        if layer.score == "general":
             return layer, lambda q, k: scale * reference.general(q, k, w["kernel"])
-        return layer, lambda q, k: scale * getattr(reference, layer.score_name)(q, k)
+        return layer, lambda q, k: scale * getattr(reference, layer.score)(q, k)
     scale = w["scale"]
     if layer.normalize:
         scale = w["gain"] * scale / np.sqrt((scale**2).sum())
@@ -316,7 +316,7 @@ def test_gradients_of_all_weights_are_finite_differences(rng, one_step):
 class Distance(Attention):
     """A mechanism of the user's own: no more than a score."""
 
-    def score(self, query, key):
+    def compute_scores(self, query, key):
         gap = ops.expand_dims(query, 2) - ops.expand_dims(key, 1)
         return -ops.sum(ops.square(gap), axis=-1)
 

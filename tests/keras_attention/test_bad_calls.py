@@ -8,10 +8,14 @@ import pytest
 
 from keras_attention import (
     AdditiveAttention,
+    AttentionCell,
     AttentionPooling,
     AttentionRNN,
+    CoverageAttention,
+    LocalAttention,
     LocationAttention,
     MultiplicativeAttention,
+    PointerGenerator,
 )
 from tests.keras_attention.helpers import normal
 
@@ -88,18 +92,143 @@ def test_a_key_of_another_length_is_told_before_a_step():
         layer.prepare(np.ones((2, 4, 7), "float32"), np.ones((2, 5, 7), "float32"))
 
 
-@pytest.mark.parametrize(
-    ("change", "received"),
-    [
-        (lambda given: {**given, "memory": given["memory"][0]}, "3 elements"),
-        (lambda given: {**given, "memory": given["memory"][:1]}, "1 elements"),
-        (lambda given: {**given, "memory_mask": [None]}, "1 elements"),
-        (lambda given: {**given, "memory_key": given["memory"][:1]}, "1 elements"),
-    ],
-)
-def test_several_memories_come_in_lists_of_as_many(change, received, rng):
-    attentions = [AdditiveAttention(UNITS), AdditiveAttention(UNITS)]
-    layer = AttentionRNN(keras.layers.GRUCell(DQ), attentions)
-    memories = [keras.ops.convert_to_tensor(normal(rng, B, TV, DV)) for _ in attentions]
-    with pytest.raises(ValueError, match=rf"2 memory\(s\), and lists of as many.*{received}"):
-        layer(normal(rng, B, TQ, DQ), **change({"memory": memories}))
+def rnn(**options):
+    return AttentionRNN(keras.layers.GRUCell(UNITS), AdditiveAttention(UNITS), **options)
+
+
+def ones(*shape):
+    return np.ones(shape, "float32")
+
+
+MADE_WRONG = {
+    "the memory, as Addons takes it": (lambda: AdditiveAttention(8, ones(2, 5, 7)), "in the call"),
+    "the memory by its name": (lambda: AdditiveAttention(8, memory=ones(2, 5, 7)), "prepare"),
+    "lengths": (lambda: AdditiveAttention(8, memory_sequence_length=[3]), "a mask in the call"),
+    "attention_layer_size": (lambda: rnn(attention_layer_size=8), "units="),
+    "a rate for use_bias": (lambda: AdditiveAttention(8, 0.1), "use_bias to be True or False"),
+    "a rate for use_scale": (lambda: MultiplicativeAttention("dot", 0.1), "use_scale to be True"),
+    "a rate for a flag of the base": (lambda: CoverageAttention(8, normalize=0.5), "normalize to"),
+    "heads beside those of a score": (
+        lambda: LocalAttention(MultiplicativeAttention("general"), num_heads=4),
+        "as many heads as the inner layer has, 1",
+    ),
+    "an activation without units": (lambda: rnn(activation="relu"), "activation with units"),
+    "an activation of a deep readout": (
+        lambda: rnn(activation="relu", units=4, readout="deep"),
+        "without a deep readout",
+    ),
+    "a dtype of its own": (lambda: rnn(dtype="mixed_bfloat16"), "keras.config.set_dtype_policy"),
+    "several memories": (
+        lambda: AttentionRNN(keras.layers.GRUCell(3), [AdditiveAttention(3)]),
+        "an attention layer",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MADE_WRONG)
+def test_a_layer_made_in_another_way_is_told_what_to_do(case):
+    make, expected = MADE_WRONG[case]
+    with pytest.raises(ValueError, match=r" expected .*Received: ") as error:
+        make()
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+BUILT = {
+    "attention": (lambda: AdditiveAttention(UNITS), [(2, 3, 4), (2, 5, 6)]),
+    "products": (lambda: MultiplicativeAttention("general"), [(2, 3, 4), (2, 5, 6)]),
+    "pooling": (lambda: AttentionPooling(UNITS), [(2, 3, 4)]),
+    "decoder": (rnn, [(2, 3, 4), (2, 5, 6)]),
+    "cell": (
+        lambda: AttentionCell(keras.layers.GRUCell(3), CoverageAttention(3)),
+        [(2, 4), (2, 5, 6)],
+    ),
+    "copying": (PointerGenerator, [(2, 3, 4), (2, 3, 7), (2, 3, 5), (2, 5)]),
+}
+
+
+@pytest.mark.parametrize("symbolic", [False, True])
+@pytest.mark.parametrize("case", BUILT)
+def test_inputs_of_another_width_than_the_layer_was_built_for_are_told(case, symbolic):
+    make, shapes = BUILT[case]
+    layer = make()
+    layer(*(ones(*shape) for shape in shapes))
+    for place in range(min(2, len(shapes)) if case != "copying" else 1):
+        wider = [(*s[:-1], s[-1] + (i == place)) for i, s in enumerate(shapes)]
+        inputs = [keras.Input(s[1:], s[0]) if symbolic else ones(*s) for s in wider]
+        with pytest.raises(ValueError, match=r"width .*Received: ") as error:
+            layer(*inputs)
+        assert str(shapes[place][-1]) in str(error.value)
+
+
+@pytest.mark.parametrize("case", BUILT)
+def test_an_unknown_width_is_told(case):
+    make, shapes = BUILT[case]
+    inputs = [keras.Input((*shape[1:-1], None), shape[0]) for shape in shapes]
+    with pytest.raises(ValueError, match=r"known .*Received: "):
+        make()(*inputs)
+
+
+def test_a_single_input_is_told_to_be_two():
+    expected = r"AdditiveAttention expected to be called as layer\(query, value\)"
+    for call in (
+        lambda layer: layer(ones(2, 3, 4)),
+        lambda layer: keras.layers.TimeDistributed(layer)(ones(2, 3, 5, 4)),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            call(AdditiveAttention(UNITS))
+
+
+def test_steps_are_told_what_they_take():
+    layer, inputs = rnn(), ones(2, 3, 4)
+    layer(inputs, ones(2, 5, 6))
+    memory = layer.prepare(ones(2, 5, 6))
+    state = layer.initial_state(memory)
+    for call, expected in (
+        (lambda: layer.step(inputs[:, :1], memory, state), r"inputs \(rows, 4\) of one step"),
+        (lambda: layer.step(inputs[:, 0], ones(2, 5, 6), state), r"a memory from prepare\(value"),
+        (lambda: layer.initial_state(ones(2, 5, 6)), r"a memory from prepare\(value\)"),
+        (lambda: layer.step(inputs[:, 0], memory, [ones(2, UNITS)]), "a State, from initial_state"),
+        (lambda: layer.step(inputs[:, 0], memory, state.cell), "a State, from initial_state"),
+        (lambda: layer.attention.step(inputs, memory, ()), r"a query \(rows, 17\) of one step"),
+        (lambda: layer.attention.step(ones(2, UNITS), inputs, ()), r"a memory from prepare"),
+    ):
+        with pytest.raises(ValueError, match=rf"expected {expected}.* Received: "):
+            call()
+
+
+@pytest.mark.tensorflow
+def test_ragged_tensors_are_told_to_be_padded():
+    import tensorflow as tf
+
+    ragged = tf.ragged.constant([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]], ragged_rank=1)
+    layer = AdditiveAttention(3)
+    layer.build((2, 3, 2), (2, 3, 2))
+    for call in (
+        lambda: AttentionPooling(3)(ragged),
+        lambda: AdditiveAttention(3)(ragged, ragged),
+        lambda: rnn()(ones(2, 3, 4), memory=ragged),
+        lambda: layer.prepare(ragged),
+    ):
+        with pytest.raises(ValueError, match=r"padded tensors and masks, such as x.to_tensor"):
+            call()
+
+
+@pytest.mark.parametrize("make", [lambda: AdditiveAttention(3), lambda: AttentionPooling(3), rnn])
+def test_scores_that_the_first_call_did_not_ask_for_are_told(make):
+    layer = make()
+    inputs = [keras.Input((None, 4))] * (1 if isinstance(layer, AttentionPooling) else 2)
+    layer(*inputs)
+    with pytest.raises(ValueError, match="expected return_attention_scores=True at its first call"):
+        layer(*inputs, return_attention_scores=True)
+
+
+def test_masks_may_stand_in_their_places_in_a_model(rng):
+    query, value = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
+    masks = np.arange(TQ) < np.array([[2], [3]]), np.arange(TV) < np.array([[5], [4]])
+    symbols = [keras.Input(x.shape[1:], dtype=x.dtype.name) for x in (query, value, *masks)]
+    layer = rnn()
+    model = keras.Model(symbols, layer(*symbols))
+    found = keras.ops.convert_to_numpy(model([query, value, *masks]))
+    expected = layer(query, value, inputs_mask=masks[0], memory_mask=masks[1])
+    np.testing.assert_allclose(found, keras.ops.convert_to_numpy(expected), atol=1e-5)

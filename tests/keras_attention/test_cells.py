@@ -141,36 +141,6 @@ def test_a_cell_with_wide_states_and_nothing_optional_follows_the_formula(rng, o
     assert_close(layer(inputs, memory), np.stack(expected, 1))
 
 
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
-def test_keys_of_their_own_decide_the_weights_and_values_make_the_contexts(rng, order):
-    layer = AttentionRNN(keras.layers.GRUCell(UNITS), MultiplicativeAttention("general"), order)
-    inputs, memory, key = normal(rng, B, T, DIM), normal(rng, B, S, DV), normal(rng, B, S, OUT)
-    outputs, weights = layer(inputs, memory, memory_key=key, return_attention_scores=True)
-    randomize(layer, rng)
-    outputs, weights = layer(inputs, memory, memory_key=key, return_attention_scores=True)
-    kernel, cell = weights_of(layer.attention)["kernel"], weights_of(layer.cell)
-    assert kernel.shape == (UNITS, OUT)
-    h = np.zeros((B, UNITS))
-    for t in range(T):
-
-        def look(query):
-            return reference.attend(
-                lambda q, k: reference.general(q, k, kernel), query[:, None], memory, key
-            )
-
-        if order == "bahdanau":
-            context, weight = look(h)
-            _, (h,) = reference.gru(np.concatenate([inputs[:, t], context[:, 0]], -1), [h], cell)
-        else:
-            _, (h,) = reference.gru(inputs[:, t], [h], cell)
-            context, weight = look(h)
-        assert_close(weights[:, t], weight[:, 0])
-        assert_close(outputs[:, t], np.concatenate([context[:, 0], h], -1))
-    one = AttentionCell(layer.cell, layer.attention, order)
-    output, weight, _ = one(inputs[:, 0], memory, memory_key=key)
-    assert_close((output, weight), (array(outputs)[:, 0], array(weights)[:, 0]))
-
-
 def test_the_call_decides_whether_weights_come_back(rng):
     inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
     for default in (False, True):

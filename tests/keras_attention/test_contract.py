@@ -106,9 +106,9 @@ def test_a_subclass_of_a_cell_has_its_own_step_in_a_hoisted_rnn(rng, cell):
 
 OVERRIDES = {
     "additive queries": (AdditiveAttention, "queries", UNITS),
-    "additive score": (AdditiveAttention, "score", UNITS),
+    "additive score": (AdditiveAttention, "compute_scores", UNITS),
     "general queries": (MultiplicativeAttention, "queries", "general"),
-    "general score": (MultiplicativeAttention, "score", "general"),
+    "general score": (MultiplicativeAttention, "compute_scores", "general"),
 }
 
 

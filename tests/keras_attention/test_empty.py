@@ -176,5 +176,6 @@ def test_losses_of_nothing_are_nothing(rng, loss, shape):
     owed = shape[2] if loss == "doubly_stochastic" else 0
     assert_close(found, np.full(shape[0], float(owed)))
     layer = losses.AttentionLoss(loss)
-    assert layer(np.zeros(shape, "float32")).shape == shape
+    outputs = np.zeros((*shape[:2], 7), "float32")
+    assert layer(outputs, np.zeros(shape, "float32")).shape == outputs.shape
     assert_close(layer.losses, [float(owed if shape[0] else 0)])

@@ -14,8 +14,6 @@ from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     HoistedRNN,
-    LayerNormGRUCell,
-    LayerNormLSTMCell,
     LocationAttention,
     SinePositionEncoding,
     distributions,
@@ -97,8 +95,6 @@ CELLS = {
     "SimpleRNN": keras.layers.SimpleRNNCell,
     "GRU": keras.layers.GRUCell,
     "LSTM": keras.layers.LSTMCell,
-    "layer-normalised GRU": LayerNormGRUCell,
-    "layer-normalised LSTM": LayerNormLSTMCell,
 }
 
 
@@ -128,7 +124,9 @@ def test_recurrent_layers(rng, cell, order, feeding):
         array(layer.output_kernel.value),
         feeding,
     )
-    assert_close(layer(inputs, memory), (outputs, *states, weights), EXACT)
+    result = keras.tree.flatten(layer(inputs, memory))
+    states = [*states, outputs[:, -1]] if feeding else states
+    assert_close(result, [outputs, *states, weights], EXACT)
     runner = HoistedRNN(CELLS[cell](13))
     runner.build(inputs.shape)
     randomize(runner, rng, 0.3)

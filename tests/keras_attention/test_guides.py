@@ -8,18 +8,23 @@ import pytest
 from keras import ops
 
 from keras_attention import backend
+from tests.keras_attention.padding import assert_padding_changes_nothing
 
+# How many models read sequences that may be padded.
+WITH_PADDING = {"own-model.md": 5, "from-addons.md": 1, "from-multihead.md": 1}
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
 
 def run(guide):
-    """Run all blocks of a guide; return what is there after each."""
+    """Run all blocks of a guide; return what is there after each. Padding must change nothing."""
     found, names = [], {}
     text = (GUIDES / guide).read_text(encoding="utf-8")
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
         names = {} if block.startswith("import keras") else dict(names)
         exec(compile(block, guide, "exec"), names)
         found.append(names)
+    checked = sum(map(assert_padding_changes_nothing, found))
+    assert checked >= WITH_PADDING.get(guide, 0), f"{checked} models of {guide}"
     return found
 
 
@@ -37,28 +42,34 @@ def test_the_classifier_learns_and_its_weights_leave_out_the_padding(names):
     assert (texts[with_it, found[with_it].argmax(axis=1)] == 7).mean() > 0.9
 
 
+def test_padded_sentences_have_no_weight_in_a_document(names):
+    short = names[1]["reader"].predict(names[1]["short"], verbose=0)
+    np.testing.assert_allclose(names[1]["label"], short[0], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(names[1]["seen"], np.pad(short[1], [[0, 0], [0, 1]]), atol=1e-5)
+
+
 def test_the_forecast_goes_on_from_itself(names):
-    series, forecast = names[2]["series"], names[2]["forecast"]
+    series, forecast = names[3]["series"], names[3]["forecast"]
     variance = series[:, 24:].var()
-    assert names[1]["loss"] < 0.2 * variance
+    assert names[2]["loss"] < 0.2 * variance
     assert forecast.shape == (5, 6, 1)
-    shown = names[2]["forecaster"].predict([series[:5, :24], series[:5, 23:29]], verbose=0)
+    shown = names[3]["forecaster"].predict([series[:5, :24], series[:5, 23:29]], verbose=0)
     np.testing.assert_allclose(forecast[:, 0], shown[:, 0], rtol=1e-3, atol=1e-4)
 
 
 def test_the_reader_weighs_the_cells_of_a_grid(names):
-    assert names[3]["logits"].shape == (2, 3, 12)
-    np.testing.assert_allclose(names[3]["where"].sum(axis=(2, 3)), 1, rtol=1e-4)
+    assert names[4]["logits"].shape == (2, 3, 12)
+    np.testing.assert_allclose(names[4]["where"].sum(axis=(2, 3)), 1, rtol=1e-4)
 
 
 def test_the_search_gives_its_best_first(names):
-    scores = ops.convert_to_numpy(names[4]["result"].scores)
+    scores = ops.convert_to_numpy(names[5]["result"].scores)
     assert scores.shape == (3, 2)
     assert (scores[:, 0] >= scores[:, 1]).all()
 
 
 def test_the_loop_of_ones_own_trains(names):
-    losses = names[5]["losses"]
+    losses = names[6]["losses"]
     assert len(losses) == 8
     assert losses[-1] < 0.5 * losses[0]
 
@@ -69,6 +80,8 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
     first = names[3]["looked"][:, 0].argmax(-1)
     lengths = (names[3]["test_source"] != 0).sum(-1)
     assert (first == lengths - 1).mean() > 0.5  # what is written first was read last
+    padded = names[3]["search"](np.pad(names[3]["test_source"], [[0, 0], [0, 2]]))
+    assert (ops.convert_to_numpy(padded.ids)[:, 0] == names[3]["ids"]).all()
     arrays, old = names[4]["arrays"], names[4]["old"]
     kernel = arrays["_attention_mechanisms/0/memory_layer/kernel"]
     found = [ops.convert_to_numpy(weight) for weight in old.weights]

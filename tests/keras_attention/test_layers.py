@@ -211,7 +211,7 @@ def test_dropout_obeys_the_seed_and_spares_the_returned_weights(rng, name):
     np.testing.assert_array_equal(results[0][0], results[1][0])
     assert (results[0][0] != results[2][0]).any()
     # Noise on the scores changes the weights themselves, and a hard choice is soft in training.
-    noisy = name not in zoo.POOLING and "score" in layer.noise((1, 1, 1))
+    noisy = name not in zoo.POOLING and "score" in layer.draw_noise((1, 1, 1))
     if not noisy and getattr(layer, "mode", "") != "hard":
         assert_close(zoo.call(name, layer, inputs)[1], results[0][1])
 

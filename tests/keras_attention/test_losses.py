@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionRNN, losses
+from keras_attention import AdditiveAttention, losses
 from tests.keras_attention import reference
 from tests.keras_attention.helpers import array, assert_close, gradient, normal
 
@@ -80,10 +80,11 @@ def test_the_best_alignments_cost_nothing():
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_the_layer_adds_the_loss_and_passes_the_weights_on(rng, name):
+def test_the_layer_adds_the_loss_and_passes_the_outputs_on(rng, name):
     weights, target, source = alignment(rng)
     layer = losses.AttentionLoss(name, weight=0.5)
-    assert_close(layer(weights, target_mask=target, source_mask=source), weights)
+    outputs = normal(rng, B, T, 2)
+    assert_close(layer(outputs, weights, outputs_mask=target, memory_mask=source), outputs)
     expected = array(losses.BY_NAME[name](ops.convert_to_tensor(weights), target, source))
     assert_close(layer.losses[0], 0.5 * expected.mean())
     again = losses.AttentionLoss.from_config(layer.get_config())
@@ -92,7 +93,8 @@ def test_the_layer_adds_the_loss_and_passes_the_weights_on(rng, name):
 
 def test_a_model_trains_on_the_loss_alone(rng):
     inputs = keras.Input((T, S))
-    weights = losses.AttentionLoss("coverage")(keras.layers.Dense(S, activation="softmax")(inputs))
+    weights = keras.layers.Dense(S, activation="softmax")(inputs)
+    weights = losses.AttentionLoss("coverage")(weights, weights)
     model = keras.Model(inputs, weights)
     model.compile(keras.optimizers.Adam(0.05))
     x = normal(rng, B, T, S)
@@ -101,7 +103,7 @@ def test_a_model_trains_on_the_loss_alone(rng):
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_weights_of_several_heads_count_as_their_mean_and_keep_their_masks(rng, name):
+def test_weights_of_several_heads_count_as_their_mean(rng, name):
     query, value = normal(rng, B, T, 6), normal(rng, B, S, 6)
     _, target, source = alignment(rng)
     layer = AdditiveAttention(6, num_heads=2)
@@ -110,50 +112,22 @@ def test_weights_of_several_heads_count_as_their_mean_and_keep_their_masks(rng, 
     )
     means = array(weights).astype("float64").mean(1)
     expected = [FORMULAS[name](means[b, :t, :s]) for b, (t, s) in enumerate(LENGTHS)]
-    assert_close(losses.BY_NAME[name](weights), expected)
+    assert_close(losses.BY_NAME[name](weights, target, source), expected)
     add = losses.AttentionLoss(name)
-    add(weights)
+    add(query, weights, outputs_mask=target, memory_mask=source)
     assert_close(add.losses[0], np.mean(expected))
 
 
-MAKERS = {
-    "attention": lambda: AdditiveAttention(6, num_heads=2),
-    "recurrent": lambda: AttentionRNN(keras.layers.GRUCell(6), AdditiveAttention(6)),
-}
-
-
-@pytest.mark.parametrize("maker", MAKERS)
-def test_a_loss_that_a_model_has_left_out_is_told(rng, maker):
-    symbols = [keras.Input((T, 6)), keras.Input((S, 6))]
-    arrays = [normal(rng, B, T, 6), normal(rng, B, S, 6)]
-    found, weights = MAKERS[maker]()(*symbols, return_attention_scores=True)
-    found = keras.layers.Dense(1)(found)
-    targets = normal(rng, B, T, 1)
-    looks = keras.Model(symbols, [found, weights])
-    losing = keras.Model(symbols, found)
-    passed = losses.AttentionLoss("coverage", weight=100.0, name="covered")(weights[..., 1:])
-    holding = keras.Model(symbols, [found, passed])
-    holding.compile("sgd", ["mse", None])
-    before = holding.fit(arrays, [targets, None], verbose=0).history["loss"][0]
-    plain = np.mean((array(looks(arrays)[0]) - targets) ** 2)
-    assert before > plain + 1
-    looks.predict(arrays, verbose=0)  # which asks for no losses
-    losing.compile("sgd", "mse")
-    losing.evaluate(arrays, targets, verbose=0)
-    with pytest.raises(ValueError, match=r"expected a model that adds 'covered', the loss of its"):
-        losing.fit(arrays, targets, verbose=0)
+def called(weights, mask=None):
+    return losses.AttentionLoss("coverage")(np.ones((2, 3, 7)), weights, outputs_mask=mask)
 
 
 @pytest.mark.parametrize(
     ("call", "expected", "received"),
     [
         (lambda: losses.AttentionLoss("focus"), "coverage, doubly_stochastic", "'focus'"),
-        (lambda: losses.AttentionLoss("coverage")(np.ones((2, 3))), "(B, T, S)", "(2, 3)"),
-        (
-            lambda: losses.AttentionLoss("coverage")(np.ones((2, 3, 5)), np.ones((2, 5))),
-            "target_mask (2, 3)",
-            "(2, 5)",
-        ),
+        (lambda: called(np.ones((2, 3))), "(B, T, S)", "(2, 3)"),
+        (lambda: called(np.ones((2, 3, 5)), np.ones((2, 5))), "outputs_mask (2, 3)", "(2, 5)"),
     ],
 )
 def test_bad_input_is_told_with_layer_expected_and_received(call, expected, received):

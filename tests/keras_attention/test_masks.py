@@ -6,7 +6,6 @@ import pytest
 from keras import ops
 
 from keras_attention import AdditiveAttention, AttentionRNN, LocationAttention, losses
-from keras_attention.masks import carried
 from tests.keras_attention import reference, zoo
 from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize
 from tests.keras_attention.test_losses import FORMULAS
@@ -90,7 +89,7 @@ def test_a_memory_tiled_for_beams_is_told(rng, rows):
         layer.step(ops.convert_to_tensor(normal(rng, rows, DIM)), prepared, ())
 
 
-# Losses of weights that carry their masks.
+# Losses of weights.
 
 SOURCE = np.array([[3, 1, 4, 0, 0], [1, 5, 2, 6, 3]])
 TARGET = np.array([[2, 6, 0], [5, 3, 4]])
@@ -98,27 +97,34 @@ LENGTHS = [(2, 3), (3, 5)]
 
 
 def with_loss(make, name, rng, **options):
-    """A model with the loss of its weights, as in the README, where padding is 0."""
+    """A model with the loss of its weights, where padding is 0."""
     source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
-    embedding = keras.layers.Embedding(7, DIM, mask_zero=True)
-    outputs, weights = make(embedding(target), embedding(source))
-    passed = losses.AttentionLoss(name, **options)(weights)
-    model = keras.Model([source, target], [keras.layers.Dense(2)(outputs), passed])
+    embedding, masks = keras.layers.Embedding(7, DIM), {"rows": target != 0, "columns": source != 0}
+    outputs, weights = make(embedding(target), embedding(source), **masks)
+    outputs = losses.AttentionLoss(name, **options)(
+        outputs, weights, outputs_mask=masks["rows"], memory_mask=masks["columns"]
+    )
+    model = keras.Model([source, target], [keras.layers.Dense(2)(outputs), weights])
     randomize(model, rng)
     return model
 
 
-MAKERS = {
-    "rnn": lambda target, source: AttentionRNN(
-        keras.layers.GRUCell(7), AdditiveAttention(5), return_attention_scores=True
-    )(target, source),
-    "rnn luong": lambda target, source: AttentionRNN(
-        keras.layers.GRUCell(7), AdditiveAttention(5), "luong", return_attention_scores=True
-    )(target, source),
-    "attention": lambda target, source: AdditiveAttention(5)(
-        target, source, return_attention_scores=True
-    ),
-}
+def attending(target, source, rows, columns):
+    return AdditiveAttention(5)(
+        target, source, query_mask=rows, value_mask=columns, return_attention_scores=True
+    )
+
+
+def decoding(order):
+    def make(target, source, rows, columns):
+        decoder = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(5), order)
+        masks = {"inputs_mask": rows, "memory_mask": columns}
+        return decoder(target, source, return_attention_scores=True, **masks)
+
+    return make
+
+
+MAKERS = {"rnn": decoding("bahdanau"), "rnn luong": decoding("luong"), "attention": attending}
 
 
 @pytest.mark.parametrize("name", FORMULAS)
@@ -131,31 +137,19 @@ def test_padding_does_not_change_the_loss_of_a_model(rng, maker, name):
         expected = [
             FORMULAS[name](weights[b, :t, :s].astype("float64")) for b, (t, s) in enumerate(LENGTHS)
         ]
-        (found,) = model.losses
-        assert_close(found, 0.5 * np.mean(expected))
+        (loss,) = model.losses
+        assert_close(loss, 0.5 * np.mean(expected))
 
 
-@pytest.mark.filterwarnings("ignore:Gradients do not exist")  # the loss is of weights alone
-def test_a_model_with_masks_trains_on_its_loss(rng):
-    model = with_loss(MAKERS["rnn"], "doubly_stochastic", rng)
-    model.compile("sgd")
-    first, last = (
-        model.fit([SOURCE, TARGET], epochs=1, verbose=0).history["loss"][0] for _ in range(2)
-    )
-    assert np.isfinite(first)
-    assert last < first
-
-
-def test_masks_that_are_given_take_the_place_of_those_that_weights_carry(rng):
-    layer = AdditiveAttention(5)
-    value = normal(rng, B, TV, DIM)
-    columns = mask(rng, B, TV)
-    _, weights = layer(value, value, value_mask=columns, return_attention_scores=True)
-    assert_close(carried(weights).source, columns)
-    assert carried(weights).target is None
-    everything = np.ones((B, TV), bool)
-    found = losses.doubly_stochastic(weights, source_mask=everything)
-    assert_close(found, [FORMULAS["doubly_stochastic"](w) for w in array(weights)])
+def test_the_outputs_bring_their_mask_to_the_loss(rng):
+    embedding = keras.layers.Embedding(7, DIM, mask_zero=True)
+    decoder = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(5))
+    outputs, weights = decoder(embedding(TARGET), embedding(SOURCE), return_attention_scores=True)
+    layer = losses.AttentionLoss("coverage")
+    passed = layer(outputs, weights)
+    expected = losses.coverage(weights, TARGET != 0)
+    assert_close(layer.losses[0], array(expected).mean())
+    assert_close(passed._keras_mask, TARGET != 0)
 
 
 @pytest.mark.parametrize("name", FORMULAS)

@@ -9,6 +9,7 @@ import pytest
 
 import keras_attention
 from tests.keras_attention.helpers import array
+from tests.keras_attention.padding import assert_padding_changes_nothing
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", GUIDE, re.DOTALL)
@@ -24,7 +25,9 @@ def run(word):
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))
 def test_a_block_runs_as_it_stands(number):
-    exec(compile(BLOCKS[number], f"migration.md, block {number}", "exec"), {})
+    names = {}
+    exec(compile(BLOCKS[number], f"migration.md, block {number}", "exec"), names)
+    assert_padding_changes_nothing(names)
 
 
 def test_every_name_of_the_tables_exists():

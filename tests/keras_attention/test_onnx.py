@@ -12,8 +12,6 @@ from keras_attention import (
     AttentionRNN,
     CoverageAttention,
     HoistedRNN,
-    LayerNormGRUCell,
-    LayerNormLSTMCell,
     LocalAttention,
     LocationAttention,
     LocationSensitiveAttention,
@@ -35,9 +33,8 @@ LAYERS = {
     "multiplicative": lambda: MultiplicativeAttention("general"),
     "monotonic": lambda: MonotonicAttention(AdditiveAttention(13)),
     "chunkwise": lambda: MonotonicChunkwiseAttention(AdditiveAttention(13), AdditiveAttention(3)),
-    "attention RNN": lambda: AttentionRNN(LayerNormGRUCell(13), AdditiveAttention(5)),
+    "attention RNN": lambda: AttentionRNN(keras.layers.GRUCell(13), AdditiveAttention(5)),
 }
-CELLS = {"GRU": LayerNormGRUCell, "LSTM": LayerNormLSTMCell}
 
 
 def exported(model, inputs, path):
@@ -65,13 +62,6 @@ def holds(model, rng, path):
 def test_attention_is_exported(rng, tmp_path, name):
     query, memory = keras.Input((3, 7)), keras.Input((5, 11))
     model = keras.Model([query, memory], LAYERS[name]()(query, memory))
-    holds(model, rng, tmp_path / "model.onnx")
-
-
-@pytest.mark.parametrize("name", CELLS)
-def test_cells_with_layer_normalisation_are_exported(rng, tmp_path, name):
-    inputs = keras.Input((3, 7))
-    model = keras.Model(inputs, keras.layers.RNN(CELLS[name](13))(inputs))
     holds(model, rng, tmp_path / "model.onnx")
 
 

@@ -20,13 +20,13 @@ def sine(place, dim, longest):
 
 def test_sines_of_a_sequence_follow_the_formula(rng):
     value = normal(rng, B, T, DIM)
-    expected = value + np.stack([sine(t, DIM, 50.0) for t in range(T)])
+    expected = np.stack([[sine(t, DIM, 50.0) for t in range(T)]] * B)
     assert_close(SinePositionEncoding(50.0)(value), expected)
 
 
 def test_sines_of_a_grid_have_rows_in_one_half_and_columns_in_the_other(rng):
     grid = normal(rng, B, H, W, DIM)
-    expected = grid.copy()
+    expected = np.zeros_like(grid)
     for row, column in np.ndindex(H, W):
         expected[:, row, column, :6] += sine(row, 6, 10000.0)
         expected[:, row, column, 6:] += sine(column, 6, 10000.0)
@@ -43,7 +43,8 @@ def test_padding_on_the_left_moves_no_place(rng):
 
 def test_layers_save_load_and_pass_the_mask_on(rng, tmp_path):
     words = keras.Input((None,), dtype="int32")
-    placed = SinePositionEncoding()(keras.layers.Embedding(9, DIM, mask_zero=True)(words))
+    embedded = keras.layers.Embedding(9, DIM, mask_zero=True)(words)
+    placed = keras.layers.Add()([embedded, SinePositionEncoding()(embedded)])
     model = keras.Model(words, keras.layers.GlobalAveragePooling1D()(placed))
     saved_and_loaded(model, np.array([[3, 1, 0], [2, 5, 4]]), rng, tmp_path)
     found = array(model(np.array([[3, 1, 0]])))

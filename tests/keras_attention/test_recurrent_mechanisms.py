@@ -1,4 +1,4 @@
-"""The attention RNN with every mechanism, several memories, grids and gates; its ways to run."""
+"""The attention RNN with every mechanism and gates; its ways to run."""
 
 import keras
 import numpy as np
@@ -25,7 +25,6 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
-    saved_and_loaded,
     weight_gradients,
     weighted_sum,
     weights_of,
@@ -94,37 +93,6 @@ def test_the_sequence_is_one_step_after_the_other(rng, name, order, feeding, mas
     assert_close(result, stepwise(layer, inputs, memory, valid, masks[1]))
     symbolic = layer(keras.Input((T, DIM), B), keras.Input((S, DV), B))
     assert [x.shape for x in symbolic] == [tuple(x.shape) for x in result]
-
-
-def two(rng, **kwargs):
-    attention = [AdditiveAttention(8), CoverageAttention(8)]
-    return built(rng, attention, memory=[(None, None, DV), (None, None, None, 5)], **kwargs)
-
-
-@pytest.mark.parametrize("gate", [False, True])
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
-def test_a_text_and_an_image_at_once(rng, order, gate):
-    layer = two(rng, order=order, units=OUT, gate=gate)
-    inputs = normal(rng, B, T, DIM)
-    memory, masks = [normal(rng, B, S, DV), normal(rng, B, 2, 4, 5)], [mask(rng, B, S), None]
-    masks[1] = mask(rng, B, 2, 4)
-    valid = mask(rng, B, T)
-    result = layer(inputs, memory, inputs_mask=valid, memory_mask=masks)
-    assert [tuple(x.shape) for x in result] == [(B, T, OUT), (B, T, S), (B, T, 8)]
-    assert_close(result, stepwise(layer, inputs, memory, valid, masks))
-    symbolic = layer(keras.Input((T, DIM), B), [keras.Input((S, DV), B), keras.Input((2, 4, 5), B)])
-    assert [x.shape for x in symbolic] == [tuple(x.shape) for x in result]
-
-
-def test_several_memories_save_and_load(rng, tmp_path):
-    inputs = keras.Input((None, DIM))
-    memories = [keras.Input((None, DV)), keras.Input((2, 4, 5))]
-    layer = AttentionRNN(
-        keras.layers.LSTMCell(UNITS), [AdditiveAttention(8), CoverageAttention(8)], gate=True
-    )
-    model = keras.Model([inputs, *memories], layer(inputs, memories))
-    arrays = [normal(rng, B, T, DIM), normal(rng, B, S, DV), normal(rng, B, 2, 4, 5)]
-    saved_and_loaded(model, arrays, rng, tmp_path)
 
 
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
@@ -201,10 +169,10 @@ def test_the_fast_ways_to_run_have_the_gradients_of_the_plain_one(rng, name, cel
         return weighted_sum(outputs, upstream[0]) + weighted_sum(weights, upstream[1])
 
     def plain():
-        memories = layer.prepare(ops.convert_to_tensor(memory))
-        state = layer.initial_state(memories)
-        outputs, weights, _ = layer._call_stepwise(prepared, None, (memories,), state, False)
-        return total(outputs, weights[0])
+        keys = layer.prepare(ops.convert_to_tensor(memory))
+        state = layer.initial_state(keys)
+        outputs, weights, _ = layer._run_stepwise(prepared, None, keys, state, False)
+        return total(outputs, weights)
 
     def fast():
         return total(*layer(inputs, memory))
@@ -306,12 +274,6 @@ def test_steps_in_training_draw_dropout_and_leave_nothing_behind(rng):
     assert (first != second).any()
     plain = array(layer.step(x, memory, state)[0])
     assert_close(layer.step(x, memory, state)[0], plain)
-
-
-def test_a_wrong_number_of_memories_is_told(rng):
-    layer = AttentionRNN(keras.layers.GRUCell(3), [AdditiveAttention(3), AdditiveAttention(3)])
-    with pytest.raises(ValueError, match=r"AttentionRNN expected 2 memory\(s\).* Received: "):
-        layer(np.ones((B, T, DIM)), [np.ones((B, S, DV))])
 
 
 @pytest.mark.tensorflow  # elsewhere the cell keeps its states

@@ -37,6 +37,20 @@ def rnn(attention, cell=keras.layers.GRUCell, width=UNITS, **kwargs):
     return AttentionRNN(cell(width), attention, return_attention_scores=True, **kwargs)
 
 
+def of_one_dtype(make):
+    """The layer and those in it with the dtype that is asked for."""
+
+    def made(dtype=None, **kwargs):
+        policy = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(dtype or policy)
+        try:
+            return make(**kwargs)
+        finally:
+            keras.config.set_dtype_policy(policy)
+
+    return made
+
+
 # Several heads and all distributions are among them, and windows that five positions do not fit in.
 OWN = {
     "normalized_additive": {"num_heads": 2},
@@ -83,8 +97,11 @@ RECURRENT = {
         general(num_heads=2), width=2 * UNITS, return_sequences=False, **k
     ),
 }
+RECURRENT = {name: of_one_dtype(make) for name, make in RECURRENT.items()}
 OTHER = {
-    "cell": lambda **k: AttentionCell(keras.layers.GRUCell(UNITS), CoverageAttention(UNITS), **k),
+    "cell": of_one_dtype(
+        lambda **k: AttentionCell(keras.layers.GRUCell(UNITS), CoverageAttention(UNITS), **k)
+    ),
     "hoisted": lambda **k: HoistedRNN(keras.layers.GRUCell(UNITS), return_sequences=True, **k),
 }
 LAYERS = {**MECHANISMS, **POOLING, **RECURRENT, **OTHER}

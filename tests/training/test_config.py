@@ -96,7 +96,7 @@ def test_settings_take_the_type_of_their_key():
         ("attention_options=wide", "attention_options expected KEY=VALUE, … Received: wide"),
         ("coverage_loss=-1", "coverage_loss expected at least 0. Received: -1.0"),
         ("schedule=step", "schedule expected one of cosine, constant"),
-        ("decoder=layer_norm", "decoder expected one of simple_rnn, gru, lstm, layer_norm_gru"),
+        ("decoder=layer_norm", "decoder expected one of simple_rnn, gru, lstm"),
         ("bidirectional=perhaps", "bidirectional expected a value of type bool"),
         ("learning_rate=-1", "learning_rate expected more than 0. Received: -1.0"),
         ("learning_rate=1e999", "learning_rate expected a finite number. Received: inf"),

@@ -48,7 +48,6 @@ VARIANTS = [
     {"readout": "deep", "order": "luong", "input_feeding": True},
     {"attention": "general", "attention_heads": 2, "distribution": "sparsemax"},
     {"attention": "coverage", "coverage_loss": 0.5},
-    {"encoder": "layer_norm_lstm", "decoder": "layer_norm_gru"},
     {"attention": "hard_monotonic", "order": "luong", "decoder": "lstm"},
 ]
 

@@ -6,13 +6,7 @@ from dataclasses import dataclass
 
 from training.config.keys import key
 
-CELLS = {  # module and class of each
-    "simple_rnn": ("keras.layers", "SimpleRNNCell"),
-    "gru": ("keras.layers", "GRUCell"),
-    "lstm": ("keras.layers", "LSTMCell"),
-    "layer_norm_gru": ("keras_attention", "LayerNormGRUCell"),
-    "layer_norm_lstm": ("keras_attention", "LayerNormLSTMCell"),
-}
+CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
 
 
 @dataclass(frozen=True)

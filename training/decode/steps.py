@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
 from keras_attention import Shortlist
-from keras_attention.recurrent import keras_cells
+from keras_attention.fast import switch
 from training.decode.constant.products import product, shortlist
 from training.decode.constant.step import ConstantStep, fixes_step
 from training.model.aligned import AlignedDecoder
-from training.model.seq2seq import encoder_cells, mean_of_heads, output_layer
+from training.model.seq2seq import mean_of_heads, output_layer
 from training.sources.text.source import known_tokens
 
 Tensor = Any
@@ -162,7 +161,7 @@ class FixedStep:
 
     def prepare(self, source: Tensor) -> tuple[Any, Any]:
         """Return the memory for the steps and the state before the first: see `prepare`."""
-        with _multiplying_in(self._recurrent_dtype, encoder_cells(self._model)):
+        with switch.products_in(self._recurrent_dtype):
             memory, state = prepare(self._model, source, self._prepare)
         return self.copying.prepare(source, memory) if self.copying else memory, state
 
@@ -204,17 +203,3 @@ def fixed_steps(models: Sequence[keras.Model], beam_width: int, precision: str) 
     if precision == "bfloat16" and len(models) > 1:
         raise ValueError(f"bfloat16 expected one model. Received: {len(models)} models")
     return [FixedStep(model, beam_width, precision) for model in models]
-
-
-@contextlib.contextmanager
-def _multiplying_in(dtype: str, cells: Iterable[Any]) -> Iterator[None]:
-    """Within this, the products of cells that have a fast loop are computed in the dtype."""
-    policies = [(cell, cell.dtype_policy) for cell in cells if keras_cells.hoisted(cell)]
-    policy = keras.DTypePolicy("float32" if dtype == "float32" else f"mixed_{dtype}")
-    try:
-        for cell, _ in policies:
-            cell.dtype_policy = policy
-        yield
-    finally:
-        for cell, was in policies:
-            cell.dtype_policy = was

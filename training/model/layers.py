@@ -7,7 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import Attention, losses
+from keras_attention import Attention
 from keras_attention.layers.pointer import copied_ids
 from training.sources.text.source import known_tokens
 
@@ -21,40 +21,6 @@ class Twice(keras.layers.Layer):
     def call(self, rows: Tensor, training: bool | None = None) -> Tensor:
         """Return `(2 B, …)` for `(B, …)`."""
         return ops.concatenate([rows, rows]) if training else rows
-
-
-@keras.saving.register_keras_serializable("training")
-class LossOfWeights(keras.layers.Layer):
-    """Adds a loss of the decoder's attention weights, and passes the decoder's outputs on.
-
-    Keras drops layers that no output depends on, so this one passes its input through. For loss and
-    weight see `keras_attention.losses.AttentionLoss`.
-    """
-
-    def __init__(self, loss: str, weight: float, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.loss = losses.AttentionLoss(loss, weight)
-        self.built = True
-
-    def call(
-        self,
-        outputs: Tensor,
-        attention_weights: Tensor,
-        target_mask: Tensor,
-        source_mask: Tensor | None = None,
-    ) -> Tensor:
-        """Add the loss."""
-        self.loss(attention_weights, target_mask=target_mask, source_mask=source_mask)
-        return outputs
-
-    def compute_output_spec(self, outputs: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the symbolic outputs."""
-        return keras.KerasTensor(outputs.shape, outputs.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor."""
-        own = {"loss": self.loss.loss_name, "weight": self.loss.weight}
-        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable("training")
@@ -101,6 +67,6 @@ class SourceWords(keras.layers.Layer):
 class FixedContext(Attention):
     """No attention: the memory is one vector `(B, 1, dim)`, which gets all the weight."""
 
-    def score(self, query: Tensor, key: Tensor) -> Tensor:
+    def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return scores of 0, `(B, Tq, 1)`."""
         return query[:, :, :1] * 0 + key[:, 0, 0][:, None, None] * 0

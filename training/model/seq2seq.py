@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention import Attention, AttentionRNN, PointerGenerator, mechanisms
+from keras_attention import Attention, AttentionRNN, PointerGenerator, losses, mechanisms
 from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.ids import PAD_ID
 from training.model.aligned import AlignedDecoder
-from training.model.layers import FixedContext, LossOfWeights, SourceWords, Twice
+from training.model.layers import FixedContext, SourceWords, Twice
 from training.sources.kinds import build_encoder
 from training.sources.recurrent import build_cell
 from training.sources.text.source import EMBEDDING_STDDEV, known_tokens
@@ -91,7 +91,7 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     said, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
     for loss, weight in losses_of_weights.items():
         if weight:
-            x = LossOfWeights(loss, weight)(x, weights, said, there)
+            x = losses.AttentionLoss(loss, weight)(x, weights, outputs_mask=said, memory_mask=there)
     if config.tie_embeddings:
         logits = embedding(x, reverse=True)
     else:
@@ -112,15 +112,6 @@ def _build_aligned(config: Config, vocab_size: int) -> AlignedDecoder:
         config.dropout,
         name="decoder",
     )
-
-
-def encoder_cells(model: keras.Model) -> Iterator[keras.layers.Layer]:
-    """Yield the recurrent cells of a model's encoder."""
-    for layer in model.get_layer("encoder").layers:
-        if isinstance(layer, keras.layers.Bidirectional):
-            yield from (layer.forward_layer.cell, layer.backward_layer.cell)
-        elif isinstance(layer, keras.layers.RNN):
-            yield layer.cell
 
 
 def build_decoder_cell(config: Config) -> keras.layers.Layer:

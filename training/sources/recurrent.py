@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
 import keras
@@ -15,8 +14,7 @@ Tensor = Any
 
 def build_cell(kind: str, units: int) -> keras.layers.Layer:
     """Build one recurrent cell, of a kind in `CELLS`."""
-    module, name = CELLS[kind]
-    cell: keras.layers.Layer = getattr(importlib.import_module(module), name)(units)
+    cell: keras.layers.Layer = getattr(keras.layers, CELLS[kind])(units)
     return cell
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from keras_attention import LayerNormGRUCell, LayerNormLSTMCell
 from serving.export.onnx.graph import Graph, Value
 from training.command.errors import UserError
 
@@ -17,10 +16,8 @@ KINDS = {
     keras.layers.SimpleRNNCell: "rnn",
     keras.layers.GRUCell: "gru",
     keras.layers.LSTMCell: "lstm",
-    LayerNormGRUCell: "layer_norm_gru",
-    LayerNormLSTMCell: "layer_norm_lstm",
 }
-_STATES = {"rnn": 1, "gru": 1, "lstm": 2, "layer_norm_gru": 1, "layer_norm_lstm": 2}
+_STATES = {"rnn": 1, "gru": 1, "lstm": 2}
 _ACTIVATIONS = {"activation": "tanh", "recurrent_activation": "sigmoid"}
 
 
@@ -35,8 +32,6 @@ class Cell:
         recurrent: `(units, gates · units)`, of the state.
         kernel_bias: `(gates · units,)`, added to the products of inputs.
         recurrent_bias: likewise of the state.
-        own: further weights by name, with layer normalisation alone.
-        epsilon: of layer normalisation.
     """
 
     kind: str
@@ -45,8 +40,6 @@ class Cell:
     recurrent: np.ndarray
     kernel_bias: np.ndarray
     recurrent_bias: np.ndarray
-    own: dict[str, np.ndarray]
-    epsilon: float
 
     @property
     def states(self) -> int:
@@ -72,13 +65,7 @@ def read_cell(cell: Any) -> Cell:
     kernel, recurrent, bias = map(array, (cell.kernel, cell.recurrent_kernel, cell.bias))
     zeros = np.zeros(kernel.shape[1], "float32")
     of_inputs, of_state = bias if bias.ndim == 2 else (bias, zeros)
-    names = ("kernel_gain", "recurrent_gain", "cell_gain", "cell_shift")
-    own = {name: array(getattr(cell, name)) for name in names if hasattr(cell, name)}
-    if own:  # shifts follow the normalisation
-        own |= {"kernel_shift": of_inputs, "recurrent_shift": of_state}
-        of_inputs = of_state = zeros
-    epsilon = getattr(cell, "epsilon", 0.0)
-    return Cell(kind, cell.units, kernel, recurrent, of_inputs, of_state, own, epsilon)
+    return Cell(kind, cell.units, kernel, recurrent, of_inputs, of_state)
 
 
 def array(weight: Any) -> np.ndarray:
@@ -125,49 +112,8 @@ def _lstm(
     return [g("Sigmoid", output) * g("Tanh", c), c]
 
 
-def _normalized(g: Graph, x: Value, gain: np.ndarray, shift: np.ndarray, epsilon: float) -> Value:
-    """Ba, Kiros and Hinton 2016 (arXiv 1607.06450, eq. 4)."""
-    away = x - g.over("ReduceMean", x, -1, keep=True)
-    variance = g.over("ReduceMean", away * away, -1, keep=True)
-    return away / g("Sqrt", variance + epsilon) * gain + shift
-
-
-def _layer_norm_gru(
-    g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value
-) -> list[Value]:
-    def normalized(name: str, x: Value) -> Value:
-        """Normalise the two gates together, and the candidate."""
-        gain, shift = cell.own[f"{name}_gain"], cell.own[f"{name}_shift"]
-        cut = 2 * cell.units
-        parts = g.split(x, (cut, cell.units))
-        ends = slice(None, cut), slice(cut, None)
-        each = [
-            _normalized(g, part, gain[end], shift[end], cell.epsilon)
-            for part, end in zip(parts, ends, strict=True)
-        ]
-        return g.concat(each, axis=-1)
-
-    return _gru(g, cell, normalized("kernel", of_inputs), normalized("recurrent", of_state), h)
-
-
-def _layer_norm_lstm(
-    g: Graph, cell: Cell, of_inputs: Value, of_state: Value, h: Value, c: Value
-) -> list[Value]:
-    own, e = cell.own, cell.epsilon
-    sums = _normalized(g, of_inputs, own["kernel_gain"], own["kernel_shift"], e) + _normalized(
-        g, of_state, own["recurrent_gain"], own["recurrent_shift"], e
-    )
-    gates, candidate, output = g.split(sums, (2 * cell.units, cell.units, cell.units))
-    i, f = g.split(g("Sigmoid", gates), (cell.units,) * 2)
-    c = f * c + i * g("Tanh", candidate)
-    shown = _normalized(g, c, own["cell_gain"], own["cell_shift"], e)
-    return [g("Sigmoid", output) * g("Tanh", shown), c]
-
-
 _STEPS: dict[str, Any] = {
     "rnn": _rnn,
     "gru": _gru,
     "lstm": _lstm,
-    "layer_norm_gru": _layer_norm_gru,
-    "layer_norm_lstm": _layer_norm_lstm,
 }

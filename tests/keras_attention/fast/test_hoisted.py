@@ -34,10 +34,7 @@ ATTENTIONS = {
     "coverage": lambda **k: CoverageAttention(13, **k),
     "heads": lambda **k: AdditiveAttention(14, num_heads=2, **k),
     "dropout": lambda **k: AdditiveAttention(13, dropout=0.5, seed=3, **k),
-    "several": lambda **k: [
-        AdditiveAttention(13, **k),
-        MonotonicAttention(AdditiveAttention(17, **k), **k),
-    ],
+    "monotonic": lambda **k: MonotonicAttention(AdditiveAttention(17, **k), **k),
 }
 WAYS = {"bahdanau": ("bahdanau", False), "fed": ("bahdanau", True), "luong": ("luong", True)}
 READOUTS = (None, "vector", "deep")
@@ -62,8 +59,7 @@ def built(rng, cell, attention, way, readout=None, gate=False, dtype="float32"):
         return_attention_scores=True,
         dtype=dtype,
     )
-    shape = (None, S, UNITS)
-    layer.build((None, T, DIM), [shape, shape] if layer.several else shape)
+    layer.build((None, T, DIM), (None, S, UNITS))
     for weight in layer.trainable_weights:
         weight.assign(rng.normal(size=weight.shape, scale=0.5))
     return layer
@@ -73,10 +69,9 @@ def results(layer, inputs, memory, initial, upstreams=None, **options):
     """All that the layer returns, and the gradients of its weighted sum."""
     import tensorflow as tf
 
-    memories = [memory, memory] if layer.several else memory
     with tf.GradientTape() as tape:
         tape.watch([inputs, memory, initial])
-        found = layer(inputs, memories, initial_state=initial, **options)
+        found = keras.tree.flatten(layer(inputs, memory, initial_state=initial, **options))
         if upstreams is None:
             upstreams = [np.sin(1 + np.arange(tf.size(x))).reshape(x.shape) for x in found]
         total = sum(tf.reduce_sum(x * u) for x, u in zip(found, upstreams, strict=True))
@@ -96,7 +91,6 @@ def test_a_hoisted_loop_is_the_plain_one(
     inputs, memory = tf.constant(normal(rng, B, T, DIM)), tf.constant(normal(rng, B, S, UNITS))
     initial = [tf.constant(normal(rng, B, UNITS)) for _ in range(1 + (cell == "LSTM"))]
     options = {"training": bool(training), "memory_mask": mask(rng, B, S)}
-    options["memory_mask"] = [options["memory_mask"]] * 2 if layer.several else mask(rng, B, S)
     if masked:
         options["inputs_mask"] = mask(rng, B, T)
     seeds = [w for w in layer.non_trainable_variables if "seed" in w.path]

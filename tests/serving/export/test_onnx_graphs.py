@@ -29,10 +29,7 @@ MODELS = {
     "two layers, one direction": [
         *("encoder_layers=2", "decoder_layers=2", "bidirectional=false", "decoder=lstm"),
     ],
-    "tied, normalised layers": [
-        *("encoder=layer_norm_gru", "decoder=layer_norm_lstm", "tie_embeddings=true"),
-    ],
-    "normalised layers otherwise": ["encoder=layer_norm_lstm", "decoder=layer_norm_gru"],
+    "tied": ["encoder=gru", "decoder=lstm", "tie_embeddings=true"],
     "without attention": ["attention=none", "order=bahdanau"],
     "location": ["attention=location"],
     "local-m": ["attention=local_m", "attention_options=half_width=2", "order=bahdanau"],

@@ -51,7 +51,7 @@ def histories(run, rng):
     [
         [],
         ["encoder=lstm", "bidirectional=true", "encoder_layers=2", "distribution=sparsemax"],
-        ["attention=none", "encoder=layer_norm_gru"],
+        ["attention=none", "encoder=gru"],
     ],
 )
 def test_probabilities_and_weights_are_those_of_the_saved_model(settings, event_run, tmp_path, rng):

@@ -22,7 +22,6 @@ MODELS = {
     "deep": {"readout": "deep"},
     "deep, luong, feeding": {"readout": "deep", "order": "luong", "input_feeding": True},
     "no attention": {"attention": "none"},
-    "unknown cell": {"decoder": "layer_norm_gru"},
 }
 
 

@@ -23,9 +23,8 @@ from keras_attention import Memory
 from keras_attention.fast.gates import Gates, gru_step, lstm_step
 from keras_attention.layer import keeps
 from keras_attention.recurrent import keras_cells
-from keras_attention.recurrent.cell import AttentionCell
+from keras_attention.recurrent.cell import AttentionCell, State
 from keras_attention.shapes import flat_mask, flat_memory
-from keras_attention.step import State, take_step
 from training.decode.constant.products import is_kept, lookup, product
 
 Tensor = Any
@@ -33,8 +32,8 @@ Tensor = Any
 
 def fixes_step(layer: AttentionCell) -> bool:
     """Whether `ConstantStep` stands in for the `step` of an `AttentionCell`."""
-    attention = layer.attentions[0]
-    if layer.several or layer.gate or attention.num_heads > 1 or not attention.averages():
+    attention = layer.attention
+    if layer.gate or attention.num_heads > 1 or not attention.averages():
         return False
     plain = keeps(layer.step, AttentionCell.step)
     return plain and all(keras_cells.hoisted(cell) for cell in keras_cells.parts(layer.cell))
@@ -152,44 +151,37 @@ class ConstantStep:
         layer = self._layer
         gates, of_token = ops.split(self._of_tokens(tokens), [self._gates], axis=-1)
 
-        def advance(fed: list[Tensor], context: Any, cell: Any) -> tuple[Tensor, Any]:
-            known = [gates] if context is None else [gates, context["gates"]]
-            return self._advance(fed, cell, known)
-
-        def read_out(context: dict[str, Tensor], output: Tensor) -> Tensor:
-            if self._vector is None:
-                output = ops.concatenate([context["context"], output], axis=-1)
-            else:
-                hidden = context["vector"] + self._vector(output)
-                output = layer.activate(hidden + of_token if layer.readout == "deep" else hidden)
-            return ops.cast(output, layer.compute_dtype)
-
-        taken = take_step(
-            layer.order,
-            layer.input_feeding,
-            state,
-            query=lambda cell: keras_cells.first_state(layer.cell, cell),
-            attend=lambda query, remembered: self._attend(query, memory, remembered),
-            advance=advance,
-            read_out=read_out,
-        )
-        return taken.output, taken.weights, taken.state
+        fed = [state.output] if layer.input_feeding else []
+        if layer.order == "bahdanau":
+            query = keras_cells.first_state(layer.cell, state.cell)
+            context, weights, attention = self._attend(query, memory, state.attention)
+            output, cell = self._advance(fed, state.cell, [gates, context["gates"]])
+        else:
+            output, cell = self._advance(fed, state.cell, [gates])
+            context, weights, attention = self._attend(output, memory, state.attention)
+        if self._vector is None:
+            output = ops.concatenate([context["context"], output], axis=-1)
+        else:
+            hidden = context["vector"] + self._vector(output)
+            output = layer.activate(hidden + of_token if layer.readout == "deep" else hidden)
+        output = ops.cast(output, layer.compute_dtype)
+        return output, weights, State(cell, attention, output if layer.input_feeding else ())
 
     def _attend(
         self, query: Tensor, memory: Memory, state: Any
     ) -> tuple[dict[str, Tensor], Tensor, Any]:
-        attention, (state,) = self._layer.attention, state
+        attention = self._layer.attention
         if self._query is None:
-            found, weights, state = attention.step(query, memory, state)
+            context, weights, state = attention.step(query, memory, state)
         else:
             query = ops.cast(self._query(query), attention.compute_dtype)
             query = ops.reshape(query, (-1, self._beams, query.shape[-1]))
-            found, weights, state = attention.attend(query, memory, state, None, None)
-            found = ops.reshape(found, (-1, found.shape[-1]))
+            context, weights, state = attention.attend(query, memory, state, None, None)
+            context = ops.reshape(context, (-1, context.shape[-1]))
             weights = ops.reshape(weights, (-1, ops.shape(weights)[-1]))
         *ends, _ = itertools.accumulate(self._sizes.values())
-        parts = ops.split(found, ends, axis=-1) if ends else [found]
-        return dict(zip(self._sizes, parts, strict=True)), weights, (state,)
+        parts = ops.split(context, ends, axis=-1) if ends else [context]
+        return dict(zip(self._sizes, parts, strict=True)), weights, state
 
     def _advance(self, inputs: list[Tensor], state: Any, gates: list[Tensor]) -> tuple[Tensor, Any]:
         """Call the cell, or one after the other those of a stack: `gates` adds to the first's."""

@@ -16,10 +16,10 @@ class Multiplicative(Mechanism):
     def __init__(self, attention: Any, *dims: int) -> None:
         super().__init__(attention, *dims)
         self._kernel = None
-        if attention.score_name == "general":
+        if attention.score == "general":
             self._kernel = array(attention.kernel).T
         self._factor = 1.0 if attention.scale is None else float(array(attention.scale))
-        if attention.score_name == "scaled_dot":
+        if attention.score == "scaled_dot":
             self._factor *= (self.query_dim // self.heads) ** -0.5
 
     def shapes(self) -> dict[str, Shape]:

@@ -1,4 +1,4 @@
-"""Print the page of all mechanisms: python -m keras_attention > docs/mechanisms.md."""
+"""Print the page of all mechanisms: python docs/_site/mechanisms.py > docs/mechanisms.md."""
 
 from keras_attention import distributions, mechanisms
 
@@ -59,8 +59,8 @@ A new mechanism is one file in `keras_attention/mechanisms`, a subclass of
 `keras_attention.Attention`, and one line in the folder's `__init__.py`. The checks that all layers
 pass, training, the export and this page find it there.
 `python -m tests.keras_attention.test_agreement` records what the other backends are held to, and
-`python -m keras_attention > docs/mechanisms.md` writes this page. Its formula deserves a test of
-its own, beside a loop in NumPy.
+`python docs/_site/mechanisms.py > docs/mechanisms.md` writes this page. Its formula deserves a test
+of its own, beside a loop in NumPy.
 """
 
 

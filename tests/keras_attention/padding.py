@@ -1,0 +1,62 @@
+"""Padding changes no answer of a model: a check for every example."""
+
+import keras
+import numpy as np
+
+from tests.keras_attention.helpers import array
+
+LENGTH, MORE = 4, 3
+
+
+def assert_padding_changes_nothing(names):
+    """Hold the models of an example to their answers without padding; return how many there are.
+
+    Sequences are the inputs with axes of unknown length: integers are padded with 0, masks with
+    False, numbers with anything.
+    """
+    models = {id(x): x for x in names.values() if isinstance(x, keras.Model)}
+    checked = 0
+    for model in models.values():
+        open_axes = [any(size is None for size in x.shape[1:]) for x in model.inputs]
+        tells = [
+            keras.backend.standardize_dtype(x.dtype)[:3] in ("int", "boo") for x in model.inputs
+        ]
+        if any(a and b for a, b in zip(open_axes, tells, strict=True)):
+            _assert_same(model)
+            checked += 1
+    return checked
+
+
+def _assert_same(model):
+    rng = np.random.default_rng(1)
+    pairs = [_padded(x, rng) for x in model.inputs]
+    short, long = (
+        keras.tree.flatten(array(model(list(x) if len(x) > 1 else x[0])))
+        for x in zip(*pairs, strict=True)
+    )
+    for expected, answer in zip(short, long, strict=True):
+        assert np.isfinite(answer).all(), model.name
+        answer = answer[tuple(slice(size) for size in expected.shape)]
+        np.testing.assert_allclose(answer, expected, rtol=1e-4, atol=1e-5, err_msg=model.name)
+    nothing = model(_nothing([x for _, x in pairs]))
+    assert all(np.isfinite(x).all() for x in keras.tree.flatten(array(nothing)))
+
+
+def _padded(symbol, rng):
+    """An input, and the same with padding."""
+    shape = [2, *(LENGTH if size is None else size for size in symbol.shape[1:])]
+    width = [[0, 0], *([0, MORE if size is None else 0] for size in symbol.shape[1:])]
+    dtype = keras.backend.standardize_dtype(symbol.dtype)
+    if dtype == "bool":
+        return np.ones(shape, bool), np.pad(np.ones(shape, bool), width)
+    if dtype.startswith("int"):
+        short = rng.integers(1, 7, shape).astype(dtype)
+        return short, np.pad(short, width)
+    short = rng.normal(size=shape).astype(dtype)
+    return short, np.pad(short, width, constant_values=3.0)
+
+
+def _nothing(inputs):
+    """The inputs where all is padding."""
+    nothing = [x if x.dtype.kind == "f" else np.zeros_like(x) for x in inputs]
+    return nothing if len(nothing) > 1 else nothing[0]
