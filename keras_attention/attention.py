@@ -209,7 +209,7 @@ class Attention(AveragingLayer):
     def build(
         self,
         query_shape: tuple[Any, ...],
-        value_shape: tuple[Any, ...] | None = None,
+        value_shape: Any = None,
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the weights for queries, values and keys of these shapes."""
@@ -308,8 +308,10 @@ class Attention(AveragingLayer):
         if self.sequential:
             noise = self.draw_noise((length, *self.weights_shape(memory, 1))) if training else None
 
-            def attend(*given: Any) -> tuple[Tensor, Tensor, Any]:
-                return attend_in_turn(self.attend, *given, query_mask)
+            def attend(
+                query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
+            ) -> tuple[Tensor, Tensor, Any]:
+                return attend_in_turn(self.attend, query, memory, state, mask, noise, query_mask)
 
             return attend, self.queries(query), memory, state, mask, noise, None
         noise = self.draw_noise(self.weights_shape(memory, length)) if training else None

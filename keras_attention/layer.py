@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from numbers import Integral
 from typing import Any
@@ -48,7 +47,7 @@ class BaseLayer(keras.layers.Layer):
         named = {**dict(zip(parameters, args, strict=False)), **kwargs}
         for name, value in named.items():
             shape = getattr(value, "shape", ())
-            expected = _OF_ADDONS.get(name) or (shape and _OF_ADDONS["memory"])
+            expected = _OF_ADDONS.get(name, _OF_ADDONS["memory"] if shape else "")
             received = f"{name}=" + (f"a tensor {tuple(shape)}" if shape else repr(value))
             layer._expect(not expected, expected, received)
             kinds = str(getattr(_parameters(cls).get(name), "annotation", "")).split(" | ")
@@ -120,7 +119,7 @@ class BaseLayer(keras.layers.Layer):
                 kind,
             )
 
-    def output_spec(self, **arguments: Any) -> Any:
+    def output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs of a call with these arguments, by name."""
         raise NotImplementedError
 
@@ -129,7 +128,7 @@ class BaseLayer(keras.layers.Layer):
         outputs = self.output_spec(**inspect.signature(self.call).bind(*args, **kwargs).arguments)
         count = len(outputs) if type(outputs) is tuple else 1
         # Keras connects as many outputs of a layer as its first call in a model had.
-        first = vars(self).setdefault("_outputs_of_first_call", count)
+        first = self.__dict__.setdefault("_outputs_of_first_call", count)
         self._expect(
             count <= first,
             "return_attention_scores=True at its first call in a model, or a second layer with its "
@@ -165,11 +164,10 @@ class BaseLayer(keras.layers.Layer):
         return cls(**{n: deserialize(x) if isinstance(x, dict) else x for n, x in config.items()})
 
 
-@functools.cache
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     """Return the named parameters of the constructors of a class and of those it inherits."""
     constructors = [
-        inspect.signature(base.__init__).parameters.values()  # type: ignore[misc]
+        inspect.signature(base.__init__).parameters.values()
         for base in cls.__mro__
         if issubclass(base, BaseLayer) and "__init__" in vars(base)
     ]

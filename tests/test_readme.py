@@ -39,7 +39,9 @@ def two_decoders(names):
 
 def a_saved_model(names):
     states = np.random.default_rng(0).normal(size=(2, 5, 16)).astype("float32")
+    mask = np.arange(5) < np.array([[5], [3]])
     np.save("states.npy", states)
+    np.save("mask.npy", mask)
     code = (
         "import keras, keras_attention, numpy as np; "
         "model = keras.models.load_model('model.keras'); "
@@ -48,8 +50,6 @@ def a_saved_model(names):
     )
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, check=True)
-    mask = np.arange(5) < np.array([[5], [3]])
-    np.save("mask.npy", mask)
     expected = names["model"].predict([states, mask], verbose=0)
     np.testing.assert_allclose(np.load("found.npy"), expected, rtol=1e-4, atol=1e-5)
 

@@ -66,7 +66,7 @@ class PointerGenerator(BaseLayer):
 
     def build(
         self,
-        features_shape: Shape,
+        features_shape: tuple[Any, ...],
         logits_shape: Shape,
         attention_weights_shape: Shape,
         source_ids_shape: Shape,

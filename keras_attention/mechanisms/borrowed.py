@@ -57,7 +57,7 @@ class BorrowedScore(Attention):
     def build(
         self,
         query_shape: tuple[Any, ...],
-        value_shape: tuple[Any, ...],
+        value_shape: Any = None,
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the weights of the inner layer, then those of this one."""

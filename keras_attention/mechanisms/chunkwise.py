@@ -60,7 +60,7 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
     def build(
         self,
         query_shape: tuple[Any, ...],
-        value_shape: tuple[Any, ...],
+        value_shape: Any = None,
         key_shape: tuple[Any, ...] | None = None,
     ) -> None:
         """Make the weights of both inner layers, then those of this one."""
