@@ -10,8 +10,10 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import grpc
+import psutil
 import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -24,6 +26,8 @@ from serving.client import (
     Translation,
     Translator,
 )
+from serving.export.version import export
+from serving.savedmodel.session import ModelSession
 from serving.server.__main__ import main
 from serving.server.flags import build_parser
 from tests.serving.conftest import (
@@ -36,6 +40,9 @@ from tests.serving.conftest import (
     write_monitoring,
 )
 from tests.serving.test_versions import eventually, request
+from training.runs.run import load_run
+
+RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
 
 
 class Process:
@@ -350,6 +357,38 @@ def test_a_client_that_goes_in_mid_request_leaves_the_server_well(shared_server,
     assert all(call.cancelled() or call.exception() for call in calls)
     with Translator(f"localhost:{shared_server.port}", "upper", timeout=60) as translator:
         assert translator.translate(["one"])[0].text == "ONE"
+
+
+@pytest.mark.slow  # it exports a SavedModel
+def test_a_request_of_32_clients_costs_at_most_1_3_bare_calls_of_the_session(process, tmp_path):
+    """Processor time: that of the wall depends on what else the machine does."""
+    base = export([load_run(RUN)], tmp_path / "translator", max_source_length=60).parent
+    texts = [f"She is eating {n} green apples." for n in range(640)]
+    protos = [tf.make_tensor_proto([text.encode()]) for text in texts]
+    with ModelSession(base / "1") as session:
+        signature = session.signatures["translate"]
+        for proto in protos[:60]:
+            session.run(signature, {"text": proto})
+        began = time.process_time()
+        for proto in protos[60:]:
+            session.run(signature, {"text": proto})
+        bare = (time.process_time() - began) / len(protos[60:])
+    server = process(base=base)
+    times = psutil.Process(server.process.pid).cpu_times
+
+    def send(part):
+        with Translator(f"localhost:{server.port}", "translator", timeout=120) as translator:
+            for text in part:
+                translator.translate([text])
+
+    with Translator(f"localhost:{server.port}", "translator") as translator:
+        translator.wait_ready(300)
+    send(texts[:60])
+    began = sum(times()[:2])
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        list(pool.map(send, [texts[n::32] for n in range(32)]))
+    served = (sum(times()[:2]) - began) / len(texts)
+    assert served <= 1.3 * bare, (served, bare)
 
 
 def test_concurrent_clients_get_what_the_session_gives(shared_server):
