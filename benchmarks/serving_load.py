@@ -60,15 +60,15 @@ class Load:
         """Send request `number`; its time counts from `since`."""
         index = number % len(self.texts)
         try:
-            (found,) = await translator.translate([self.texts[index]])
+            (answer,) = await translator.translate([self.texts[index]])
         except ServingError:
             self.errors += 1
             return
         self.seconds.append(time.perf_counter() - since)
         wanted = self.expected[index]
         # Rows of a batch are summed in another order than a row alone.
-        same_score = abs(found.score - wanted.score) < 1e-3
-        self.different += found.text != wanted.text or not same_score
+        same_score = abs(answer.score - wanted.score) < 1e-3
+        self.different += answer.text != wanted.text or not same_score
 
     def report(self, name: str) -> dict[str, float | str]:
         """One line of the table."""
@@ -102,9 +102,9 @@ def opened(base: Path) -> Iterator[Ask]:
 
         def ask(text: str) -> Translation:
             inputs = {"text": tf.make_tensor_proto([text.encode()])}
-            found = session.run(session.signatures["translate"], inputs)
-            text = found["translation"][0].decode("utf-8", "replace")
-            return Translation(text, found["score"][0], bool(found["truncated"][0]))
+            outputs = session.run(session.signatures["translate"], inputs)
+            text = outputs["translation"][0].decode("utf-8", "replace")
+            return Translation(text, outputs["score"][0], bool(outputs["truncated"][0]))
 
         yield ask
 

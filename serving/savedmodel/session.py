@@ -269,15 +269,15 @@ class ModelSession:
         _tf.TF_DeleteGraph(self._graph)
 
     def _output(self, name: str) -> _Output:
-        found = self._outputs.get(name)
-        if found is None:
+        output = self._outputs.get(name)
+        if output is None:
             operation, _, index = name.partition(":")
             handle = _tf.TF_GraphOperationByName(self._graph, operation.encode())
             number = int(index or 0)
             if not handle or number >= _tf.TF_OperationNumOutputs(handle):
                 raise invalid(f"no tensor {name} in the graph")
-            found = self._outputs[name] = _Output(handle, number)
-        return found
+            output = self._outputs[name] = _Output(handle, number)
+        return output
 
     def __enter__(self) -> "ModelSession":
         return self

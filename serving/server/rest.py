@@ -96,9 +96,9 @@ class Rest:
             def answer(servable: Servable) -> str:
                 infos = servable.signature(signature_name).inputs
                 inputs, rows = read_tensors(document, infos)
-                asked = serving_pb2.PredictRequest(inputs=inputs)
-                asked.model_spec.signature_name = signature_name
-                return write_tensors(servable.predict(asked, call).outputs, rows)
+                tensors = serving_pb2.PredictRequest(inputs=inputs)
+                tensors.model_spec.signature_name = signature_name
+                return write_tensors(servable.predict(tensors, call).outputs, rows)
 
             return self._service.run(name, version, call, answer)
 

@@ -63,14 +63,14 @@ def together(*calls):
     return results
 
 
-def asked(batcher, run, rows, timeout_ms=60_000, key="k"):
+def ask(batcher, run, rows, timeout_ms=60_000, key="k"):
     inputs = {"x": np.asarray(rows) if rows else np.zeros(0, int)}
     return lambda: batcher.run(key, run, inputs, Call(timeout_ms / 1000))["y"].tolist()
 
 
 def test_concurrent_requests_share_a_batch_and_get_their_own_rows(batcher, run):
     made = batcher(max_batch_size=7, batch_timeout_micros=30_000_000, num_batch_threads=1)
-    calls = [asked(made, run, rows) for rows in ([1, 2], [3], [], [5, 6, 7, 8])]
+    calls = [ask(made, run, rows) for rows in ([1, 2], [3], [], [5, 6, 7, 8])]
     assert together(*calls) == [[2, 4], [6], [], [10, 12, 14, 16]]
     assert run.batches == [7]
 
@@ -78,17 +78,17 @@ def test_concurrent_requests_share_a_batch_and_get_their_own_rows(batcher, run):
 def test_a_batch_that_is_not_full_runs_after_the_timeout(batcher, run):
     made = batcher(max_batch_size=100, batch_timeout_micros=100_000, num_batch_threads=1)
     started = time.monotonic()
-    assert asked(made, run, [1])() == [2]
+    assert ask(made, run, [1])() == [2]
     assert 0.1 <= time.monotonic() - started < 20
 
 
 def test_requests_of_another_kind_are_not_mixed(batcher, run):
     made = batcher(max_batch_size=100, batch_timeout_micros=100_000, num_batch_threads=1)
     calls = [
-        asked(made, run, [1]),
-        asked(made, run, [1.5]),
-        asked(made, run, [[1, 2]]),
-        asked(made, run, [1], key="other"),
+        ask(made, run, [1]),
+        ask(made, run, [1.5]),
+        ask(made, run, [[1, 2]]),
+        ask(made, run, [1], key="other"),
     ]
     assert together(*calls) == [[2], [3.0], [[2, 4]], [2]]
     assert run.batches == [1, 1, 1, 1]
@@ -98,46 +98,46 @@ def test_a_full_queue_is_unavailable(batcher, run):
     made = batcher(max_batch_size=1, max_enqueued_batches=2, num_batch_threads=1)
     run.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
-        found = [pool.submit(asked(made, run, [0]))]
+        received = [pool.submit(ask(made, run, [0]))]
         eventually(lambda: run.batches == [1])
         for number in (1, 2):
-            found.append(pool.submit(asked(made, run, [number])))
+            received.append(pool.submit(ask(made, run, [number])))
             eventually(lambda waiting=number: made._waiting == waiting)
         for number in (3, 4):
             with pytest.raises(StatusError) as caught:
-                asked(made, run, [number])()
+                ask(made, run, [number])()
             assert (caught.value.code, caught.value.message) == (
                 Code.UNAVAILABLE,
                 "The batch scheduling queue to which this task was submitted is full",
             )
         run.gate.set()
-        assert [one.result() for one in found] == [[0], [2], [4]]
+        assert [each.result() for each in received] == [[0], [2], [4]]
 
 
 def test_a_request_that_is_too_large_is_refused(batcher, run):
     made = batcher(max_batch_size=3)
     with pytest.raises(StatusError, match="Task size 4 is larger than maximum input batch size 3"):
-        asked(made, run, [1, 2, 3, 4])()
+        ask(made, run, [1, 2, 3, 4])()
 
 
 def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(batcher, run):
     made = batcher(max_batch_size=1, num_batch_threads=1)
     run.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        first = pool.submit(asked(made, run, [1]))
+        first = pool.submit(ask(made, run, [1]))
         eventually(lambda: run.batches == [1])
         with pytest.raises(StatusError, match="Timed out waiting for notification") as caught:
-            asked(made, run, [2], timeout_ms=100)()
+            ask(made, run, [2], timeout_ms=100)()
         assert caught.value.code == Code.DEADLINE_EXCEEDED
         run.gate.set()
         assert first.result() == [2]
-    assert asked(made, run, [3])() == [6]
+    assert ask(made, run, [3])() == [6]
     assert run.batches == [1, 1]
 
 
 def test_a_bad_request_does_not_spoil_its_batch(batcher, run):
     made = batcher(max_batch_size=3, batch_timeout_micros=30_000_000, num_batch_threads=1)
-    good, bad, other = together(*(asked(made, run, [n]) for n in (4, -1, 5)))
+    good, bad, other = together(*(ask(made, run, [n]) for n in (4, -1, 5)))
     assert (good, other) == ([8], [10])
     assert bad.message == "minus one"
 
@@ -205,8 +205,8 @@ def test_a_server_with_batching_answers_many_clients(base, tmp_path, stubs):
         texts = [f"text {n}" for n in range(50)]
         calls = [client.prediction.Predict.future(request(text=text), timeout=60) for text in texts]
         bad = client.prediction.Predict.future(request(text=1.0), timeout=60)
-        found = [call.result().outputs["translation"].string_val[0].decode() for call in calls]
-        assert found == [text.upper() for text in texts]
+        received = [call.result().outputs["translation"].string_val[0].decode() for call in calls]
+        assert received == [text.upper() for text in texts]
         assert bad.exception().code() == grpc.StatusCode.INVALID_ARGUMENT
         assert "to be string but float" in bad.exception().details()
         too_many = request()

@@ -68,16 +68,16 @@ def test_clients_get_the_answers_of_the_local_translator(server, models):
     with Translator(f"localhost:{server.port}", "onnx") as translator:
         for name in ("translate", "nbest", "align"):
             assert getattr(translator, name)(TEXTS) == getattr(local, name)(TEXTS)
-        found, wanted = translator.score(TEXTS, TEXTS[::-1]), local.score(TEXTS, TEXTS[::-1])
-        assert [one.tokens for one in found] == [one.tokens for one in wanted]
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
+        received, wanted = translator.score(TEXTS, TEXTS[::-1]), local.score(TEXTS, TEXTS[::-1])
+        assert [each.tokens for each in received] == [each.tokens for each in wanted]
+        for each, other in zip(received, wanted, strict=True):
+            np.testing.assert_allclose(each.log_probs, other.log_probs, atol=1e-5)
 
 
-def check_same(found, expected):
+def check_same(received, expected):
     """Compare arrays with the SavedModel's tensors, by output."""
-    assert set(found) == set(expected)
-    for alias, array in found.items():
+    assert set(received) == set(expected)
+    for alias, array in received.items():
         wanted = expected[alias].numpy()
         if wanted.dtype.kind == "f":
             np.testing.assert_allclose(array, wanted, atol=1e-4)
@@ -93,8 +93,8 @@ def test_requests_run_together(models):
         Translator(f"localhost:{server.port}", "onnx") as translator,
         ThreadPoolExecutor(len(TEXTS)) as pool,
     ):
-        found = list(pool.map(lambda text: translator.translate([text])[0], TEXTS))
-    assert [one.text for one in found] == [one.text for one in wanted]
+        received = list(pool.map(lambda text: translator.translate([text])[0], TEXTS))
+    assert [each.text for each in received] == [each.text for each in wanted]
 
 
 @pytest.mark.parametrize("signature", ["translate", "nbest", "align", "score"])
@@ -105,10 +105,10 @@ def test_every_output_is_that_of_the_saved_model(server, stubs, run, signature):
     made = tensor_request("onnx", signature=signature)
     for alias, texts in inputs.items():
         made.inputs[alias].CopyFrom(tensor(texts))
-    found = arrays(stubs(f"localhost:{server.port}").prediction.Predict(made, timeout=60))
+    received = arrays(stubs(f"localhost:{server.port}").prediction.Predict(made, timeout=60))
     function = getattr(Exported([run], **SETTINGS), signature)
     expected = function(**{alias: tf.constant(texts) for alias, texts in inputs.items()})
-    check_same(found, expected)
+    check_same(received, expected)
 
 
 def test_errors_are_those_of_the_saved_model(server, stubs):
@@ -119,9 +119,9 @@ def test_errors_are_those_of_the_saved_model(server, stubs):
         {"dims": [2], "string_val": []},
         {"dims": [1], "string_val": [b"a"], "signature": "none"},
     ]
-    for one in bad:
+    for each in bad:
         ours, theirs = (
-            error_of(client.prediction.Predict, tensor_request(model, **one))
+            error_of(client.prediction.Predict, tensor_request(model, **each))
             for model in ("onnx", "savedmodel")
         )
         assert ours == theirs
@@ -131,8 +131,8 @@ def test_rest_answers_and_tells_the_signatures(server):
     url = f"http://127.0.0.1:{server.rest_port}/v1/models/onnx"
     body = json.dumps({"signature_name": "translate", "instances": TEXTS[:1]}).encode()
     with urllib.request.urlopen(f"{url}:predict", body, timeout=60) as answer:
-        (found,) = json.load(answer)["predictions"]
-    assert set(found) == {
+        (received,) = json.load(answer)["predictions"]
+    assert set(received) == {
         *("translation", "score", "truncated", "unknown"),
         *("words", "word_probabilities"),
     }
@@ -183,9 +183,9 @@ print(took, psutil.Process().memory_info().rss // 2**20)
 
 def test_a_server_of_onnx_alone_imports_no_tensorflow(models):
     command = [sys.executable, "-c", ALONE, str(models / "onnx")]
-    said = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert said.returncode == 0, said.stderr
-    took, megabytes = map(float, said.stdout.split())
+    printed = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert printed.returncode == 0, printed.stderr
+    took, megabytes = map(float, printed.stdout.split())
     assert took < 20  # seconds on a busy machine; two on an idle one
     assert megabytes < 250
 
@@ -302,9 +302,9 @@ def test_outcomes_are_those_of_the_saved_model(event_run, tmp_path, rng):
     tensors = {name: tf.constant(column) for name, column in columns.items()}
     wanted = ExportedPredictor([event_run]).predict(**tensors)
     protos = {name: to_proto(column) for name, column in columns.items()}
-    found = model.run("predict", protos, (), 60)
-    assert set(found) == set(wanted)
-    for alias, array in found.items():
+    received = model.run("predict", protos, (), 60)
+    assert set(received) == set(wanted)
+    for alias, array in received.items():
         np.testing.assert_allclose(array, wanted[alias].numpy(), atol=1e-5)
     columns["time"][0] = columns["time"][0, ::-1]
     with pytest.raises(StatusError, match="times of a history go back"):

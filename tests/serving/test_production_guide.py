@@ -17,8 +17,8 @@ GUIDE = (ROOT / "docs" / "guides" / "production.md").read_text(encoding="utf-8")
 
 
 def blocks(kind=""):
-    found = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
-    return [block for its, block in found if its == kind]
+    received = re.findall(r"^```(\w*)\n(.*?)^```$", GUIDE, re.DOTALL | re.MULTILINE)
+    return [block for its, block in received if its == kind]
 
 
 def answers(server, word, **which):
@@ -29,7 +29,7 @@ def answers(server, word, **which):
 def test_the_autoscaler_is_the_one_of_the_manifest():
     (shown,) = map(yaml.safe_load, blocks("yaml"))
     documents = yaml.safe_load_all((ROOT / "serving/deploy/kubernetes.yaml").read_text())
-    (scaler,) = [one for one in documents if one["kind"] == "HorizontalPodAutoscaler"]
+    (scaler,) = [each for each in documents if each["kind"] == "HorizontalPodAutoscaler"]
     assert shown.items() <= scaler["spec"].items()
 
 

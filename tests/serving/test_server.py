@@ -78,8 +78,8 @@ def process(base, tmp_path):
         return started[-1]
 
     yield start
-    for one in started:
-        one.stop()
+    for each in started:
+        each.stop()
 
 
 def test_the_command_serves_on_loopback_and_ends_its_requests_on_sigterm(process, stubs):
@@ -179,9 +179,9 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
         results.append(pool.submit(lambda: asyncio.run(send_async(texts[3]))))
         time.sleep(0.02)
         kill()
-        found = [result.result(200) for result in results]
+        received = [result.result(200) for result in results]
     assert killed.is_set()
-    assert found == [[Translation(text.upper(), -1.5) for text in batch] for batch in texts]
+    assert received == [[Translation(text.upper(), -1.5) for text in batch] for batch in texts]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,10 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
             "argument --max_request_bytes: expected a whole number of 1 to",
         ),
         (["--max_request_rows=0"], "argument --max_request_rows: expected a whole number of at le"),
-        (["--shutdown_grace_seconds=86401"], "argument --shutdown_grace_seconds: expected a whole"),
+        (
+            ["--shutdown_grace_seconds=86401"],
+            "argument --shutdown_grace_seconds: expected a whole",
+        ),
         (["--file_system_poll_wait_seconds=2147483648"], "argument --file_system_poll_wait_second"),
         (["--enable_batching=yes"], "argument --enable_batching: expected true or false. Received"),
     ],
@@ -205,10 +208,10 @@ def test_a_wrong_flag_is_one_line(capsys, flags, message):
     with pytest.raises(SystemExit) as caught:
         main(flags)
     assert caught.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {message}")
-    assert said.endswith("; python -m serving.server --help says more\n")
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert printed.startswith(f"error: {message}")
+    assert printed.endswith("; python -m serving.server --help says more\n")
+    assert printed.count("\n") == 1
 
 
 def test_help_names_every_flag(capsys):
@@ -236,8 +239,8 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, no
     (tmp_path / "no-certificate").write_text(key)
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
     path = f"--model_base_path={tmp_path / 'none'}"
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
         wrong = [
             [f"--model_config_file={tmp_path / 'none'}"],
             [f"--model_config_file={tmp_path / 'models.config'}"],
@@ -399,6 +402,6 @@ def test_concurrent_clients_get_what_the_session_gives(shared_server):
             return [translator.translate([text])[0] for text in texts[thread::16]]
 
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        found = list(pool.map(send, range(16)))
-    for thread, translations in enumerate(found):
-        assert [one.text for one in translations] == [t.upper() for t in texts[thread::16]]
+        received = list(pool.map(send, range(16)))
+    for thread, translations in enumerate(received):
+        assert [each.text for each in translations] == [t.upper() for t in texts[thread::16]]

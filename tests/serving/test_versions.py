@@ -34,9 +34,10 @@ def request(model="upper", text="one", version=None):
 def states(client, model="upper"):
     made = get_model_status_pb2.GetModelStatusRequest()
     made.model_spec.name = model
-    found = client.model.GetModelStatus(made).model_version_status
+    received = client.model.GetModelStatus(made).model_version_status
     return {
-        one.version: get_model_status_pb2.ModelVersionStatus.State.Name(one.state) for one in found
+        each.version: get_model_status_pb2.ModelVersionStatus.State.Name(each.state)
+        for each in received
     }
 
 
@@ -97,10 +98,10 @@ def test_a_new_version_takes_over_without_a_dropped_request(base, saved, stubs):
         with traffic(client) as answers:
             add_version(saved / "upper2", base, 2)
             eventually(lambda: served(client) == 2)
-        found = {
+        received = {
             (a.model_spec.version.value, a.outputs["translation"].string_val[0]) for a in answers
         }
-        assert found == {(1, b"ONE"), (2, b"ONE!")}
+        assert received == {(1, b"ONE"), (2, b"ONE!")}
         eventually(lambda: states(client) == {2: "AVAILABLE", 1: "END"})
         assert error_of(client.prediction.Predict, request(version=1))[0] == Code.NOT_FOUND
 
@@ -131,8 +132,8 @@ def test_a_half_copied_version_is_served_only_when_it_is_whole(base, saved, stub
             elif missing == "shard":
                 next((copy / "variables").glob("variables.data-*")).unlink()
             else:
-                whole = (copy / "saved_model.pb").read_bytes()
-                (copy / "saved_model.pb").write_bytes(whole[: len(whole) // 2])
+                content = (copy / "saved_model.pb").read_bytes()
+                (copy / "saved_model.pb").write_bytes(content[: len(content) // 2])
             time.sleep(0.5)
             assert served(client) == 1
             assert states(client).get(2) != "AVAILABLE"
@@ -158,8 +159,8 @@ def test_a_corrupted_version_ends_with_an_error_and_the_old_one_serves(base, sav
         with traffic(client):
             copy = shutil.copytree(saved / "upper2", base / "tmp")
             shard = next((copy / "variables").glob("variables.data-*"))
-            whole = shard.read_bytes()
-            shard.write_bytes(whole[:3])
+            content = shard.read_bytes()
+            shard.write_bytes(content[:3])
             copy.rename(base / "2")
             eventually(lambda: states(client).get(2) == "END")
             assert served(client) == 1
@@ -169,7 +170,7 @@ def test_a_corrupted_version_ends_with_an_error_and_the_old_one_serves(base, sav
             assert status.status.error_code != 0
             assert status.status.error_message
             # Repaired, it is tried again.
-            next((base / "2" / "variables").glob("variables.data-*")).write_bytes(whole)
+            next((base / "2" / "variables").glob("variables.data-*")).write_bytes(content)
             eventually(lambda: served(client) == 2)
 
 
