@@ -47,7 +47,7 @@ def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
     run = load_run(tmp_path / "run")
     version = export([run], base, beam_width=2, num_results=2, max_source_length=7)
     assert check_version(version) == []
-    flags = ["--model_name=tiny", f"--model_base_path={base}", "--enable_model_warmup=false"]
+    flags = ["--model_name=tiny", f"--model_base_path={base}"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "tiny") as client:
         (found,) = client.align(TEXT)
     assert [found.translation] == make_translator([run], Search(beam_width=2))(TEXT)

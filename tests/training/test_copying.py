@@ -200,7 +200,7 @@ def test_a_served_model_copies(copying_run, tmp_path):
     sources = [source for source, _ in pairs]
     expected = make_translator([copying_run], Search(beam_width=3))(sources)
     base = tmp_path / "names"
-    flags = ["--model_name=names", f"--model_base_path={base}", "--enable_model_warmup=false"]
+    flags = ["--model_name=names", f"--model_base_path={base}"]
     with serving(*flags) as server, Translator(f"localhost:{server.port}", "names") as client:
         assert [found.text for found in client.translate(sources)] == expected
         found = client.align(sources[:1])[0]
