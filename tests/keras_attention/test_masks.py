@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionRNN, LocationAttention, losses
+from keras_attention import AdditiveAttention, AttentionRNN, HoistedRNN, LocationAttention, losses
 from tests.keras_attention import reference, zoo
 from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize
 from tests.keras_attention.test_losses import FORMULAS
@@ -87,6 +87,28 @@ def test_a_memory_tiled_for_beams_is_told(rng, rows):
     prepared = layer.prepare(ops.convert_to_tensor(memory))
     with pytest.raises(ValueError, match="never tiled"):
         layer.step(ops.convert_to_tensor(normal(rng, rows, DIM)), prepared, ())
+
+
+def test_a_prepared_memory_has_the_mask_that_a_tensor_carries(rng):
+    memory = keras.layers.Embedding(7, DIM, mask_zero=True)(SOURCE)
+    decoder = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(5))
+    decoder(normal(rng, B, TQ, DIM), memory)
+    assert_close(decoder.prepare(memory).mask, SOURCE != 0)
+    everything = np.ones(SOURCE.shape, bool)
+    assert_close(decoder.prepare(memory, mask=everything).mask, everything)
+
+
+def test_a_hoisted_rnn_hands_the_mask_on_and_keeps_the_cells_regularizer():
+    embedded = keras.layers.Embedding(7, DIM, mask_zero=True)(SOURCE)
+    cell = keras.layers.GRUCell(7, activity_regularizer="l2")
+    ours, theirs = (make(cell, return_sequences=True) for make in (HoistedRNN, keras.layers.RNN))
+    assert_close(ours(embedded)._keras_mask, SOURCE != 0)
+    if keras.backend.backend() == "tensorflow":  # elsewhere the loss does not leave Keras's loop
+        losses_of = [
+            [float(x) for x in (layer(embedded), layer.losses)[1]] for layer in (ours, theirs)
+        ]
+        assert losses_of[0]
+        np.testing.assert_allclose(*losses_of, rtol=1e-5)
 
 
 # Losses of weights.
