@@ -26,7 +26,7 @@ from serving.export.examples import examples
 from serving.export.images import ExportedReader
 from serving.export.texts import Exported, asked_of
 from training.command.errors import UserError
-from training.command.files import remove, remove_empty
+from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
 from training.runs.history import read_history
 from training.runs.run import Run
@@ -127,7 +127,7 @@ def _number(aside: Path) -> Path:
     """Give a whole version its number."""
     output = aside.parent
     version = max((int(p.name) for p in output.iterdir() if p.name.isdecimal()), default=0) + 1
-    return aside.rename(output / str(version))
+    return move(aside, output / str(version))
 
 
 def check_finite(runs: Sequence[Run]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,40 @@ def aside_of(path: Path) -> Path:
     return path.with_name(f"writing-{path.name}")
 
 
+def move(aside: Path, path: Path) -> Path:
+    """Give a file or folder that was written aside its name, all of it on the disk before.
+
+    A rename may reach the disk before the content does: after a power cut files would be empty.
+    """
+    for each in [*aside.rglob("*"), aside]:
+        sync(each)
+    aside.replace(path)
+    sync(path.parent)
+    return path
+
+
+def sync(path: Path) -> None:
+    """Wait until a file, or the names of a folder's files, are on the disk."""
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def check_space(folder: Path, size: int) -> None:
+    """Raise the OSError of a full disk where a file of so many bytes has no room in a folder.
+
+    HDF5 ends the process by a signal where it runs out of space.
+    """
+    with tempfile.TemporaryFile(dir=folder) as file:
+        try:
+            if hasattr(os, "posix_fallocate"):  # macOS has not
+                os.posix_fallocate(file.fileno(), 0, size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from None
+
+
 @contextmanager
 def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
     """Write a file or folder whole or not at all.
@@ -33,7 +68,7 @@ def replacing(path: Path, aside: Path | None = None) -> Iterator[Path]:
         yield aside
         if path.is_dir():
             shutil.rmtree(path)
-        aside.replace(path)
+        move(aside, path)
     finally:
         remove(aside)
 
@@ -123,7 +158,7 @@ def written_aside(folder: Path) -> Iterator[Path]:
                     remove(left)
             yield aside
             (aside / LOCK).unlink()
-            aside.replace(folder)
+            move(aside, folder)
         except BaseException:
             shutil.rmtree(aside)
             remove_empty(made[1:])

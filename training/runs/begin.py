@@ -11,7 +11,7 @@ from typing import Any, cast
 import keras
 
 from training.command.errors import ConfigError, RunError
-from training.command.files import write_json
+from training.command.files import sync, write_json
 from training.config.load import load_config
 from training.config.schema import Config
 from training.data.batches import Batches
@@ -182,6 +182,8 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
         write_json(files.history, [])
         if model is not None:
             save_checkpoint(files, model, [])
+        for file in files.all_sides():
+            sync(file)
         opened.config.save(files.config)
     except OSError as error:
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error

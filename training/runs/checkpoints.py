@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from training.command.errors import RunError
-from training.command.files import aside_of, read_json, replacing, write_json
+from training.command.files import aside_of, check_space, read_json, replacing, write_json
 from training.runs.digests import check, put, sha256
 from training.runs.files import RunFiles
 from training.runs.history import Record
@@ -35,7 +36,7 @@ def save_checkpoint(files: RunFiles, model: keras.Model, history: list[Record]) 
     check_finite(model)
     with replacing(files.checkpoint(len(history))) as aside:
         aside.mkdir(parents=True)
-        model.save_weights(aside / _WEIGHTS)
+        _save(model, aside / _WEIGHTS)
         np.savez(aside / _SEEDS, *(ops.convert_to_numpy(seed) for seed in random_states(model)))
         digests = {name: sha256(aside / name) for name in (_WEIGHTS, _SEEDS)}
         progress = {"epoch": len(history), "history": history, "sha256": digests}
@@ -131,8 +132,16 @@ def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     """Write the model's weights, without the optimizer's, whole or not at all."""
     check_finite(model)
     aside = aside_of(file)
-    _bare(model).save_weights(aside)
+    _save(_bare(model), aside)
     put(files, aside, file)
+
+
+def _save(model: keras.Model, file: Path) -> None:
+    optimizer = getattr(model, "optimizer", None)
+    variables = [*model.variables, *(optimizer.variables if optimizer else ())]
+    size = sum(math.prod(each.shape) * 4 for each in variables)
+    check_space(file.parent, size + size // 10 + (1 << 20))  # and what HDF5 writes beside them
+    model.save_weights(file)
 
 
 def _bare(model: keras.Model) -> keras.Model:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from training.command.errors import RunError
-from training.command.files import read_json, write_json
+from training.command.files import move, read_json, write_json
 from training.runs.files import RunFiles
 
 
@@ -32,7 +32,7 @@ def put(files: RunFiles, aside: Path, final: Path) -> None:
         known[name] = [sha256(final)]
     known[name] = [sha256(aside), *known.get(name, [])][:2]
     write_json(files.digests, known)
-    aside.replace(final)
+    move(aside, final)
 
 
 def check(files: RunFiles, file: Path) -> None:

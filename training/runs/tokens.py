@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from training.command.errors import RunError, UserError
-from training.command.files import aside_of, read_json, write_json
+from training.command.files import aside_of, move, read_json, write_json
 from training.config.schema import Config
 from training.data.batches import Batches, text_batches
 from training.data.pair_files import CorpusError
@@ -69,7 +69,7 @@ def write_tokens(
 def keep_tokens(files: RunFiles) -> Path:
     """Make the token ids that stand aside those of the run; return their folder."""
     shutil.rmtree(files.tokens, ignore_errors=True)
-    return aside_of(files.tokens).rename(files.tokens)
+    return move(aside_of(files.tokens), files.tokens)
 
 
 def has_tokens(files: RunFiles, corpus: str) -> bool:

@@ -1,10 +1,11 @@
 import argparse
 import math
+import os
 
 import pytest
 
 from training.command.errors import UserError
-from training.command.files import read_json, write_json
+from training.command.files import move, read_json, replacing, write_json, written_aside
 from training.command.parser import file_to_write
 
 
@@ -40,3 +41,50 @@ def test_what_cannot_be_written_is_found_out_without_writing(tmp_path):
             file_to_write(str(path))
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
     assert (tmp_path / "there").read_text() == "kept"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The files and folders that are synced and renamed, in order."""
+    found, fsync, replace = [], os.fsync, os.replace
+
+    def synced(descriptor):
+        found.append(("sync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def renamed(path, target):
+        found.append(("rename", str(target)))
+        replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", renamed)
+    monkeypatch.setattr("pathlib.Path.replace", lambda path, target: renamed(path, target))
+    return found
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, calls):
+    write_json(tmp_path / "a.json", {})
+    aside = str(tmp_path / "writing-a.json")
+    name = str(tmp_path / "a.json")
+    assert calls == [("sync", aside), ("rename", name), ("sync", str(tmp_path))]
+
+
+def test_a_folder_is_on_the_disk_with_all_its_files_before_it_has_its_name(tmp_path, calls):
+    def fill(folder):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "a").write_text("a")
+        (folder / "b").write_text("b")
+
+    with replacing(tmp_path / "one") as aside:
+        fill(aside)
+    with written_aside(tmp_path / "two") as aside:
+        fill(aside)
+    (tmp_path / "other").mkdir()
+    fill(tmp_path / "other")
+    move(tmp_path / "other", tmp_path / "three")
+    for name in ("one", "two", "three"):
+        at = calls.index(("rename", str(tmp_path / name)))
+        before = {path for _, path in calls[max(0, at - 4) : at]}
+        assert {path.rpartition("/")[2] for path in before} >= {"deep", "a", "b"}
+        assert len(before) == 4
+        assert calls[at + 1] == ("sync", str(tmp_path))
