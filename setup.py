@@ -83,6 +83,7 @@ TRAINING = [
     "sacrebleu>=2.5,<3",
     "opencc>=1.4,<2",
     "rapidfuzz>=3,<4",
+    "pooch>=1.8,<2",
     "scikit-learn>=1.5,<2",
 ]
 SERVING = [

@@ -11,13 +11,27 @@ which are TensorFlow's.
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 from pathlib import Path
 
+from training.command.errors import UserError
 from training.command.options import going_on, main_guard
 from training.command.parser import Parser
 from training.runs.files import RunFiles
 from training.runs.summary import summary
+
+BACKENDS = ("jax", "torch", "tensorflow")
+
+
+def check_backend() -> None:
+    """Raise a UserError where the backend that Keras takes is not installed."""
+    backend = os.environ.get("KERAS_BACKEND") or "tensorflow"
+    there = [name for name in BACKENDS if importlib.util.find_spec(name)]
+    if backend not in there:
+        expected = " or ".join(there) or "jax or torch, of which neither is installed"
+        raise UserError(f"KERAS_BACKEND expected {expected}. Received: {backend}")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -27,12 +41,12 @@ def main(arguments: list[str] | None = None) -> None:
         description="Train a run that training.prepare made, without TensorFlow, on the backend "
         "that KERAS_BACKEND names. The same command goes on with a run that was stopped. JAX uses "
         "all devices. Several processes can train one run on a disk that all of them see: "
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES, KERAS_DISTRIBUTION_NUM_PROCESSES and "
-        "KERAS_DISTRIBUTION_PROCESS_ID name them, or the variables of Kubeflow.",
+        "JAX_COORDINATOR_ADDRESS, JAX_NUM_PROCESSES and JAX_PROCESS_ID name them.",
         examples=["runs/cmudict", "/shared/runs/cmudict    # KERAS_BACKEND=jax before it"],
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run directory")
     options = parser.parse_args(arguments)
+    check_backend()
     with going_on("the same command goes on"):
         from training.fit.arrays import train_arrays  # Keras and its backend take seconds
         from training.fit.distributed import joined

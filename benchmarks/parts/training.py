@@ -43,13 +43,13 @@ def our_model(case: str, options: argparse.Namespace) -> object:
     import keras
 
     from training.fit.crossentropy import TokenCrossentropy
-    from training.fit.optimizer import Adam
+    from training.fit.optimizer import ClippedAdam
     from training.model.seq2seq import build_seq2seq
 
     config = our_config(case, options)
     keras.config.set_dtype_policy(config.precision)
     model = build_seq2seq(config, options.vocabulary, options.vocabulary)
-    model.compile(Adam(), TokenCrossentropy(), jit_compile=options.jit_compile)
+    model.compile(ClippedAdam(1e-3, 1e9), TokenCrossentropy(), jit_compile=options.jit_compile)
     return model
 
 

@@ -29,7 +29,8 @@ def _prepare_command() -> None:
         raise SystemExit(f"error: {name} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if needed and backend != "tensorflow":
-        print(f"note: this command runs on TensorFlow, not on {backend}", file=sys.stderr)
+        other = "; training.train_arrays trains on it" if package == "training" else ""
+        print(f"note: this command runs on TensorFlow, not on {backend}{other}", file=sys.stderr)
     if needed:
         os.environ["KERAS_BACKEND"] = "tensorflow"
 

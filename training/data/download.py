@@ -18,12 +18,9 @@ import tempfile
 import unicodedata
 import zipfile
 from collections.abc import Callable, Iterable
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any
-from urllib.request import Request, urlopen
 
-from training.command.progress import progress
+from training.command.files import move
 from training.data import sigmorphon
 from training.data.hashing import number_of
 
@@ -33,9 +30,6 @@ SIGMORPHON_URL = "https://raw.githubusercontent.com/sigmorphon/2021-task1/HEAD/d
 CMUDICT_URL = "https://raw.githubusercontent.com/cmusphinx/cmudict/HEAD/cmudict.dict"
 MAYO_URL = "https://vincentarelbundock.github.io/Rdatasets/csv/survival/{name}.csv"
 ACCEPT_VARIABLE = "KERAS_ATTENTION_ACCEPT_CHANGED"
-LARGEST_DOWNLOAD = 2**28  # bytes; all that is downloaded here has less than a tenth
-LARGEST_UNPACKED = 2**30
-_BLOCK = 2**16  # bytes
 ALIBI_URL = "https://github.com/fyvo/AlibiWordAlignments"
 
 
@@ -58,7 +52,7 @@ def fetch(folder: str, directory: Path) -> None:
         _RECIPES[folder](aside)
         _check_files(folder, aside)
         aside.chmod(0o755)
-        aside.rename(directory)
+        move(aside, directory)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
@@ -89,7 +83,7 @@ def split_tatoeba(lines: Iterable[str]) -> dict[str, list[str]]:
     learned = {row[1] for row in rows["train"]}
     for split in ("dev", "test"):
         rows[split] = [row for row in rows[split] if row[1] not in learned]
-    return {split: ["\t".join(row) for row in kept] for split, kept in rows.items()}
+    return {split: ["\t".join(row) for row in each] for split, each in rows.items()}
 
 
 def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[str]]:
@@ -102,8 +96,10 @@ def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[
         word, *phones = line.partition("#")[0].split() or [""]
         word = re.sub(r"\(\d+\)$", "", word)
         if re.fullmatch(r"[a-z']{2,}", word):
-            said = " ".join(phones)
-            words.setdefault(word, {})[said if stress else re.sub(r"\d", "", said)] = None
+            pronunciation = " ".join(phones)
+            if not stress:
+                pronunciation = re.sub(r"\d", "", pronunciation)
+            words.setdefault(word, {})[pronunciation] = None
     rows: dict[str, list[str]] = {"train": [], "dev": [], "test": []}
     for word, pronunciations in words.items():
         rows[cmudict_split(word)].append(f"{word}\t{' ; '.join(pronunciations)}")
@@ -111,35 +107,18 @@ def split_cmudict(lines: Iterable[str], stress: bool = False) -> dict[str, list[
 
 
 def _read_url(url: str) -> bytes:
+    """Download a file."""
+    import pooch  # it takes long
+
     print(f"Downloading {url}", file=sys.stderr)
-    request = Request(url, headers={"User-Agent": "keras-attention"})
-    try:
-        with urlopen(request, timeout=60) as response:
-            data = _read_all(response, f"kB of {url.rpartition('/')[2]}")
-    except (OSError, HTTPException) as error:
-        raise OSError(f"the download of {url} failed ({error})") from None
-    if len(data) > LARGEST_DOWNLOAD:
-        raise ValueError(f"{url} has more than {LARGEST_DOWNLOAD:,} bytes")
-    return data
-
-
-def _read_all(response: Any, unit: str) -> bytes:
-    """Read what comes, up to a limit, and show how much has come."""
-    data = bytearray()
-    length = getattr(response, "length", None)  # where the server says it
-    with progress(length and length // 1024, unit) as advance:
-        while len(data) <= LARGEST_DOWNLOAD and (block := response.read(_BLOCK)):
-            data += block
-            advance(len(block) // 1024)
-    return bytes(data)
-
-
-def _unpack(file: Any, name: str) -> bytes:
-    """Read what is packed, up to a limit."""
-    data = file.read(LARGEST_UNPACKED + 1)
-    if len(data) > LARGEST_UNPACKED:
-        raise ValueError(f"{name} has more than {LARGEST_UNPACKED:,} bytes when it is unpacked")
-    return data
+    pooch.get_logger().setLevel("ERROR")
+    downloader = pooch.HTTPDownloader(timeout=60, headers={"User-Agent": "keras-attention"})
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            file = pooch.retrieve(url, None, path=folder, downloader=downloader)
+        except OSError as error:  # requests' errors are
+            raise OSError(f"the download of {url} failed ({error})") from None
+        return Path(file).read_bytes()
 
 
 def _write_rows(path: Path, rows: list[str]) -> None:
@@ -153,8 +132,8 @@ def _tatoeba(code: str) -> Callable[[Path], None]:
         url = TATOEBA_URL.format(code=code)
         try:
             with zipfile.ZipFile(io.BytesIO(_read_url(url))) as archive:
-                text = _unpack(archive.open(f"{code}.txt"), url).decode("utf-8")
-                about = _unpack(archive.open("_about.txt"), url)
+                text = archive.read(f"{code}.txt").decode("utf-8")
+                about = archive.read("_about.txt")
         except (zipfile.BadZipFile, KeyError, UnicodeDecodeError) as error:
             raise ValueError(f"{url} is not the expected archive ({error})") from None
         for split, rows in split_tatoeba(text.split("\n")).items():
@@ -261,7 +240,7 @@ def recorded_checksums(corpus: str) -> dict[str, str]:
 def content_checksum(path: Path) -> str:
     """First 32 digits of the SHA-256 of a file's content, decompressed."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-        content = _unpack(file, path.name)
+        content = file.read()
     if path.name.endswith(".csv.gz"):  # numbers are written in several ways
         content = ("\n".join(plain_table(content.decode("utf-8"))) + "\n").encode("utf-8")
     return hashlib.sha256(content).hexdigest()[:32]

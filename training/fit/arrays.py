@@ -69,7 +69,7 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     recorder = SharedRecorder(processes, files, config, model, pairs.statistics, history, score)
     print(
         f"{config.data}: {pairs.statistics.pairs:,} pairs, {dev.statistics.pairs:,} in dev; "
-        f"{model.count_params():,} parameters; {keras.backend.backend()}"
+        f"{model.count_params():,} parameters; {keras.backend.backend()} on {device()}"
         f"{processes}, Keras {keras.__version__}. Run directory: {files.path}",
         flush=True,
     )
@@ -137,6 +137,19 @@ def _batches(batches: Batches, processes: Processes, epoch: int = 0) -> Any:
         tf.config.set_visible_devices([], "GPU")  # whose memory TensorFlow would take
     dataset = make_dataset(batches, epoch)
     return dataset if processes.devices == 1 else processes.share(dataset.as_numpy_iterator())
+
+
+def device() -> str:
+    """Return the device that the backend computes on, as it names it."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return str(jax.devices()[0].device_kind)
+    if keras.backend.backend() == "torch":
+        import torch
+
+        return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return "GPU" if keras.distribution.list_devices("gpu") else "cpu"
 
 
 def _on_jax() -> bool:

@@ -1,15 +1,16 @@
 """Training in several processes and on several devices: who takes part, and who writes.
 
-Every process runs the same command. Keras's environment variables, or JAX's under Kubeflow, say how
-many there are. Several devices in one process need no variable.
+Every process runs the same command. JAX's environment variables, JAX_COORDINATOR_ADDRESS,
+JAX_NUM_PROCESSES and JAX_PROCESS_ID, as Kubeflow sets them, say how many there are. Several devices
+in one process need no variable.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, redirect_stdout, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,71 +23,7 @@ from training.data.ids import PAD_ID
 from training.fit.recorder import Recorder
 from training.runs.files import RunFiles
 
-NAMES = (  # of the first process's address, of how many there are, of this one's number
-    (
-        "KERAS_DISTRIBUTION_JOB_ADDRESSES",
-        "KERAS_DISTRIBUTION_NUM_PROCESSES",
-        "KERAS_DISTRIBUTION_PROCESS_ID",
-    ),
-    ("JAX_COORDINATOR_ADDRESS", "JAX_NUM_PROCESSES", "JAX_PROCESS_ID"),
-)
 HEARTBEAT_SECONDS = 30  # without a sign of life, after which a process counts as dead
-PATIENCE_SECONDS = 300  # to wait for all to come, and for all to end
-
-
-@dataclass(frozen=True)
-class Asked:
-    """The processes that the environment asks for.
-
-    Attributes:
-        coordinator: `host:port` at which the first process waits for the others.
-        count: processes.
-        number: of this one, from 0.
-    """
-
-    coordinator: str
-    count: int
-    number: int
-
-
-def asked_for(environment: Mapping[str, str]) -> Asked | None:
-    """Return what an environment asks for; None for a single process.
-
-    Raises:
-        UserError: if something is missing, or does not fit.
-    """
-    for names in NAMES:
-        if names[1] not in environment:
-            continue
-        count = _whole(environment, names[1], 1, None)
-        if count == 1:
-            return None
-        for name in names:
-            if not environment.get(name):
-                raise UserError(f"{names[1]}={count} expected {name} beside it. Received: none")
-        number = _whole(environment, names[2], 0, count - 1)
-        addresses = environment[names[0]].split(",")
-        if len(addresses) not in (1, count):
-            raise UserError(
-                f"{names[0]} expected one address, or one for each of {count} processes. "
-                f"Received: {len(addresses)}"
-            )
-        host, separator, port = addresses[0].strip().rpartition(":")
-        if not separator:
-            host, port = port, environment.get("JAX_COORDINATOR_PORT", "")
-        if not host or not port.isdecimal():
-            raise UserError(f"{names[0]} expected HOST:PORT. Received: {addresses[0]}")
-        return Asked(f"{host}:{port}", count, number)
-    return None
-
-
-def _whole(environment: Mapping[str, str], name: str, least: int, most: int | None) -> int:
-    text = environment[name]
-    value = int(text) if text.isdecimal() else -1
-    if value < least or (most is not None and value > most):
-        wanted = f"at least {least}" if most is None else f"{least} to {most}"
-        raise UserError(f"{name} expected a whole number, {wanted}. Received: {text}")
-    return value
 
 
 @dataclass(frozen=True)
@@ -203,54 +140,43 @@ class SharedRecorder(Recorder):
 def joined() -> Iterator[Processes]:
     """Join the processes that the environment names, and use all their devices.
 
-    With several processes, any error, and the loss of another process, end this one with a line on
-    standard error and status 1: the others would wait for it. Native output is shown where the
-    cause is unknown.
+    Where a process is lost JAX ends the others by an error of its own: all are started again.
 
     Raises:
-        UserError: if the environment does not fit, or the backend is not JAX and there are several.
+        UserError: several processes on another backend than JAX, or numbers that do not fit.
     """
-    asked = asked_for(os.environ)
+    count = _number("JAX_NUM_PROCESSES", 1)
+    number = _number("JAX_PROCESS_ID", 0)
+    if not 0 <= number < count:
+        raise UserError(f"JAX_PROCESS_ID expected 0 to {count - 1}. Received: {number}")
     if keras.backend.backend() != "jax":
-        if asked:
+        if count > 1:
             raise UserError(
-                f"{asked.count} processes expected KERAS_BACKEND=jax: they train on JAX alone. "
+                f"{count} processes expected KERAS_BACKEND=jax: they train on JAX alone. "
                 f"Received: {keras.backend.backend()}"
             )
         yield ALONE
         return
+    import jax
+
+    if count > 1:
+        # An end by an error waits no longer for the others, which wait for this process.
+        times = {"heartbeat_timeout_seconds": HEARTBEAT_SECONDS, "shutdown_timeout_seconds": 5}
+        jax.distributed.initialize(**times)
+    devices = len(keras.distribution.list_devices())
     with ExitStack() as stack:
-        if asked:
-            stack.enter_context(_connected(asked))
-        devices = len(keras.distribution.list_devices())
-        number, count = (asked.number, asked.count) if asked else (0, 1)
         if devices > 1:
             shared = keras.distribution.DataParallel(auto_shard_dataset=False)
             keras.distribution.set_distribution(shared)
             stack.callback(keras.distribution.set_distribution, None)
+        if number:
+            nothing = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
+            stack.enter_context(redirect_stdout(nothing))
         yield Processes(number, count, devices)
 
 
-@contextmanager
-def _connected(asked: Asked) -> Iterator[None]:
-    import jax
-
-    from training.fit.losing import one_line_at_the_end
-
-    with one_line_at_the_end(f"process {asked.number} of {asked.count}"), ExitStack() as stack:
-        with suppress(AttributeError):  # this service keeps SIGTERM from ending a process
-            jax.config.update("jax_enable_preemption_service", False)
-        jax.distributed.initialize(
-            asked.coordinator,
-            asked.count,
-            asked.number,
-            cluster_detection_method="deactivate",
-            initialization_timeout=PATIENCE_SECONDS,
-            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
-            shutdown_timeout_seconds=PATIENCE_SECONDS,
-        )
-        if asked.number:
-            nothing = stack.enter_context(open(os.devnull, "w", encoding="utf-8"))
-            stack.enter_context(redirect_stdout(nothing))
-        yield
-        jax.distributed.shutdown()
+def _number(name: str, default: int) -> int:
+    text = os.environ.get(name) or str(default)
+    if not text.isdecimal():
+        raise UserError(f"{name} expected a whole number. Received: {text}")
+    return int(text)

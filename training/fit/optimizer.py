@@ -1,56 +1,23 @@
-"""Adam in one pass over the weights, on clipped gradients, at a rate that changes over a run."""
+"""Adam on clipped gradients, at a rate that changes over a run."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
 from keras import ops
 
-from keras_attention.fast import switch
 from training.config.schema import Config
 
 Tensor = Any
 
 
-@keras.saving.register_keras_serializable("training")
-class Adam(keras.optimizers.Adam):
-    """`keras.optimizers.Adam` (Kingma and Ba 2014, arXiv 1412.6980), faster on TensorFlow.
-
-    Keras's update is a dozen operations, each of which reads and writes tensors as large as the
-    weights; TensorFlow has one operation for all. Arguments, variables and results are the same,
-    but for one thing: parts of a sparse gradient for the same row are added before they are
-    squared, as in a dense gradient.
-    """
-
-    def __init__(self, *args: Any, name: str = "adam", **kwargs: Any) -> None:
-        super().__init__(*args, name=name, **kwargs)
-
-    def update_step(self, gradient: Tensor, variable: Any, learning_rate: Tensor) -> None:
-        """Update a variable and its moments."""
-        if not switch.enabled() or keras.backend.backend() != "tensorflow" or self.amsgrad:
-            super().update_step(gradient, variable, learning_rate)
-            return
-        import tensorflow as tf
-
-        dtype, index = variable.dtype, self._get_variable_index(variable)  # a tf.Variable
-        step = tf.cast(self.iterations.value, dtype) + 1
-        tf.raw_ops.ResourceApplyAdam(
-            var=variable.handle,
-            m=self._momentums[index].value.handle,
-            v=self._velocities[index].value.handle,
-            beta1_power=tf.pow(tf.cast(self.beta_1, dtype), step),
-            beta2_power=tf.pow(tf.cast(self.beta_2, dtype), step),
-            lr=tf.cast(learning_rate, dtype),
-            beta1=tf.cast(self.beta_1, dtype),
-            beta2=tf.cast(self.beta_2, dtype),
-            epsilon=tf.cast(self.epsilon, dtype),
-            grad=tf.cast(tf.convert_to_tensor(gradient), dtype),
-        )
+LARGE = 1 << 20  # weights: of fewer the time that XLA compiles is never got back
 
 
-class ClippedAdam(Adam):
+class ClippedAdam(keras.optimizers.Adam):
     """Adam on gradients whose norm, over all weights, is at most `clip_norm`.
 
     It is Adam with `global_clipnorm` (Pascanu et al. 2012, arXiv 1211.5063, section 3.2). Each step
@@ -74,7 +41,19 @@ class ClippedAdam(Adam):
         self.observe(norm)
         # Written so that a norm that is not finite makes the update nan, and training stops.
         scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
-        super().apply([None if g is None else g * scale for g in grads], trainable_variables)
+        scaled = [None if g is None else g * scale for g in grads]
+        sizes = [math.prod(variable.shape) for variable in self.variables]
+        if keras.backend.backend() != "tensorflow" or None in scaled or sum(sizes) < LARGE:
+            super().apply(scaled, trainable_variables)
+            return
+        import tensorflow as tf
+
+        # Keras's update is a dozen operations over all weights, which XLA makes one.
+        @tf.function(jit_compile=True, autograph=False)
+        def update(gradients: list[Tensor]) -> None:
+            keras.optimizers.Adam.apply(self, gradients, trainable_variables)
+
+        update([tf.convert_to_tensor(gradient) for gradient in scaled])
 
 
 def make_schedule(config: Config, steps_per_epoch: int) -> Any:

@@ -34,7 +34,7 @@ from training.runs.begin import (
 )
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import RunFiles
-from training.runs.history import Record
+from training.runs.history import PERFECT_EPOCHS, Record, is_finished
 from training.runs.lock import locked
 from training.runs.run import Run, load_best
 from training.sources.kinds import KINDS
@@ -122,7 +122,7 @@ def _fit(
         if KINDS[config.source].tokens and config.attention != "none":
             drawn.append(HeatMaps(run, dev_set.split))
     recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
-    if len(history) < config.epochs:
+    if not is_finished(history, config.epochs):
         curves = keras.callbacks.TensorBoard(files.tensorboard, write_graph=False)
         with Bar() as bar, EpochEnds(model, [curves, *drawn]) as pictures:
             for epoch in range(len(history), config.epochs):
@@ -139,6 +139,10 @@ def _fit(
                     shuffle=False,  # the dataset is, anew each epoch
                     verbose=0,
                 )
+                if is_finished(history, config.epochs):
+                    break
+        if len(history) < config.epochs:
+            print(f"All of dev has been right for {PERFECT_EPOCHS} epochs: training stops.")
     if not history:
         raise RunError("training stopped before the first epoch was finished")
     if config.average_epochs:

@@ -13,6 +13,7 @@ from training.command.files import read_json
 from training.metrics import METRICS, deciding
 
 Record = dict[str, float]
+PERFECT_EPOCHS = 5  # in a row, after which training stops: the perplexity chooses among them
 
 
 def read_history(file: Path) -> list[Record]:
@@ -38,3 +39,16 @@ def rank(record: Record, by: str = "auto") -> tuple[float, float]:
 def best(history: Sequence[Record], by: str = "auto") -> Record:
     """Return the record with the best score; of several the one with the least perplexity."""
     return max(history, key=lambda record: rank(record, by))
+
+
+def is_finished(history: Sequence[Record], epochs: int) -> bool:
+    """Whether a training of so many epochs needs no more: all are done, or dev is all right."""
+    last = history[-PERFECT_EPOCHS:]
+    return len(history) >= epochs or (
+        len(last) == PERFECT_EPOCHS and all(_is_perfect(record) for record in last)
+    )
+
+
+def _is_perfect(record: Record) -> bool:
+    name = deciding(record)
+    return name is not None and record[name] == (100 if METRICS[name].better == "higher" else 0)

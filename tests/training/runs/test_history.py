@@ -2,7 +2,7 @@ import pytest
 
 from training.config.schema import Config
 from training.fit.optimizer import make_schedule
-from training.runs.history import best
+from training.runs.history import best, is_finished
 
 
 def records(*scores, key="bleu"):
@@ -42,3 +42,13 @@ def test_a_schedule_falls_to_a_hundredth_or_stay():
     assert rates == pytest.approx([0.0, 0.8, 0.4, 0.008], abs=0.02)
     constant = Config(learning_rate=0.8, warmup_steps=5, epochs=10, schedule="constant")
     assert float(make_schedule(constant, 5)(50)) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize(("key", "perfect"), [("exact", 100.0), ("wer", 0.0), ("bleu", 100.0)])
+def test_training_stops_when_dev_has_been_right_for_five_epochs(key, perfect):
+    other = perfect - 0.5 if perfect else 0.5
+    scores = [perfect, other, *[perfect] * 5]
+    history = [{key: score, "val_perplexity": 1.1} for score in scores]
+    assert [is_finished(history[:count], 150) for count in range(8)] == [*[False] * 7, True]
+    assert is_finished(history[:2], 2)
+    assert not is_finished([{"val_perplexity": 1.0}] * 9, 150)
