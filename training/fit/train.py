@@ -141,7 +141,7 @@ def _fit(
                 )
                 if is_finished(history, config.epochs):
                     break
-        if len(history) < config.epochs:
+        if history and len(history) < config.epochs:
             print(f"All of dev has been right for {PERFECT_EPOCHS} epochs: training stops.")
     if not history:
         raise RunError("training stopped before the first epoch was finished")
