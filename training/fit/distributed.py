@@ -160,9 +160,17 @@ def joined() -> Iterator[Processes]:
     import jax
 
     if count > 1:
-        # An end by an error waits no longer for the others, which wait for this process.
-        times = {"heartbeat_timeout_seconds": HEARTBEAT_SECONDS, "shutdown_timeout_seconds": 5}
-        jax.distributed.initialize(**times)
+        address = os.environ.get("JAX_COORDINATOR_ADDRESS", "")
+        if ":" not in address:  # Kubeflow's port has a variable of its own
+            address += f":{os.environ.get('JAX_COORDINATOR_PORT', '')}"
+        jax.distributed.initialize(
+            address,
+            count,
+            number,
+            cluster_detection_method="deactivate",
+            heartbeat_timeout_seconds=HEARTBEAT_SECONDS,
+            shutdown_timeout_seconds=5,  # an end by an error waits no longer for the others
+        )
     devices = len(keras.distribution.list_devices())
     with ExitStack() as stack:
         if devices > 1:
