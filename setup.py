@@ -160,6 +160,9 @@ setup(
         "browser": ["playwright>=1.55,<2", "axe-playwright-python>=0.1.8,<0.2"],
         "tasks": TASKS,
         "zstd": ZSTD,
+        "tensorflow": TENSORFLOW,
+        "jax": ["jax"],
+        "torch": ["torch"],
         "gpu": ["tensorflow[and-cuda]>=2.21,<2.22"],
         "backends": [
             *("jax", "torch"),

@@ -67,9 +67,10 @@ class Target:
     length_multiple: int = key(1, "multiple to which batches are padded, where batch_shapes is 0")
     keep_by: str = key(
         "auto",
-        "epoch that is kept: of the best score, or of the least perplexity; auto takes the "
-        "score where 200 dev sentences or more are translated",
-        choices=("auto", "score", "perplexity"),
+        "epoch that is kept: of the best score, of the least perplexity, or the last (of several "
+        "average_epochs their mean), whatever dev says; auto takes the score where 200 dev "
+        "sentences or more are translated",
+        choices=("auto", "score", "perplexity", "last"),
     )
 
     def check(self) -> None:

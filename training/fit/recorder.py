@@ -95,8 +95,9 @@ class Recorder:
     def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
         """Write and print the scores of the mean of these epochs' weights, which the model has."""
         by = self.config.keep_by
-        kept = rank(scores, by) > rank(best(self._scored(), by), by)
+        kept = rank(scores, by) > rank(best(self.history, by), by)
         earlier = kept_average(self.files)
+        kept = kept and (by == "last" or not earlier or rank(scores, by) > rank(earlier, by))
         if kept:
             save_best(self.files, self.model)
         tried = {"epochs": epochs, **scores, "kept": kept}

@@ -156,8 +156,9 @@ def _describe(run: Run, opened: Opened) -> None:
     devices = tf.config.list_physical_devices("GPU")
     where = f"{len(devices)} GPU" if devices else f"{os.cpu_count()} CPU cores, no GPU"
     unusable = f"{origin.unusable:,} lines without a pair, " if origin.unusable else ""
-    by = config.metric if config.keep_by == "score" else "perplexity"
+    by = config.metric if config.keep_by == "score" else config.keep_by
     chosen = f", the best epoch is chosen by {by}" if run.target else ""
+    chosen = ", the last epochs are kept" if by == "last" else chosen
     print(
         f"{config.data}: {origin.train:,} {KINDS[config.source].unit} "
         f"({unusable}{origin.dropped:,} left out as too long or empty), {origin.dev:,} in dev"

@@ -101,6 +101,8 @@ def _sentence(config: Config) -> str:
 
 
 def _chosen_by(config: Config, chosen: Mapping[str, object]) -> str:
+    if config.keep_by == "last":
+        return "their place alone: they are the last"
     loss = "val_perplexity" if "val_perplexity" in chosen else "val_loss"
     return FIGURES[(config.keep_by != "perplexity" and deciding(chosen)) or loss]
 

@@ -5,6 +5,7 @@ A resumed run has the same history as one that never stopped. `by` is the config
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,9 +29,12 @@ def read_history(file: Path) -> list[Record]:
 def rank(record: Record, by: str = "auto") -> tuple[float, float]:
     """Return what is greater for a better epoch: the score of `by`, then minus the perplexity.
 
-    By "perplexity" it is that alone. Otherwise it is the first figure of `training.metrics` that
+    By "perplexity" it is that alone, by "last" the number of the epoch; a mean of epochs, which has
+    none, comes after all. Otherwise it is the first figure of `training.metrics` that
     the record has, or the cross-entropy of a label; where nothing was translated, the perplexity.
     """
+    if by == "last":
+        return record.get("epoch", math.inf), 0.0
     loss = record.get("val_perplexity", record.get("val_loss", 0.0))
     name = None if by == "perplexity" else deciding(record)
     return (METRICS[name].key(record[name]) if name else -loss), -loss

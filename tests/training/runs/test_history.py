@@ -52,3 +52,10 @@ def test_training_stops_when_dev_has_been_right_for_five_epochs(key, perfect):
     assert [is_finished(history[:count], 150) for count in range(8)] == [*[False] * 7, True]
     assert is_finished(history[:2], 2)
     assert not is_finished([{"val_perplexity": 1.0}] * 9, 150)
+
+
+def test_the_last_epoch_or_mean_is_kept_whatever_dev_says():
+    history = [{"epoch": epoch, "wer": wer} for epoch, wer in enumerate((20.0, 5.0, 30.0), 1)]
+    assert best(history, "last")["epoch"] == 3
+    mean = {"epochs": [2, 3], "wer": 40.0}
+    assert best([mean, *history], "last") == mean
