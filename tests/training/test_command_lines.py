@@ -1,6 +1,7 @@
 """Help comes at once, a wrong command line ends with 2, and Ctrl-C with 130 and how to go on."""
 
 import importlib
+import os
 import resource
 import subprocess
 import sys
@@ -148,3 +149,38 @@ def test_a_resumed_run_has_no_preset_beside_its_place(monkeypatch, capsys):
     monkeypatch.setattr(train, "summary", lambda files: {})
     train.main(["--resume", "--preset", "cmudict"])
     assert [str(path) for path in gone_on] == ["runs/cmudict"]
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_closed_standard_output_or_error_ends_no_command(closed, tmp_path):
+    file = tmp_path / "said"
+    code = (
+        "import training.command.startup\n"
+        "from training.command.options import main_guard\n"
+        "def main():\n"
+        f"    with open({str(file)!r}, 'w') as file:\n"
+        "        print('out'); import os; os.write(1, b'1'); os.write(2, b'2')\n"
+        "        file.write('kept')\n"
+        "main_guard(main)"
+    )
+    done = subprocess.run(
+        ["bash", "-c", f'exec "$0" -c "$1" {closed}', sys.executable, code],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert file.read_text() == "kept"
+
+
+def test_letters_without_an_encoding_are_escaped():
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    words = ("-m", "training.phrasebook", "--pair", "en-zh", "--count", "3")
+    done = run(*words, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "\\u" in done.stdout
+    done = run("-m", "training.evaluate", "--run", "/nowhere/é", env=environment)
+    assert done.returncode == 1
+    assert "\\xe9" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -15,7 +15,7 @@ def without_native_log() -> Iterator[None]:
 
     `TF_CPP_MIN_LOG_LEVEL=0` shows it all.
     """
-    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0":
+    if os.environ.get("TF_CPP_MIN_LOG_LEVEL") == "0" or sys.stderr is None:  # it is closed
         yield
         return
     sys.stderr.flush()

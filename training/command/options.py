@@ -87,6 +87,24 @@ def going_on(how: str) -> Iterator[None]:
         raise KeyboardInterrupt(how) from None
 
 
+def _open_streams() -> None:
+    """Write nowhere where standard output or error is closed, and escape what has no encoding.
+
+    The next file that is opened would have the number of the closed one, and what native code
+    writes would be in it.
+    """
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is None:
+            nothing = os.open(os.devnull, os.O_WRONLY)
+            if nothing != number:
+                os.dup2(nothing, number)
+                os.close(nothing)
+            setattr(sys, name, os.fdopen(number, "w", encoding="utf-8"))
+        elif isinstance(stream, io.TextIOWrapper):  # of an encoding that may lack characters
+            stream.reconfigure(errors="backslashreplace")
+
+
 def main_guard(main: Callable[[], None]) -> None:
     """Run a script's `main`; turn its user's errors into one line.
 
@@ -94,8 +112,7 @@ def main_guard(main: Callable[[], None]) -> None:
     and else 1. Whatever is not a `UserError`, an OSError or an interruption is a defect of ours and
     keeps its trace.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper):  # of an encoding that may lack characters
-        sys.stdout.reconfigure(errors="backslashreplace")
+    _open_streams()
     try:
         with enough_memory("a batch of these sizes"):
             main()
