@@ -161,7 +161,7 @@ def test_two_processes_of_which_one_is_killed_and_all_are_started_again_train_as
     first, second = ended(started(TRAIN, run, processes=2))
     assert (first[0], second[0]) == (0, 0), first[2] + second[2]
     assert json.loads(first[1].splitlines()[-1])["epochs_done"] == 3
-    assert second[1] == ""
+    assert "epoch" not in second[1]  # Gloo has lines of its own
     assert_alike(run, alone)
 
 
