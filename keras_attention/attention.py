@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import keras
 from keras import ops
 
-from keras_attention import backend, distributions
+from keras_attention import backend
 from keras_attention.fast import switch
 from keras_attention.layer import AveragingLayer, keeps
 from keras_attention.sequential import attend_in_turn
@@ -67,8 +67,8 @@ class Attention(AveragingLayer):
     `initial_state` and `weigh` define the state that goes from query to query.
 
     Args:
-        distribution: from scores to weights: `"softmax"`, `"sparsemax"`, `"entmax15"`,
-            `"sigmoid"` or `"smoothing"`, see `keras_attention.distributions`.
+        distribution: from scores to weights: `"softmax"`, `"sparsemax"`, `"entmax15"`, or a
+            function `(scores, mask) -> weights`, see `keras_attention.distributions`.
         num_heads: number of heads (Vaswani et al. 2017, arXiv 1706.03762, section 3.2.2). Each
             scores with its part of the projected query and key, averages its part of the value's
             dimensions, and the contexts are joined.
@@ -191,7 +191,7 @@ class Attention(AveragingLayer):
         Returns:
             The weights `(B, n, Tv)`, with several heads `(B, heads, n, Tv)`, and the next state.
         """
-        return distributions.BY_NAME[self.distribution](scores, mask), state
+        return self.distribute(scores, mask), state
 
     def draw_noise(self, shape: tuple[Any, ...]) -> dict[str, Tensor]:
         """Draw, before any loop, the random numbers of training for weights of this shape.

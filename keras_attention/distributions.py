@@ -1,7 +1,8 @@
 """Distributions: scores and a mask in, attention weights out.
 
 Masked positions get weight exactly 0, and a row with nothing to attend to gets zeros throughout.
-All are computed in at least float32 and return the dtype of the scores.
+All are computed in at least float32 and return the dtype of the scores. A layer also takes a
+function `(scores, mask) -> weights` as its `distribution`, registered with Keras where it is saved.
 """
 
 from __future__ import annotations
@@ -103,36 +104,6 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     return ops.cast(_visible(ops.square(ops.relu(z - threshold)), mask), dtype)
 
 
-def sigmoid(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Sigmoid of each score: weights that do not compete and do not sum to 1.
-
-    Args:
-        scores: float tensor `(..., Tv)`.
-        mask: boolean tensor that broadcasts to the shape of the scores.
-
-    Returns:
-        Weights between 0 and 1, of the shape and dtype of the scores.
-    """
-    scores, dtype = _raised(_visible(scores, mask))
-    return ops.cast(_visible(ops.sigmoid(scores), mask), dtype)
-
-
-def smoothing(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Sigmoids divided by their sum (Chorowski et al. 2015, arXiv 1506.07503).
-
-    Flatter than softmax, since no score counts for more than 1.
-
-    Args:
-        scores: float tensor `(..., Tv)`.
-        mask: boolean tensor that broadcasts to the shape of the scores.
-
-    Returns:
-        Weights like those of `softmax`.
-    """
-    scores, dtype = _raised(_visible(scores, mask))
-    return ops.cast(softmax(ops.log_sigmoid(scores), mask), dtype)
-
-
 def monotonic(
     scores: Tensor, previous: Tensor, mask: Tensor | None = None, mode: str = "parallel"
 ) -> Tensor:
@@ -215,8 +186,6 @@ BY_NAME = {
     "softmax": softmax,
     "sparsemax": sparsemax,
     "entmax15": entmax15,
-    "sigmoid": sigmoid,
-    "smoothing": smoothing,
 }
 
 
@@ -243,7 +212,6 @@ def _shifted(scores: Tensor, mask: Tensor | None) -> Tensor:
 
 def _clipped(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Return the scores as `_shifted`, at least -2: below -1 the weight is 0 anyway."""
-    # A maximum with a number would round float64 on PyTorch.
     return ops.clip(_shifted(scores, mask), -2.0, 1.0)
 
 

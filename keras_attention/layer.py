@@ -184,7 +184,7 @@ class AveragingLayer(BaseLayer):
     """A layer that weighs positions and averages them: distribution, heads and dropout.
 
     Args:
-        distribution: a name of `keras_attention.distributions.BY_NAME`.
+        distribution: a name of `keras_attention.distributions.BY_NAME`, or a function like those.
         num_heads: number of heads, each with its part of the last axis.
         dropout: fraction of the weights dropped in training.
         seed: integer seed of the dropout.
@@ -193,7 +193,7 @@ class AveragingLayer(BaseLayer):
 
     def __init__(
         self,
-        distribution: str = "softmax",
+        distribution: Any = "softmax",
         num_heads: int = 1,
         dropout: float = 0.0,
         seed: int | None = None,
@@ -201,8 +201,8 @@ class AveragingLayer(BaseLayer):
     ) -> None:
         super().__init__(**kwargs)
         self._expect(
-            distribution in distributions.BY_NAME,
-            f"distribution to be one of {', '.join(distributions.BY_NAME)}",
+            callable(distribution) or distribution in distributions.BY_NAME,
+            f"distribution to be one of {', '.join(distributions.BY_NAME)}, or a function",
             f"distribution={distribution!r}",
         )
         self._expect_count("num_heads", num_heads)
@@ -222,6 +222,11 @@ class AveragingLayer(BaseLayer):
         """Draw the factors of weights of this shape: 0 for what is dropped."""
         ones = ops.ones(shape, self.compute_dtype)
         return keras.random.dropout(ones, self.dropout, seed=self.seed_generator)
+
+    def distribute(self, scores: Tensor, mask: Tensor | None) -> Tensor:
+        """Return the weights of scores, by the layer's distribution."""
+        weigh = self.distribution
+        return (weigh if callable(weigh) else distributions.BY_NAME[weigh])(scores, mask)
 
     def average(self, weights: Tensor, value: Tensor) -> Tensor:
         """Return the averages `(B, n, ·)` of values that are split among the heads."""

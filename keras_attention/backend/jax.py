@@ -71,7 +71,9 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
     sum of the formula is fused. The gradients compute the terms again.
     """
     size = generic.count_hidden(query, key, 0)
-    if is_concrete(jnp.zeros(())) or size <= (LARGEST_ON_GPU if _on_gpu() else LARGEST_FORMULA):
+    if size <= (LARGEST_ON_GPU if _on_gpu() else LARGEST_FORMULA):
+        return None
+    if all(is_concrete(x) for x in (query, key, scale)):  # each operation is compiled by itself
         return None
     if _on_gpu():
 

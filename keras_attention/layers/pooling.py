@@ -7,7 +7,6 @@ from typing import Any
 import keras
 from keras import ops
 
-from keras_attention import distributions
 from keras_attention.layer import AveragingLayer
 from keras_attention.shapes import checked_mask, flat_length, flat_mask, flat_memory
 
@@ -59,7 +58,7 @@ class AttentionPooling(AveragingLayer):
     def __init__(
         self,
         units: int,
-        distribution: str = "softmax",
+        distribution: Any = "softmax",
         dropout: float = 0.0,
         seed: int | None = None,
         num_heads: int = 1,
@@ -106,7 +105,7 @@ class AttentionPooling(AveragingLayer):
         seen = None if mask is None else ops.expand_dims(mask, 1)
         if seen is not None and self.num_heads > 1:
             seen = ops.expand_dims(seen, 1)  # (B, 1, 1, T)
-        weights = distributions.BY_NAME[self.distribution](scores, seen)
+        weights = self.distribute(scores, seen)
         dropped = weights
         if training and self.dropout:
             dropped = weights * self.dropped(ops.shape(weights))

@@ -19,8 +19,8 @@ class LocationSensitiveAttention(HistoryAttention):
 
     Chorowski et al. 2015 (arXiv 1506.07503, section 2.2). `F` is a convolution along the memory of
     the last weights `a'`, or of the sum of all so far with `cumulative` (Shen et al. 2018, Tacotron
-    2, arXiv 1712.05884). *Smoothing* (section 2.3) is `distribution="smoothing"`, *sharpening* a
-    factor for the scores.
+    2, arXiv 1712.05884). *Sharpening* (section 2.3) is a factor for the scores; *smoothing* is a
+    function as `distribution`.
 
     Args:
         units: width of the hidden layer.

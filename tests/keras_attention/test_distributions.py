@@ -24,8 +24,6 @@ REFERENCE = {
     "softmax": reference.softmax,
     "sparsemax": reference.sparsemax,
     "entmax15": reference.entmax15,
-    "sigmoid": reference.sigmoid_weights,
-    "smoothing": reference.smoothing,
 }
 
 
@@ -47,8 +45,7 @@ def test_weights_follow_the_formula(rng, name, masked, length):
     assert_close(result, expected)
     if masked:
         assert not result[~allowed].any()
-    if name != "sigmoid":
-        assert_close(result.sum(-1), np.ones((B, TQ)))
+    assert_close(result.sum(-1), np.ones((B, TQ)))
 
 
 @pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
@@ -151,8 +148,6 @@ def test_visible_scores_may_be_as_low_as_there_are(rng, name, dtype):
     scores = array(ops.cast(ops.cast(scores, dtype), "float32"))  # as the type holds them
     # Alone they share evenly, beside a higher one they have nothing.
     expected = np.array([[0.5, 0, 0.5, 0], [0, 0, 0, 1], [0.5, 0, 0, 0.5], [0, 0, 0, 0]])
-    if name == "sigmoid":
-        expected = reference.sigmoid(np.maximum(scores.astype("float64"), -200)) * allowed
     upstream = normal(rng, *scores.shape)
 
     def weigh(scores):

@@ -14,7 +14,7 @@ from keras_attention import (
     MultiplicativeAttention,
 )
 from keras_attention.mechanisms.chunkwise import chunkwise
-from tests.keras_attention import reference
+from tests.keras_attention import reference, zoo
 from tests.keras_attention.helpers import (
     array,
     assert_close,
@@ -74,7 +74,8 @@ def location_sensitive(layer, q, memory, last, allowed, size):
                 f += w["location_filter"][tap, 0] * last[at]
         inner = q @ w["query_kernel"] + k @ w["key_kernel"] + f @ w["location_kernel"] + w["bias"]
         scores.append(layer.sharpening * (w["scale"] @ np.tanh(inner)))
-    weights = getattr(reference, layer.distribution)(scores, allowed)
+    weigh = layer.distribution if isinstance(layer.distribution, str) else "smoothing"
+    weights = getattr(reference, weigh)(scores, allowed)
     return weights, last + weights if layer.cumulative else weights
 
 
@@ -149,7 +150,7 @@ CASES = {
     ),
     "smoothing, sharpened, cumulative": (
         lambda: LocationSensitiveAttention(
-            UNITS, 2, 5, cumulative=True, sharpening=2.0, distribution="smoothing"
+            UNITS, 2, 5, cumulative=True, sharpening=2.0, distribution=zoo.smoothing
         ),
         location_sensitive,
         nothing,

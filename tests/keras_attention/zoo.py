@@ -15,6 +15,7 @@ from keras_attention import (
     LocalAttention,
     MonotonicAttention,
     MultiplicativeAttention,
+    distributions,
     mechanisms,
 )
 
@@ -27,6 +28,14 @@ WIDTHS = {
     "general entmax": (2 * DQ, 2 * DV),
     "rnn heads": (DQ, 2 * DV),
 }
+
+
+@keras.saving.register_keras_serializable("tests")
+def smoothing(scores, mask=None):
+    """Sigmoids divided by their sum (Chorowski et al. 2015, arXiv 1506.07503, section 2.3)."""
+    if mask is not None:
+        scores = keras.ops.where(mask, scores, 0.0)
+    return distributions.softmax(keras.ops.log_sigmoid(scores), mask)
 
 
 def general(**kwargs):
@@ -62,7 +71,7 @@ OWN = {
     "local_p": {"half_width": 2},
     "location_sensitive": {
         **{"filters": 2, "kernel_size": 3, "cumulative": True},
-        **{"sharpening": 1.5, "distribution": "smoothing"},
+        **{"sharpening": 1.5, "distribution": smoothing},
     },
 }
 MECHANISMS = {

@@ -20,16 +20,6 @@ def softmax(g: Graph, scores: Value, mask: Value) -> Value:
     return _visible(g, g("Softmax", hidden, axis=-1), mask)
 
 
-def sigmoid(g: Graph, scores: Value, mask: Value) -> Value:
-    """Sigmoid of each score."""
-    return _visible(g, g("Sigmoid", scores), mask)
-
-
-def smoothing(g: Graph, scores: Value, mask: Value) -> Value:
-    """Sigmoids divided by their sum."""
-    return softmax(g, -g("Softplus", -scores), mask)
-
-
 def sparsemax(g: Graph, scores: Value, mask: Value) -> Value:
     """Algorithm 1 of Martins and Astudillo 2016 (arXiv 1602.02068)."""
     z, ordered, rank = _ordered(g, scores, mask)
@@ -57,8 +47,6 @@ BY_NAME: dict[str, Callable[[Graph, Value, Value], Value]] = {
     "softmax": softmax,
     "sparsemax": sparsemax,
     "entmax15": entmax15,
-    "sigmoid": sigmoid,
-    "smoothing": smoothing,
 }
 
 

@@ -40,7 +40,6 @@ MODELS = {
     "location-sensitive": [
         "attention=location_sensitive",
         "attention_options=filters=3, kernel_size=4, sharpening=1.5",
-        "distribution=smoothing",
     ],
     "coverage": ["attention=coverage", "order=bahdanau"],
     "monotonic": ["attention=monotonic"],
@@ -48,7 +47,6 @@ MODELS = {
     "hard monotonic": ["attention=hard_monotonic", "decoder=lstm"],
     "sparsemax": ["distribution=sparsemax"],
     "entmax": ["distribution=entmax15", "attention=general"],
-    "sigmoid": ["distribution=sigmoid"],
 }
 
 
