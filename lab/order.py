@@ -151,7 +151,7 @@ class Learner:
     def __init__(self, config: Config, data: Histories) -> None:
         self.config, self.data = config, data
         rows = last_events(data, config.max_events)
-        self.batch = rows.taken(np.arange(len(data.labels))[:, None], config.max_events).padded()
+        self.batch = rows.select(np.arange(len(data.labels))[:, None], config.max_events).padded()
         self.shuffled = _shuffled(self.batch, rows.lengths, seed=0)
         self.size = data.values.shape[1]
         self.model = build_model(config, self.size)

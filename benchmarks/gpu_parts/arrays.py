@@ -9,12 +9,11 @@ import numpy as np
 
 from training.config.schema import Config
 from training.data.ids import END_ID
+from training.data.prepared import write_manifest
 from training.data.store import Sequences
-from training.data.token_files import write_sides
 from training.fit.arrays import train_arrays
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
-from training.runs.tokens import keep_tokens, write_tokens
 
 
 def tokens_per_second(config: Config, vocabulary: int, length: int, steps: int) -> float:
@@ -37,12 +36,12 @@ def _prepare(files: RunFiles, config: Config, vocabulary: int, length: int, step
         return Sequences.of(ids, np.full(count, length))
 
     pairs, dev = steps * config.batch_size, config.batch_size
-    train = sentences(pairs, length), sentences(pairs, length - 1)
-    with tempfile.TemporaryDirectory() as folder:
-        said = write_sides(Path(folder), "train", train)
-        both = sentences(dev, length), sentences(dev, length - 1)
-        write_tokens(files, "", both, train=(Path(folder), said))
-    keep_tokens(files)
+    files.tokens.mkdir()
+    for name, count in (("train", pairs), ("dev", dev)):
+        sentences(count, length).save(files.tokens, f"{name}.source")
+        sentences(count, length - 1).save(files.tokens, f"{name}.target")
+    counts = {"pairs": pairs, "own": pairs, "unusable": 0}
+    write_manifest(files.tokens, {**counts, "settings": {}, "digest": "", "files": {}})
     origin = Origin(config.data, "", pairs, 0, 0, dev, pairs * length, (vocabulary,) * 2, None)
     write_origin(files, origin)
     config.save(files.config)

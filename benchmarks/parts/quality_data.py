@@ -7,22 +7,22 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import tensorflow as tf
 from parts.quality import pieces, vocabulary, words
 
-from training.bulk.streaming import stream
 from training.config.schema import Config
 from training.data.pair_files import Split, sample
+from training.data.prepared import Prepared
 from training.data.splits import load_split
 from training.data.store import Sequences
-from training.data.token_files import read_sides
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
 from training.runs.begin import open_run
 from training.runs.files import SIDES, RunFiles
-from training.runs.tokens import keep_tokens
 from training.sources.batches import pair_rows
 
+LONGEST = 1 << 16  # tokens
 CHUNK = 4096  # sentences put together at a time
 
 
@@ -41,13 +41,15 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
         return
     folder.mkdir(parents=True, exist_ok=True)
     files = RunFiles(folder)
-    found = stream(config, files.streamed)
-    opened = open_run(files, config, streamed=found)
+    opened = open_run(files, config)
     tokenizers = opened.source.tokenizer, opened.target
     for side, tokenizer in zip(SIDES, tokenizers, strict=True):
         tokenizer.save(folder / f"{side}.tokenizer")
         _write(folder / f"vocabulary.{side}", vocabulary(tokenizer.vocab_size))
-    train = read_sides(keep_tokens(files), "train", found.said)
+    ids = Prepared(files.streamed)
+    chosen = ids.rows(config.train_limit, config.seed)
+    every = np.arange(ids.count) if chosen is None else chosen
+    train = [side.select(every[:, None], LONGEST) for side in ids.sides()]
     rows = {"train": _short_enough(config, *map(_rows, train))}
     valid = sample(opened.dev, config.validation_limit or None, config.seed)
     scored = load_dev(config, dev_limit)
@@ -57,8 +59,7 @@ def prepare(config: Config, folder: Path, dev_limit: int | None = None) -> None:
     for name, both in rows.items():
         for side, sentences in zip(SIDES, both, strict=True):
             _write(folder / f"{name}.{side}", map(words, sentences))
-    for written in (files.streamed, files.tokens):
-        shutil.rmtree(written)
+    shutil.rmtree(files.streamed)
     pairs = len(rows["train"][0])
     model = build_model(config, *(tokenizer.vocab_size for tokenizer in tokenizers))
     counts = {"pairs": pairs, "dev": len(scored.sources), "weights": model.count_params()}

@@ -17,11 +17,10 @@ from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.batches import text_batches
 from training.data.plan import Batching
+from training.data.prepared import write_manifest
 from training.data.store import Sequences
-from training.data.token_files import write_sides
 from training.runs.files import RunFiles
 from training.runs.origin import Origin, write_origin
-from training.runs.tokens import keep_tokens, write_tokens
 
 on_jax = pytest.mark.skipif(keras.backend.backend() != "jax", reason="needs the JAX backend")
 LONG = 240  # seconds, far more than anything here takes
@@ -84,8 +83,12 @@ def make_run(path, config=CONFIG):
     rng, files = np.random.default_rng(7), RunFiles(path)
     path.mkdir()
     train, dev = ((sentences(rng, count), sentences(rng, count)) for count in (137, 47))
-    write_tokens(files, "random", dev, train=(path, write_sides(path, "train", train)))
-    keep_tokens(files)
+    files.tokens.mkdir()
+    for name, pair in (("train", train), ("dev", dev)):
+        for side, each in zip(("source", "target"), pair, strict=True):
+            each.save(files.tokens, f"{name}.{side}")
+    counts = {"pairs": 137, "own": 137, "unusable": 0}
+    write_manifest(files.tokens, {**counts, "settings": {}, "digest": "random", "files": {}})
     pairs = text_batches(Batching.of(config), *train, training=True).statistics
     counts = {"train": pairs.pairs, "dropped": pairs.dropped, "unusable": 0, "dev": 47}
     counts["target_tokens"] = pairs.target_tokens

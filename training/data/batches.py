@@ -84,8 +84,8 @@ class Batches:
             seed: of the subwords, where these are drawn.
         """
         assert isinstance(self.target, Sequences)
-        source = self.source.taken(rows, self.batching.max_source_length)
-        target = self.target.taken(rows, self.batching.max_target_length)
+        source = self.source.select(rows, self.batching.max_source_length)
+        target = self.target.select(rows, self.batching.max_target_length)
         source, target = (
             sampler.draw(side, int(seed)) if sampler else side
             for sampler, side in zip(self.samplers, (source, target), strict=True)

@@ -1,9 +1,9 @@
 """Where sentence pairs come from: by name, or from files.
 
-A SPEC is `tsv:PATH` (source TAB target; further columns are ignored), `multiref:PATH` (source TAB
+A SPEC is `tsv:PATH` (source TAB target; further columns are not read), `multiref:PATH` (source TAB
 reference TAB reference …), `parallel:SOURCE,TARGET` (line-aligned files), `prepared:PATH` (what
 `training.prepare --corpus` wrote; here its texts, of dev and test), or a name in `NAMES`.
-`training.data.pair_files` reads files. They have no splits: they are read whole whichever split is
+`training.data.lines` reads files. They have no splits: they are read whole whichever split is
 asked for; `training.data.splits` makes some of them.
 
 Named corpora are looked for in `$KERAS_ATTENTION_DATA`, then in the cache directory, and are
@@ -16,23 +16,16 @@ it, references too, is read in Simplified characters; as a file it is read as it
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from training.data import sigmorphon
+from training.data import lines, sigmorphon
 from training.data.chinese import simplified
 from training.data.download import fetch
-from training.data.pair_files import (
-    CorpusError,
-    Split,
-    merge_sources,
-    read_alibi,
-    read_linked,
-    read_parallel,
-    read_tsv,
-    sample,
-)
+from training.data.lines import files_of, parallel, read_split
+from training.data.linked import read_alibi, read_linked
+from training.data.pair_files import CorpusError, Split, merge_sources, sample
 from training.data.prepared import Prepared, is_prepared
 from training.data.specs import unknown
 
@@ -55,11 +48,8 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     Raises:
         CorpusError: the corpus or the split is not there, or a file cannot be read as one.
     """
-    form, colon, paths = spec.partition(":")
-    if colon and form in ("tsv", "multiref"):
-        loaded = read_tsv([Path(paths)], all_columns=form == "multiref")
-    elif colon and form == "parallel":
-        loaded = read_parallel([Path(path) for path in parallel(paths)])
+    if files_of(spec):
+        loaded = read_split(spec)
     elif is_prepared(spec):
         loaded = Prepared(spec).texts(split)
     elif spec in _CORPORA:
@@ -70,6 +60,15 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     if split != "train":
         loaded = merge_sources(loaded)
     return sample(loaded, limit, seed)
+
+
+def read_pairs(spec: str) -> Iterable[tuple[str, str]]:
+    """Return the training pairs of a SPEC, which are not held where it names files.
+
+    Raises:
+        CorpusError: as `load`.
+    """
+    return lines.read_pairs(spec) if files_of(spec) else load(spec, "train").pairs()
 
 
 def splits(name: str) -> list[str]:
@@ -101,21 +100,8 @@ def absolute(spec: str) -> str:
     return f"{form}:{','.join(_absolute(path) for path in each)}"
 
 
-def parallel(paths: str) -> tuple[str, str]:
-    """Return the two files of `SOURCE,TARGET`: cut at the first comma that leaves two files.
-
-    Raises:
-        CorpusError: there is no comma.
-    """
-    commas = [place for place, letter in enumerate(paths) if letter == ","]
-    if not commas:
-        raise CorpusError(f"Expected parallel:SOURCE,TARGET. Received: parallel:{paths}")
-    cuts = [(paths[:comma], paths[comma + 1 :]) for comma in commas]
-    return next((cut for cut in cuts if all(Path(path).exists() for path in cut)), cuts[0])
-
-
 def _absolute(path: str) -> str:
-    return path if path == STDIN else str(Path(path).absolute())
+    return path if path == STDIN else str(Path(path).expanduser().absolute())
 
 
 def written_like(spec: str, split: Split) -> Split:
@@ -170,8 +156,18 @@ def _simplify(split: Split) -> Split:
     return replace(split, references=references)
 
 
+def _read_pairs(paths: Sequence[Path]) -> Split:
+    return read_split(f"tsv:{paths[0]}")
+
+
+def _read_parallel(paths: Sequence[Path]) -> Split:
+    return read_split(f"parallel:{paths[0]},{paths[1]}")
+
+
 def _read_pronunciations(paths: Sequence[Path]) -> Split:
-    return read_tsv(paths, separator=" ; ")
+    split = _read_pairs(paths)
+    references = [targets[0].split(" ; ") for targets in split.references]
+    return replace(split, references=references)
 
 
 @dataclass(frozen=True)
@@ -188,7 +184,7 @@ def _phrasebook(language: str) -> _Corpus:
 
 def _tatoeba(language: str) -> _Corpus:
     files = {split: (f"{split}.tsv.gz",) for split in ("train", "dev", "test")}
-    return _Corpus(f"tatoeba-en-{language}", files, read_tsv)
+    return _Corpus(f"tatoeba-en-{language}", files, _read_pairs)
 
 
 def _multi30k(language: str) -> _Corpus:
@@ -199,7 +195,7 @@ def _multi30k(language: str) -> _Corpus:
         "test2017": "test_2017_flickr",
     }
     files = {split: (f"{stem}.en.gz", f"{stem}.{language}.gz") for split, stem in stems.items()}
-    return _Corpus("multi30k", files, read_parallel)
+    return _Corpus("multi30k", files, _read_parallel)
 
 
 def _cmudict(folder: str, stem: str) -> _Corpus:
@@ -209,7 +205,7 @@ def _cmudict(folder: str, stem: str) -> _Corpus:
 
 def _sigmorphon(prefix: str) -> _Corpus:
     files = {split: (f"{prefix}_{split}.tsv",) for split in ("train", "dev", "test")}
-    return _Corpus("g2p-sigmorphon2021", files, read_tsv)
+    return _Corpus("g2p-sigmorphon2021", files, _read_pairs)
 
 
 _TALES = (

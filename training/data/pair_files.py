@@ -1,7 +1,7 @@
-"""Sentence pairs as files hold them: tab-separated, line-aligned, or as ALIBI's aligned tales.
+"""Sentences of a split, and files that may be compressed.
 
 Any file may be compressed with gzip if its name ends in `.gz`, or with Zstandard if it ends in
-`.zst`. Blank lines of pairs, and lines with text on one side alone, are left out.
+`.zst`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import io
 import random
-import re
+import stat
 import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,6 @@ from typing import Any
 
 from training.command.errors import UserError
 
-MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
 Links = frozenset[tuple[int, int]]
 
 
@@ -133,12 +132,8 @@ def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
 
 
 def clean(text: str) -> str:
-    """NFC with single spaces."""
-    return " ".join(unicodedata.normalize("NFC", text).split())
-
-
-def _read_lines(path: Path) -> list[str]:
-    return read_text(path).removesuffix("\n").split("\n")
+    """NFC with single spaces, without the byte order marks of files that were joined."""
+    return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())
 
 
 @contextmanager
@@ -146,12 +141,19 @@ def opened(path: Path) -> Iterator[io.BufferedReader]:
     """Open a file for reading, decompressed if its name ends in `.gz` or `.zst`.
 
     Raises:
-        CorpusError: if it cannot be opened, or cannot be read inside the `with`.
+        CorpusError: if it can be read once alone, cannot be opened, or cannot be read inside the
+            `with`.
     """
+    path = path.expanduser()
     damaged: tuple[type[Exception], ...] = (OSError, EOFError, zlib.error)
     if path.suffix == ".zst":
         damaged = (*damaged, _zstandard(path).ZstdError)
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise CorpusError(
+                f"{path} can be read once alone: expected a file, for data are read several times"
+            )
         with ExitStack() as stack:
             file: Any = stack.enter_context(path.open("rb"))
             if path.suffix == ".gz":
@@ -187,119 +189,3 @@ def read_text(path: Path) -> str:
     if not text.strip():
         raise CorpusError(f"{path} is empty")
     return text
-
-
-def read_tsv(paths: Sequence[Path], *, all_columns: bool = False, separator: str = "") -> Split:
-    """Rows `source TAB target`; with a separator, a target holds several references."""
-    (path,) = paths
-    rows = []
-    for number, line in enumerate(_read_lines(path), start=1):
-        columns = [clean(column) for column in line.split("\t")]
-        targets = columns[1:] if all_columns else columns[1:2]
-        if separator:
-            targets = [part for target in targets for part in target.split(separator)]
-        if any(columns):
-            rows.append((number, columns[0], targets))
-    return _with_both(rows, str(path), "source TAB target, both with text")
-
-
-def read_linked(paths: Sequence[Path]) -> Split:
-    """Rows `source TAB target`, or these and their words, sure links and possible links alone."""
-    split = read_tsv(paths)
-    rows = [line.split("\t") for line in _read_lines(paths[0])]
-    if len(rows[0]) == 2:
-        return split
-    _, _, sources, targets, sure, possible = zip(*rows, strict=True)
-    links = [
-        [frozenset(_link(text) for text in column.split()) for column in texts]
-        for texts in (sure, possible)
-    ]
-    return replace(
-        split,
-        source_words=[text.split(" ") for text in sources],
-        target_words=[text.split(" ") for text in targets],
-        sure=links[0],
-        possible=[each | other for each, other in zip(*links, strict=True)],
-    )
-
-
-def _link(text: str) -> tuple[int, int]:
-    source, _, target = text.partition("-")
-    return int(source), int(target)
-
-
-def read_parallel(paths: Sequence[Path]) -> Split:
-    """Two files, line by line."""
-    sources, targets = (_read_lines(path) for path in paths)
-    if len(sources) != len(targets):
-        raise CorpusError(
-            f"Expected as many lines in {paths[0]} and {paths[1]}. "
-            f"Received: {len(sources)} and {len(targets)}"
-        )
-    pairs = enumerate(zip(map(clean, sources), map(clean, targets), strict=True), start=1)
-    rows = [(number, source, [target]) for number, (source, target) in pairs if source or target]
-    return _with_both(rows, f"{paths[0]} and {paths[1]}", "text in both")
-
-
-def _with_both(rows: Sequence[tuple[int, str, list[str]]], place: str, expected: str) -> Split:
-    """Return the rows with a source and a target; the others are left out and counted.
-
-    Raises:
-        CorpusError: if those are too many.
-    """
-    split, unusable = Split([], []), list[int]()
-    for number, source, targets in rows:
-        texts = [target for target in targets if target]
-        if source and texts:
-            split.sources.append(source)
-            split.references.append(texts)
-        else:
-            unusable.append(number)
-    if not split.sources or len(unusable) > max(1, MOST_UNUSABLE * len(rows)):
-        raise CorpusError(
-            f"{place}, line {unusable[0]}: expected {expected}; "
-            f"{len(unusable)} of {len(rows)} lines are otherwise"
-        )
-    return replace(split, unusable=len(unusable))
-
-
-def read_alibi(paths: Sequence[Path]) -> Split:
-    """Tales as triples of files: English and French sentences, and French-English links."""
-    sources, references, sure, possible = [], [], [], []
-    source_words, target_words = [], []
-    for english, french, links in zip(paths[::3], paths[1::3], paths[2::3], strict=True):
-        rows = [_numbered(path) for path in (english, french, links)]
-        if not rows[0].keys() == rows[1].keys() == rows[2].keys():
-            raise CorpusError(f"Expected the same sentence numbers in {english}, {french}, {links}")
-        for number, words in rows[0].items():
-            source_words.append(words)
-            target_words.append(rows[1][number])
-            sources.append(_join(words, r" (?=['’](?:s|t|d|m|n|re|ve|ll)\b)| (?=[;:!?])"))
-            references.append([_join(rows[1][number], r"(?<=['’]) | (?=-\w)")])
-            marks = _read_links(rows[2][number], f"{links}, sentence {number}")
-            sure.append(frozenset(link for link, mark in marks.items() if mark == "-"))
-            possible.append(frozenset(marks))
-    return Split(sources, references, source_words, target_words, sure, possible)
-
-
-def _read_links(texts: Iterable[str], place: str) -> dict[tuple[int, int], str]:
-    """Read links `j-i`, sure, and `jpi`, possible: the mark of each pair (i, j)."""
-    found = {}
-    for text in texts:
-        match = re.fullmatch(r"(\d+)([-p])(\d+)", text)
-        if not match:
-            raise CorpusError(f"{place}: expected i-j or ipj. Received: {text}")
-        found[int(match[3]), int(match[1])] = match[2]
-    return found
-
-
-def _numbered(path: Path) -> dict[str, list[str]]:
-    """Words after the number and the tab of each line."""
-    rows = (clean(line).split(" ") for line in _read_lines(path))
-    return {row[0]: row[1:] for row in rows}
-
-
-def _join(words: list[str], closed: str) -> str:
-    """Text of tokenized words: spaces go where `closed` matches and around other punctuation."""
-    text = re.sub(r'" ([^"]*) "', r'"\1"', " ".join(words))
-    return re.sub(rf"{closed}| (?=[.,)…])|(?<=\() ", "", text)

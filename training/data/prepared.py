@@ -1,25 +1,32 @@
-"""A corpus that `training.prepare --corpus` wrote: token ids that are read where they lie.
+"""Token ids of a corpus, read where they lie: a run's, or those of `training.prepare --corpus`.
 
-The arrays are those of `training.data.token_files`. `manifest.json` says what they hold, and is
-written last.
+A folder has the arrays of `train` and `dev`, see `training.data.store`, both tokenizers, dev and
+test as text, and `manifest.json`, which says what they hold and is written last.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from training.command.files import read_json
-from training.data.pair_files import CorpusError, Split, merge_sources, read_tsv
+import numpy as np
 
-if TYPE_CHECKING:
-    from training.data.store import Sequences
+from training.command.files import read_json, write_json
+from training.data.lines import read_split
+from training.data.pair_files import CorpusError, Split, chosen, merge_sources
+from training.data.store import SIDES, Sequences
 
 FORM = "prepared"  # of a SPEC
-FORMAT = 1
+FORMAT = 2
+MANIFEST, ROWS, WORDS = "manifest.json", "train.rows.npy", "source_words.npy"
+KEYS = ("pairs", "own", "unusable", "settings", "digest", "files", "bytes")
+
+
+def write_manifest(folder: Path, values: dict[str, Any]) -> None:
+    """Write what the files of a folder hold, whose sizes are added."""
+    files = [file for file in sorted(folder.glob("[!.]*")) if file.name != MANIFEST]
+    sizes = {file.name: file.stat().st_size for file in files}
+    write_json(folder / MANIFEST, {"format": FORMAT, **values, "bytes": sizes})
 
 
 def is_prepared(spec: str) -> bool:
@@ -27,78 +34,76 @@ def is_prepared(spec: str) -> bool:
     return spec.startswith(f"{FORM}:")
 
 
-@dataclass(frozen=True)
-class Streamed:
-    """Pairs whose token ids were written without holding their texts.
+class Prepared:
+    """Token ids that `training.data.tokens` wrote, in a folder or named by a SPEC.
 
     Attributes:
-        folder: where the arrays of `train` are, and the tokenizers.
-        said: what a manifest says of both sides; None where no ids were written.
-        dev: the dev set.
-        fingerprint: hash of the pairs and of the dev set.
-        unusable: lines of the files that held no pair.
-    """
-
-    folder: Path
-    said: dict[str, Any] | None
-    dev: Split
-    fingerprint: str
-    unusable: int
-
-
-def read_texts(file: Path) -> Split:
-    """Read sentences with their references, a column for each."""
-    return merge_sources(read_tsv([file], all_columns=True))
-
-
-class Prepared:
-    """A prepared corpus.
+        path: the folder.
+        manifest: what it holds.
+        count: training pairs.
+        tokenizers: the files of both sides.
 
     Raises:
-        CorpusError: if there is none, or a file is missing or has another size than it had.
+        CorpusError: if there are none, or a file is missing or has another size than it had.
     """
 
-    def __init__(self, spec: str) -> None:
-        self.spec, self.path = spec, Path(spec.partition(":")[2])
-        file = self.path / "manifest.json"
+    def __init__(self, place: str | Path) -> None:
+        self.path = Path(str(place).removeprefix(f"{FORM}:"))
+        file = self.path / MANIFEST
         if not file.is_file():
             raise CorpusError(f"{self.path} is not a prepared corpus: it has no {file.name}")
         self.manifest: dict[str, Any] = read_json(file)
-        if self.manifest.get("format") != FORMAT:
+        if not isinstance(self.manifest, dict) or self.manifest.get("format") != FORMAT:
             raise CorpusError(f"{file} expected format {FORMAT}: prepare the corpus anew")
-        from training.data.token_files import SIDES, check_sizes
-
-        check_sizes(self.path, self.manifest["bytes"])
+        if missing := [key for key in KEYS if key not in self.manifest]:
+            raise CorpusError(f"{file} expected {', '.join(missing)}. Received: none")
+        for name, size in self.manifest["bytes"].items():
+            there = self.path / name
+            if not there.is_file() or there.stat().st_size != size:
+                raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
         self.count: int = self.manifest["pairs"]
-        self.unusable: int = self.manifest["unusable"]
-        self.tokenizers = tuple(self.path / f"{side}.tokenizer" for side in SIDES)
+        self.tokenizers = self.path / f"{SIDES[0]}.tokenizer", self.path / f"{SIDES[1]}.tokenizer"
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Return the configuration's keys that were settled when it was prepared."""
+        """The configuration's keys that the corpus decides."""
         return self.manifest["settings"]
 
-    def sides(self, limit: int = 0, seed: int = 0) -> tuple[Sequences, Sequences]:
-        """Return the token ids of both sides, or of `limit` pairs: see `read_sides`."""
-        from training.data.token_files import read_sides
+    def sides(self, split: str = "train") -> tuple[Sequences, Sequences]:
+        """Return the token ids of both sides of `train` or `dev`.
 
-        return read_sides(self.path, "train", self.manifest, limit, seed)
+        Raises:
+            CorpusError: they are damaged.
+        """
+        try:
+            source, target = (Sequences.open(self.path, f"{split}.{side}") for side in SIDES)
+        except (OSError, ValueError) as error:
+            raise CorpusError(f"cannot read {split} of {self.path}: {error}") from None
+        return source, target
+
+    def rows(self, limit: int = 0, seed: int = 0) -> np.ndarray | None:
+        """Return the pairs to learn from, without repeated ones; None for all.
+
+        `limit` draws some of the pairs of the data; those of extra data are all there.
+        """
+        file, own = self.path / ROWS, self.manifest["own"]
+        rows = np.load(file) if file.is_file() else None
+        every = np.arange(self.count + self.manifest.get("repeated", 0)) if rows is None else rows
+        first = every[every < own]
+        if not limit or limit >= len(first):
+            return rows
+        return np.concatenate([first[chosen(len(first), limit, seed)], every[every >= own]])
 
     def texts(self, split: str) -> Split:
         """Read the sentences of dev or test.
 
         Raises:
-            CorpusError: if nothing was held out for it; or for the training pairs, which are token
-                ids alone.
+            CorpusError: there are none; or for the training pairs, which are token ids alone.
         """
         file = self.path / f"{split}.tsv"
         if split not in ("dev", "test") or not file.is_file():
             there = [name for name in ("dev", "test") if (self.path / f"{name}.tsv").is_file()]
-            raise CorpusError(f"{self.spec} has no texts of {split!r}; it has {', '.join(there)}")
-        return read_texts(file)
-
-    def fingerprint(self, dev: Split) -> str:
-        """Hash what a run learns from and is measured on."""
-        known = json.dumps(self.manifest["sha256"], sort_keys=True)
-        held = json.dumps([dev.sources, dev.references], ensure_ascii=False)
-        return hashlib.sha256(f"{known}\n{held}".encode()).hexdigest()
+            raise CorpusError(
+                f"{FORM}:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
+            )
+        return merge_sources(read_split(f"multiref:{file}"))

@@ -15,24 +15,11 @@ from collections.abc import Sequence
 from training.config.schema import Config
 from training.data import corpus
 from training.data.hashing import number_of
+from training.data.lines import count_lines
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
-from training.data.prepared import Prepared
 
 DEV_SHARE = 0.02
-MOST_DEV = 1000  # sentences, where the share is not chosen
-
-
-def load_prepared(config: Config) -> tuple[Prepared, Split]:
-    """Read a prepared corpus, and what to measure progress on.
-
-    Raises:
-        CorpusError: as `load_split`.
-    """
-    if config.test:
-        load_split(config, "test")  # finds out now whether it can be read
-    if config.extra_data:
-        raise CorpusError(f"extra_data expected texts as data. Received: {config.data}")
-    return Prepared(config.data), load_split(config, "dev")[0]
+MOST_DEV = 1000  # lines, about, where the share is not chosen
 
 
 def load_split(
@@ -47,9 +34,9 @@ def load_split(
     Raises:
         CorpusError: there is no such split, or it cannot be read.
     """
-    given = {"dev": config.dev, "test": config.test}.get(name, "")
-    if given and _share(config, name) is None:
-        return load_spec(given, name, limit=limit, seed=seed)
+    setting = {"dev": config.dev, "test": config.test}.get(name, "")
+    if setting and _share(config, name) is None:
+        return load_spec(setting, name, limit=limit, seed=seed)
     if not corpus.is_file(config.data):
         return load_spec(config.data, name, limit=limit, seed=seed)
     parts = _parts(config)
@@ -70,11 +57,11 @@ def load_spec(
     return read, {"data": spec, "split": "all" if corpus.is_file(spec) else name}
 
 
-def held_out(config: Config) -> tuple[float, float]:
-    """Return the shares of the sources that are held out for dev and for test."""
+def held_out(config: Config, lines: int) -> tuple[float, float]:
+    """Return the shares of the sources, in so many lines, that are held out for dev and test."""
     share = {name: _share(config, name) for name in ("dev", "test")}
     if share["dev"] is None and not config.dev and corpus.is_file(config.data):
-        share["dev"] = DEV_SHARE
+        share["dev"] = min(DEV_SHARE, MOST_DEV / max(1, lines))
     dev, test = (value or 0.0 for value in share.values())
     if dev + test >= 1:
         raise CorpusError(
@@ -85,24 +72,21 @@ def held_out(config: Config) -> tuple[float, float]:
 
 def _parts(config: Config) -> dict[str, Split]:
     """Read files, and hold out what is to be held out of them."""
-    dev, test = held_out(config)
+    dev, test = held_out(config, 0 if config.dev else count_lines(config.data))
     everything = corpus.load(config.data, "train")
-    places = [place(source) for source in everything.sources]
-    rows = {
-        "train": [i for i, at in enumerate(places) if dev <= at < 1 - test],
-        "dev": [i for i, at in enumerate(places) if at < dev],
-        "test": [i for i, at in enumerate(places) if at >= 1 - test],
-    }
-    if not config.dev:
-        rows["dev"] = rows["dev"][:MOST_DEV]
-    held = {"train": True, "dev": dev, "test": test}
-    for name, wanted in held.items():
+    rows: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
+    for i, source in enumerate(everything.sources):
+        rows[split_of(source, (dev, test))].append(i)
+    wanted_splits = {"train": True, "dev": dev, "test": test}
+    for name, wanted in wanted_splits.items():
         if wanted and not rows[name]:
             raise CorpusError(
-                f"{config.data} has too few sentences, {len(places)}, to hold out a dev set or a "
-                f"test set: {name} would be empty"
+                f"{config.data} has too few sentences, {len(everything.sources)}, to hold "
+                f"out a dev set or a test set: {name} would be empty"
             )
-    parts = {name: everything.select(rows[name]) for name, wanted in held.items() if wanted}
+    parts = {
+        name: everything.select(rows[name]) for name, wanted in wanted_splits.items() if wanted
+    }
     for name in parts.keys() - {"train"}:
         parts[name] = dataclasses.replace(parts[name], unusable=0)  # they are counted once
     return {name: part if name == "train" else merge_sources(part) for name, part in parts.items()}
@@ -110,18 +94,26 @@ def _parts(config: Config) -> dict[str, Split]:
 
 def _share(config: Config, name: str) -> float | None:
     """Return the share to hold out for dev or test; None where it is not a number."""
-    given = getattr(config, name)
+    setting = getattr(config, name)
     try:
-        share = float(given)
+        share = float(setting)
     except ValueError:
         return None
     if not corpus.is_file(config.data):
         raise CorpusError(
-            f"{name} expected a SPEC, for {config.data} has splits. Received: {given}"
+            f"{name} expected a SPEC, for {config.data} has splits. Received: {setting}"
         )
     if not 0 < share < 1:
-        raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {given}")
+        raise CorpusError(f"{name} expected a SPEC or 0 < share < 1. Received: {setting}")
     return share
+
+
+def split_of(source: str, shares: tuple[float, float]) -> str:
+    """Return the split of a source, where shares are held out for dev and test."""
+    if not any(shares):
+        return "train"
+    at = place(source)
+    return "dev" if at < shares[0] else "test" if at >= 1 - shares[1] else "train"
 
 
 def place(source: str) -> float:

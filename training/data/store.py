@@ -56,7 +56,7 @@ class Sequences:
         writer.add(self.values, self.lengths)
         writer.close()
 
-    def taken(self, rows: np.ndarray, longest: int) -> Sequences:
+    def select(self, rows: np.ndarray, longest: int) -> Sequences:
         """Return sequences that are each those of a row `(n, k)` one after another, -1 for none.
 
         Of each the first `longest` steps are taken. Token ids follow one another as they would if

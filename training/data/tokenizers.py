@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -301,17 +301,23 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
         OSError: the file cannot be read.
     """
     try:
-        state = json.loads(Path(path).read_text(encoding="utf-8"))
-        kind = state["kind"]
-        if kind == SentencePieceTokenizer.kind:
-            return SentencePieceTokenizer(model_of(state))
-        if kind in TOKENIZERS:
-            return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False))
+        return tokenizer_of(json.loads(Path(path).read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError, tf.errors.OpError) as error:
         raise ValueError(f"{path} is not a saved tokenizer: {error}") from None
-    raise ValueError(
-        f"{path}: tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}"
-    )
+
+
+def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
+    """Return the tokenizer that a file holds.
+
+    Raises:
+        ValueError, KeyError, TypeError, OpError: it holds none.
+    """
+    kind = state["kind"]
+    if kind == SentencePieceTokenizer.kind:
+        return SentencePieceTokenizer(model_of(state))
+    if kind in TOKENIZERS:
+        return VocabularyTokenizer(kind, state["tokens"], state.get("copies", False))
+    raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
 
 
 def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:

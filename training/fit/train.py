@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import keras
 import tensorflow as tf
 
-from training.bulk.streaming import stream
 from training.command.errors import RunError
 from training.config.load import changed_later
 from training.config.schema import Config
@@ -27,7 +25,6 @@ from training.runs.begin import (
     as_init_reads,
     begin,
     check_free,
-    knows,
     open_run,
     reopen,
     saved_config,
@@ -38,7 +35,7 @@ from training.runs.history import PERFECT_EPOCHS, Record, is_finished
 from training.runs.lock import locked
 from training.runs.run import Run, load_best
 from training.sources.kinds import KINDS
-from training.sources.text.copying import begin_copying
+from training.sources.text.source import begin_copying
 
 
 def train(config: Config, output: Path, init: Path | None = None) -> Record:
@@ -57,7 +54,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
         if init is not None:
             config = as_init_reads(config, init)
         settle(config)
-        opened = open_run(files, config, init, stream(config, files.streamed, init))
+        opened = open_run(files, config, init)
         model, gradient_norm = _build(opened)
         opened.source.begin(model)
         if opened.config.copy:
@@ -84,8 +81,7 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
     config = changed_later(saved_config(files), changes)
     with locked(files):
         settle(config)
-        known = partial(knows, files, config, force=force)
-        opened = reopen(files, config, force, stream(config, files.streamed, output, known))
+        opened = reopen(files, config, force)
         model, gradient_norm = _build(opened)
         history = restore_checkpoint(files, model)
         if changes:  # which nothing has refused

@@ -112,9 +112,7 @@ def _own_texts(spec: str, count: int | None) -> Config:
     if count is None and is_prepared(spec):
         counted = Survey(Prepared(spec).count, None)
     elif count is None:
-        from training.bulk.cleaning import read_pairs  # NumPy, for which no help waits
-
-        counted = survey(read_pairs(spec))
+        counted = survey(corpus.read_pairs(spec))
     config, file = own_data_preset(counted.pairs)
     if counted.strings:
         kind, file = "pairs of short strings", f"training/presets/{counted.strings.preset}.toml"

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import keras
 
@@ -15,22 +15,23 @@ from training.command.files import sync, write_json
 from training.config.load import load_config
 from training.config.schema import Config
 from training.data.batches import Batches
-from training.data.pair_files import Split
-from training.data.prepared import Prepared, Streamed, is_prepared
+from training.data.prepared import Prepared, is_prepared
 from training.data.splits import fitting_metric
-from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer
+from training.data.tokens import digest_of, write_tokens
+from training.model.build import build_model
+from training.model.seq2seq import check_attention
 from training.runs.checkpoints import save_checkpoint
 from training.runs.digests import keep_digests
 from training.runs.files import SIDES, RunFiles
+from training.runs.lock import locked
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
-from training.runs.tokens import has_tokens, keep_tokens, read_batches, write_tokens
-from training.sources.batches import make_batches, pair_rows
-from training.sources.kinds import source_class
+from training.runs.tokens import keep_tokens, read_batches, tokens_of
+from training.sources.batches import make_batches
+from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
-from training.sources.text.copying import shared_words, vocabularies
 from training.sources.text.source import TextSource
 
 Sides = tuple[Source, Tokenizer | None]
@@ -104,66 +105,104 @@ def as_init_reads(config: Config, init: Path) -> Config:
     return replace(config, **sizes)
 
 
-def open_run(
-    files: RunFiles, config: Config, init: Path | None = None, streamed: Streamed | None = None
-) -> Opened:
+def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
     """Read the data of a new run, and make its readers; token ids are written aside.
 
-    Texts were `streamed`, by their own tokenizers or those of `init`, a run to start from.
+    Tokenizers are new ones, or those of `init`, a run to start from.
 
     Raises:
         UserError: the data cannot be read, or do not fit the configuration.
     """
-    read = _read(config, streamed)
-    sides = make_sides(config, read.data, init)
-    ids = _keep_ids(files, config, read, sides)
-    opened = _opened(config, read, sides, ids, init)
-    return opened if opened.target is None else replace(opened, config=_decided(config, opened.dev))
+    if not KINDS[config.source].tokens:
+        data, dev = source_class(config).load_training(config)
+        opened = _opened_examples(config, data, dev, _make_sides(config, data, init), init)
+        return opened if opened.target is None else _decided(opened)
+    if init is not None:
+        check_init(config, init)
+    if is_prepared(config.data):
+        _check_settings(config, Prepared(config.data))
+    tokens = write_tokens(files.streamed, config, init)
+    sides = _load_tokenizers(tokens.tokenizers)
+    if init is None:
+        _print_sizes(config, *sides)
+    return _decided(_opened_tokens(config, tokens, sides, init))
 
 
-def knows(files: RunFiles, config: Config, corpus: str, force: bool) -> bool:
-    """Whether a run that goes on has the token ids of the texts with this hash.
+def check_init(config: Config, init: Path) -> None:
+    """Refuse a run to start from whose tokenizers do not fit.
 
     Raises:
-        RunError: it began with others, and `force` does not take these.
+        RunError, ConfigError: they are damaged, or others than those of a prepared corpus.
     """
-    check_corpus(files, config.data, corpus, force)
-    return has_tokens(files, corpus)
+    source, _ = load_sides(config, RunFiles(init))  # refuses what is damaged
+    if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
+        raise ConfigError(
+            f"copy expected {source.tokenizer.copies}, as {init} has it. Received: {config.copy}"
+        )
+    if is_prepared(config.data):
+        files = zip(RunFiles(init).tokenizers, Prepared(config.data).tokenizers, strict=True)
+        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
+            raise RunError(
+                f"{init} and {config.data} have different tokenizers: prepare the corpus with "
+                f"--tokenizers {init}"
+            )
 
 
-def reopen(
-    files: RunFiles, config: Config, force: bool = False, streamed: Streamed | None = None
-) -> Opened:
-    """Read the data of a run that goes on; other sentences than it began with need `force`.
-
-    Texts were `streamed`, by the run's own tokenizers where it does not know them.
-    """
-    read = _read(config, streamed)
-    check_corpus(files, config.data, read.corpus, force)
+def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
+    """Read the data of a run that goes on; other sentences than it began with need `force`."""
     sides = load_sides(config, files)
-    ids: Path | None = files.tokens
-    if not has_tokens(files, read.corpus):  # an older version's, or of another corpus until now
-        ids = _keep_ids(files, config, read, sides) and keep_tokens(files)
-    opened = _opened(config, read, sides, ids)
-    shutil.rmtree(files.streamed, ignore_errors=True)
-    if not files.origin.is_file():  # a run of an older version
-        write_origin(files, replace(opened.origin, begun="", command=[]))
-    return opened
+    if not KINDS[config.source].tokens:
+        data, dev = source_class(config).load_training(config)
+        opened = _opened_examples(config, data, dev, sides)
+        check_corpus(files, config.data, opened.origin.corpus, force)
+        return opened
+    tokens = tokens_of(files)
+    digest = digest_of(config, tokens)
+    check_corpus(files, config.data, digest, force)
+    if tokens is None or tokens.manifest["digest"] != digest:
+        write_tokens(files.streamed, config, files.path)
+        tokens = Prepared(keep_tokens(files))
+    return _opened_tokens(config, tokens, sides)
 
 
-def _decided(config: Config, dev: Split) -> Config:
-    """Return the configuration with the metric, and the epoch to keep, that the dev set decides.
+def _decided(opened: Opened) -> Opened:
+    """Return a run with the metric, and the epoch to keep, that the dev set decides.
 
     BLEU of few sentences is mostly chance: with 47 of them an epoch with a perplexity of 36 was
     kept, and one with 25 was not.
     """
+    config, dev = opened.config, opened.dev
     if config.metric == "auto":
         config = replace(config, metric=fitting_metric(dev.references))
     if config.keep_by == "auto":
         translated = min(len(dev.sources), config.validation_limit or len(dev.sources))
         by = "score" if translated >= ENOUGH_TO_SCORE else "perplexity"
         config = replace(config, keep_by=by)
-    return config
+    return replace(opened, config=config)
+
+
+def prepare_run(config: Config, output: Path) -> dict[str, int]:
+    """Make a run directory with all that training needs; a prepared corpus stays where it is.
+
+    Returns:
+        Numbers of pairs, `train` and `dev`.
+
+    Raises:
+        CorpusError: if the data cannot be read.
+        ConfigError: if the configuration does not fit the data.
+        RunError: if the directory cannot be used.
+    """
+    if not KINDS[config.source].tokens:
+        raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
+    files = RunFiles(output)
+    with locked(files):
+        check_free(files)
+        check_attention(config)  # before the data are read
+        opened = open_run(files, config)
+        build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere
+        begin(files, opened)
+    pairs, dev_pairs = opened.pairs.statistics, opened.dev_pairs.statistics
+    return {"train": pairs.pairs + pairs.dropped, "dev": dev_pairs.pairs}
 
 
 def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> None:
@@ -175,7 +214,6 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
         if opened.target is not None:
             opened.target.save(files.tokenizers[1])
         keep_digests(files)
-        shutil.rmtree(files.streamed, ignore_errors=True)
         if isinstance(opened.source, TextSource):
             keep_tokens(files)
         write_origin(files, opened.origin)
@@ -189,27 +227,21 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
 
 
-def make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
-    """Return the source and the tokenizer of a text as target: those of `init`, or new ones.
-
-    Raises:
-        RunError: those of `init` cannot be read.
-        ConfigError: none can be made with these settings.
-    """
-    if isinstance(data, Prepared):
-        return _prepared_sides(config, data, init)
-    if isinstance(data, Streamed):
-        sides: Sides = _load_tokenizers([data.folder / f"{side}.tokenizer" for side in SIDES])
-    elif init is None:
-        sides = _new_sides(config, data)
-    else:
-        sides = load_sides(config, RunFiles(init))
-    if init is None:
-        _tell_sizes(config, *sides)
+def _make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
+    """Return the source and the tokenizer of a text as target: those of `init`, or new ones."""
+    if init is not None:
+        return load_sides(config, RunFiles(init))
+    sides = make_sides(config, data)
+    _print_sizes(config, *sides)
     return sides
 
 
-def _new_sides(config: Config, data: Any) -> Sides:
+def make_sides(config: Config, data: Any) -> Sides:
+    """Return the source of examples that are no texts, and a new tokenizer of their targets.
+
+    Raises:
+        ConfigError: none can be made with these settings.
+    """
     source = source_class(config).make(config, data)
     if config.target == "label":
         return source, None
@@ -218,7 +250,7 @@ def _new_sides(config: Config, data: Any) -> Sides:
     return source, make_tokenizer("target", kind, size, lines)
 
 
-def _tell_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:
+def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:
     """Say which vocabularies are smaller than asked for."""
     read = source.tokenizer if isinstance(source, TextSource) else None
     for side, made in zip(SIDES, (read, target), strict=True):
@@ -230,89 +262,67 @@ def _tell_sizes(config: Config, source: Source, target: Tokenizer | None) -> Non
             )
 
 
-@dataclass(frozen=True)
-class _Read:
-    """The training set, the dev set, and the hash of both."""
-
-    data: Any
-    dev: Any
-    corpus: str
-
-
-def _read(config: Config, streamed: Streamed | None) -> _Read:
-    if streamed is not None:
-        return _Read(streamed, streamed.dev, streamed.fingerprint)
-    kind = source_class(config)
-    data, dev = kind.load_training(config)
-    return _Read(data, dev, kind.fingerprint(data, dev))
-
-
-def _keep_ids(files: RunFiles, config: Config, read: _Read, sides: Sides) -> Path | None:
-    """Write the token ids of dev aside, beside those of the data; return their folder.
-
-    There are none, nor a folder, where not both sides are texts.
-    """
-    source, target = sides
-    if not isinstance(source, TextSource) or target is None:
-        return None
-    rows = cast(tuple[Sequences, Sequences], pair_rows(config, read.dev, source, target))
-    words = shared_words(*vocabularies(source, target)) if config.copy else None
-    train = None
-    if isinstance(read.data, Streamed):
-        assert read.data.said is not None
-        train = (read.data.folder, read.data.said)
-    return write_tokens(files, read.corpus, rows, words, train)
-
-
-def _opened(
-    config: Config, read: _Read, sides: Sides, ids: Path | None, init: Path | None = None
+def _opened_examples(
+    config: Config, data: Any, dev: Any, sides: Sides, init: Path | None = None
 ) -> Opened:
-    """Make the batches, of token `ids` in a folder where both sides are texts."""
+    """Make the batches of examples that are no texts."""
     source, target = sides
-    batches: tuple[Batches, Batches]
-    if ids is None:
-        train, dev = (
-            make_batches(config, split, source, target, training=training)
-            for split, training in ((read.data, True), (read.dev, False))
-        )
-        batches = train, dev
-    else:
-        assert isinstance(source, TextSource)
-        assert target is not None
-        states = source.tokenizer.state(), target.state()
-        batches = read_batches(config, ids, states, config.jit_compile)
-    pairs, dev_pairs = (made.statistics for made in batches)
-    origin = Origin(
+    train, held = (
+        make_batches(config, split, source, target, training=training)
+        for split, training in ((data, True), (dev, False))
+    )
+    corpus = source_class(config).fingerprint(data, dev)
+    unusable = getattr(data, "unusable", 0) + getattr(dev, "unusable", 0)
+    origin = _origin(config, corpus, sides, (train, held), dev, unusable, init)
+    return Opened(config, source, target, train, held, dev, origin)
+
+
+def _opened_tokens(
+    config: Config, tokens: Prepared, sides: tuple[Any, Any], init: Path | None = None
+) -> Opened:
+    """Make the batches of token ids."""
+    source, target = sides
+    states = source.tokenizer.state(), target.state()
+    batches = read_batches(config, tokens.path, states, config.jit_compile)
+    dev, manifest = tokens.texts("dev"), tokens.manifest
+    unusable = manifest["unusable"] + dev.unusable
+    origin = _origin(config, manifest["digest"], sides, batches, dev, unusable, init)
+    return Opened(config, source, target, *batches, dev, origin)
+
+
+def _origin(
+    config: Config,
+    corpus: str,
+    sides: Sides,
+    batches: tuple[Batches, Batches],
+    dev: Any,
+    unusable: int,
+    init: Path | None,
+) -> Origin:
+    pairs, held = (made.statistics for made in batches)
+    source, target = sides
+    return Origin(
         data=config.data,
-        corpus=read.corpus,
+        corpus=corpus,
         train=pairs.pairs,
         dropped=pairs.dropped,
-        unusable=getattr(read.data, "unusable", 0) + getattr(read.dev, "unusable", 0),
-        dev=dev_pairs.pairs if target is None else len(read.dev.sources),
+        unusable=unusable,
+        dev=held.pairs if target is None else len(dev.sources),
         target_tokens=pairs.target_tokens,
         vocabulary=(source.size, target.vocab_size if target else 0),
         init=None if init is None else str(init.absolute()),
     )
-    return Opened(config, source, target, *batches, read.dev, origin)
 
 
-def _prepared_sides(config: Config, data: Prepared, init: Path | None) -> Sides:
-    """Return the source and the target's tokenizer of a prepared corpus."""
+def _check_settings(config: Config, data: Prepared) -> None:
+    """Refuse a configuration with other tokenizers than a prepared corpus has."""
     for key, value in data.settings.items():
         if getattr(config, key) != value:
             raise ConfigError(
-                f"{key} expected {value}, as {data.spec} has it. Received: {getattr(config, key)}"
+                f"{key} expected {value}, as {config.data} has it. Received: {getattr(config, key)}"
             )
     if config.copy:
-        raise ConfigError(f"copy expected texts. Received: {data.spec}, which has token ids")
-    if init is not None:
-        pairs = zip(RunFiles(init).tokenizers, data.tokenizers, strict=True)
-        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in pairs):
-            raise RunError(
-                f"{init} and {data.spec} have different tokenizers: prepare the corpus with "
-                f"--tokenizers {init}"
-            )
-    return _load_tokenizers(data.tokenizers)
+        raise ConfigError(f"copy expected texts. Received: {config.data}, which has token ids")
 
 
 def _load_tokenizers(paths: Sequence[Path]) -> tuple[TextSource, Tokenizer]:

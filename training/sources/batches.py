@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from training.config.schema import Config
 from training.data.batches import Batches, text_batches
+from training.data.copying import tokenize_to_copy
 from training.data.pair_files import Split
 from training.data.pipeline import reader
 from training.data.plan import Batching, InOrder, Plan
@@ -18,7 +19,7 @@ from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer
 from training.data.tokenizing import tokenize
 from training.sources.source import Rows, Source
-from training.sources.text.copying import tokenize_to_copy, vocabularies
+from training.sources.text.source import vocabularies
 
 
 def pair_rows(

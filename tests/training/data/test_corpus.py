@@ -4,9 +4,9 @@ import re
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.bulk.cleaning import read_pairs
 from training.data import corpus
 from training.data.corpus import NAMES, load, written_like
+from training.data.lines import read_pairs
 from training.data.pair_files import CorpusError
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.training.conftest import tiny_config
 from training.data.batches import text_batches
 from training.data.ids import END_ID, PAD_ID, START_ID
 from training.data.pipeline import make_dataset
@@ -162,6 +163,15 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
     assert len(shapes(held.epoch())) <= 5  # and one for what is longer than in training
     assert read_pairs(held.epoch()) == list(zip(*pairs, strict=True))
     assert build(pairs, tokenizer).shapes_line() == ""
+
+
+def test_a_step_that_is_compiled_has_few_shapes_unless_widths_are_chosen():
+    config = tiny_config()
+    assert Batching.of(config).batch_shapes == 0
+    assert Batching.of(config, compiled=True).batch_shapes == 8
+    for setting, expected in (("batch_shapes=3", 3), ("length_multiple=5", 0)):
+        chosen = tiny_config(setting)
+        assert Batching.of(chosen, compiled=True).batch_shapes == expected
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])

@@ -6,15 +6,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from training.bulk.streaming import stream
 from training.command.errors import ConfigError
 from training.command.parser import Parser
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError
 from training.data.splits import load_split
-from training.data.token_files import SIDES, read_sides
+from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
+from training.data.tokens import write_tokens
 from training.presets.options import add_configuration, configuration
 
 CUT = {"tokenizer": "characters", "vocab_size": 9999}
@@ -31,11 +31,13 @@ def pairs(tmp_path):
 def learned(config, folder):
     """The pairs to learn from, spelled by their ids, and what else was read."""
     cut = {f"{side}_{key}": value for side in SIDES for key, value in CUT.items()}
-    found = stream(replace(config, **cut), folder)
+    found = write_tokens(folder, replace(config, **cut))
+    rows = found.rows(config.train_limit, config.seed)
+    rows = np.arange(found.count) if rows is None else rows
     texts = []
-    for name, ids in zip(SIDES, read_sides(folder, "train", found.said), strict=True):
-        rows = ids.taken(np.arange(len(ids.lengths))[:, None], 999).padded()
-        spelled = load_tokenizer(folder / f"{name}.tokenizer").detokenize(rows).numpy()
+    for name, ids in zip(SIDES, found.sides(), strict=True):
+        padded = ids.select(rows[:, None], 999).padded()
+        spelled = load_tokenizer(folder / f"{name}.tokenizer").detokenize(padded).numpy()
         texts.append([text.decode() for text in spelled])
     return list(zip(*texts, strict=True)), found
 
@@ -45,7 +47,7 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, t
     train, found = learned(config, tmp_path / "ids")
     test, read = load_split(config, "test")
     assert read == {"data": f"tsv:{pairs}", "split": "test"}
-    parts = [{source for source, _ in train}, set(found.dev.sources), set(test.sources)]
+    parts = [{source for source, _ in train}, set(found.texts("dev").sources), set(test.sources)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 997
     assert len(parts[1]) == pytest.approx(0.1 * 997, rel=0.3)
     assert len(parts[2]) == pytest.approx(0.2 * 997, rel=0.3)
@@ -60,11 +62,11 @@ def test_lines_without_a_pair_are_counted_once(pairs, tmp_path):
         file.write("\nno target\t\n")
     config = Config(data=f"tsv:{pairs}", test="0.1")
     found = learned(config, tmp_path / "ids")[1]
-    assert [found.unusable, found.dev.unusable] == [1, 0]
+    assert [found.manifest["unusable"], found.texts("dev").unusable] == [1, 0]
     assert load_split(config, "test")[0].unusable == 0
 
 
-def test_where_nothing_is_said_one_in_fifty_is_held_out_as_ever(pairs, tmp_path):
+def test_where_nothing_is_said_one_in_fifty_is_held_out(pairs, tmp_path):
     import hashlib
 
     config = Config(data=f"tsv:{pairs}")
@@ -74,7 +76,7 @@ def test_where_nothing_is_said_one_in_fifty_is_held_out_as_ever(pairs, tmp_path)
         for source, _, _ in (line.partition("\t") for line in LINES)
         if int(hashlib.sha1(source.encode()).hexdigest(), 16) % 50 == 0
     ]
-    assert found.dev.sources == held_out
+    assert found.texts("dev").sources == held_out
     assert len(train) == 997 - len(held_out)
     scored, read = load_split(config, "dev", limit=5)
     assert read == {"data": f"tsv:{pairs}", "split": "dev"}
@@ -82,21 +84,34 @@ def test_where_nothing_is_said_one_in_fifty_is_held_out_as_ever(pairs, tmp_path)
     assert set(scored.sources) <= set(held_out)
 
 
+def test_of_many_lines_about_a_thousand_are_held_out(tmp_path):
+    path = tmp_path / "many.tsv"
+    path.write_text("".join(f"s{i}\tt{i}\n" for i in range(80_021)))
+    config = Config(data=f"tsv:{path}", source_tokenizer="words", target_tokenizer="words")
+    found = write_tokens(tmp_path / "ids", config)
+    dev = found.texts("dev").sources
+    assert len(dev) == pytest.approx(1000, abs=130)  # four deviations
+    assert found.count + len(dev) == 80_021  # nothing is lost
+    assert load_split(config, "dev")[0].sources == dev
+
+
 def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp_path):
     other = tmp_path / "other.tsv"
     other.write_text("a\tb\nc\td\na\te\n")
+    with pairs.open("a") as file:
+        file.write("\na\tin both")  # of the data nothing is left out
     config = Config(data=f"tsv:{pairs}", dev=f"tsv:{other}", test=f"tsv:{other}")
     train, found = learned(config, tmp_path / "ids")
-    assert len(train) == 997
-    assert found.dev.sources == ["a", "c"]
-    assert found.dev.references == [["b", "e"], ["d"]]
+    assert len(train) == 998
+    assert found.texts("dev").sources == ["a", "c"]
+    assert found.texts("dev").references == [["b", "e"], ["d"]]
     assert load_split(config, "test")[1] == {"data": f"tsv:{other}", "split": "all"}
 
 
 def test_a_named_corpus_has_its_splits_and_can_have_other_ones(pairs, tmp_path):
     config = Config(data="phrasebook-en-fr", dev=f"tsv:{pairs}", train_limit=13)
     train, found = learned(config, tmp_path / "ids")
-    assert (len(train), len(found.dev.sources)) == (13, 997)
+    assert (len(train), len(found.texts("dev").sources)) == (13, 997)
     assert load_split(config, "test", limit=7)[1] == {"data": "phrasebook-en-fr", "split": "test"}
 
 
@@ -104,7 +119,7 @@ def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, 
     base = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2", train_limit=31)
     alone, found = learned(base, tmp_path / "alone")
     test, _ = load_split(base, "test")
-    held = [found.dev.sources[0], test.sources[0]]
+    held = [found.texts("dev").sources[0], test.sources[0]]
     first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
     first.write_text(f"new 1\tneu 1\n{held[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n")
     second.write_text(f"{held[1]}\tneu\n{alone[0][0]}\tneu\nnew 1\tneu 1\n")
@@ -112,8 +127,8 @@ def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, 
     train, beside = learned(replace(base, extra_data=extra), tmp_path / "beside")
     added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone[0][0], "neu"), ("new 1", "neu 1")]
     assert train == alone + added
-    assert beside.unusable == found.unusable + 1
-    assert beside.dev == found.dev
+    assert beside.manifest["unusable"] == found.manifest["unusable"] + 1
+    assert beside.texts("dev") == found.texts("dev")
     assert load_split(replace(base, extra_data=extra), "test")[0] == test
 
 
@@ -150,7 +165,7 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 )
 def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra, said):
     with pytest.raises(CorpusError) as caught:
-        stream(Config(data=f"tsv:{pairs}", extra_data=extra), tmp_path / "ids")
+        write_tokens(tmp_path / "ids", Config(data=f"tsv:{pairs}", extra_data=extra))
     assert said in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -178,7 +193,7 @@ def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, sai
 
 def test_a_test_set_that_cannot_be_read_is_found_out_before_training(pairs, tmp_path):
     with pytest.raises(CorpusError, match="Cannot read /nowhere"):
-        stream(Config(data=f"tsv:{pairs}", test="tsv:/nowhere"), tmp_path / "ids")
+        write_tokens(tmp_path / "ids", Config(data=f"tsv:{pairs}", test="tsv:/nowhere"))
 
 
 @pytest.mark.parametrize("form", ["tsv:{}/a,b.tsv", "multiref:{}/a", "parallel:{0}/a,{0}/b"])

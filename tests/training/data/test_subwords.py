@@ -8,9 +8,7 @@ import pytest
 import sentencepiece
 
 from tests.training.conftest import tiny_config
-from training.bulk.streaming import stream
 from training.command.errors import UserError
-from training.command.files import aside_of
 from training.data.batches import text_batches
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.pieces import model_of, model_state
@@ -30,8 +28,8 @@ def run(tmp_path_factory):
     """Configuration, tokenizers, and the folder of the token ids of a few hundred sentences."""
     config = tiny_config(*CUT, "subword_sampling=0.3", "join=0.4", "batch_size=17")
     files = RunFiles(tmp_path_factory.mktemp("run"))
-    opened = open_run(files, config, streamed=stream(config, files.streamed))
-    return config, (opened.source, opened.target), aside_of(files.tokens)
+    opened = open_run(files, config)
+    return config, (opened.source, opened.target), files.streamed
 
 
 def model(side):

@@ -6,10 +6,10 @@ import tomllib
 import pytest
 
 from tests.training.conftest import tiny_config, untrained
-from training.bulk.streaming import stream
 from training.command.errors import ConfigError
 from training.fit.train import train
-from training.runs.begin import make_sides
+from training.runs.begin import open_run
+from training.runs.files import RunFiles
 
 KINDS = "source_tokenizer=words", "target_tokenizer=words", "train_limit=0", "test="
 
@@ -20,15 +20,15 @@ def test_vocabularies_that_are_smaller_than_asked_for_are_said(tmp_path, capsys)
     dev.write_text("he sees it\ter sieht ihn\n")
     texts = f"data=tsv:{train}", f"dev=tsv:{dev}", *KINDS
     config = tiny_config(*texts, "source_vocab_size=11", "target_vocab_size=9")
-    source, target = make_sides(config, stream(config, tmp_path / "larger"))
-    assert target is not None
-    assert (source.size, target.vocab_size) == (4 + 5, 4 + 4)
+    opened = open_run(RunFiles(tmp_path / "larger"), config)
+    assert opened.target is not None
+    assert (opened.source.size, opened.target.vocab_size) == (4 + 5, 4 + 4)
     assert capsys.readouterr().out == (
         "The source side has 9 tokens, not 11: all that its text gives.\n"
         "The target side has 8 tokens, not 9: all that its text gives.\n"
     )
     config = tiny_config(*texts, "source_vocab_size=9", "target_vocab_size=8")
-    make_sides(config, stream(config, tmp_path / "exact"))
+    open_run(RunFiles(tmp_path / "exact"), config)
     assert capsys.readouterr().out == ""
 
 

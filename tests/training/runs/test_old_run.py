@@ -11,8 +11,6 @@ from pathlib import Path
 import pytest
 
 from training import evaluate, translate
-from training import train as script
-from training.command.errors import UserError
 
 FIXTURE = Path(__file__).parents[2] / "fixtures" / "old_run"
 EXPECTED = json.loads((FIXTURE / "expected.json").read_text(encoding="utf-8"))
@@ -33,18 +31,3 @@ def test_it_translates_and_scores_as_it_did(folder, capsys):
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
     for key, value in EXPECTED["evaluation"].items():
         assert scores[key] == pytest.approx(value)
-
-
-def test_it_goes_on_as_it_would_have_then_and_from_then_on_knows_its_corpus(folder):
-    script.main(["--resume", "--output", "run"])
-    history = json.loads((folder / "run" / "history.json").read_text())
-    for record, expected in zip(history, EXPECTED["resumed"], strict=True):
-        for key, value in expected.items():
-            assert record[key] == pytest.approx(value, rel=1e-4), key
-    assert "best.weights.h5" in json.loads((folder / "run" / "digests.json").read_text())
-    with (folder / "pairs.tsv").open("a") as file:
-        file.write("one more\tun de plus\n")
-    with pytest.raises(UserError, match=r"no longer has the sentences .*: --force"):
-        script.main(["--resume", "--output", "run"])
-    script.main(["--resume", "--output", "run", "--force"])
-    script.main(["--resume", "--output", "run"])

@@ -1,20 +1,19 @@
-"""Token ids kept in a run's directory, held to those of the texts as they stand in memory."""
+"""Token ids kept in a run's directory, written when it begins."""
 
+import os
 import shutil
 from dataclasses import replace
 
 import pytest
 
 from tests.training.conftest import tiny_config
-from training.bulk import streaming
-from training.bulk.run import prepare_run
 from training.command.errors import ConfigError, RunError
-from training.data import tokenizing
+from training.data import tokens as writing
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
+from training.runs.begin import prepare_run
 from training.runs.files import RunFiles
-from training.runs.tokens import has_tokens
-from training.sources import batches as pipeline
+from training.runs.tokens import tokens_of
 
 
 class BuiltError(Exception):
@@ -58,19 +57,12 @@ def test_a_pronouncer_is_prepared_too(pairs, tmp_path):
 
 def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
     files, _ = begun
-    tokenize = tokenizing.tokenize
     tokenized = []
-    for module in (tokenizing, pipeline):
-        monkeypatch.setattr(
-            module,
-            "tokenize",
-            lambda texts, *more: tokenized.append(len(texts)) or tokenize(texts, *more),
-        )
-    encode = streaming.encode
+    encode = writing.encode_block
     monkeypatch.setattr(
-        streaming, "encode", lambda *more: tokenized.append("train") or encode(*more)
+        writing, "encode_block", lambda *more: tokenized.append("train") or encode(*more)
     )
-    ids = files.tokens / "train.source.ids"
+    ids = files.tokens / "train.source.values.npy"
     written = ids.read_bytes()
 
     def resume():
@@ -81,27 +73,34 @@ def test_a_run_that_goes_on_tokenizes_nothing(begun, built, monkeypatch):
 
     assert resume() == 0
     ids.write_bytes(written[:-2])  # what is damaged is made anew
-    assert resume() == 3  # the training set, and both sides of dev
+    assert resume() == 1
     assert ids.read_bytes() == written
     assert resume() == 0
     shutil.rmtree(files.tokens)  # as in a run of an older version
-    assert (resume(), resume()) == (3, 0)
+    assert (resume(), resume()) == (1, 0)
     assert not files.streamed.exists()
 
 
 def test_a_run_on_other_texts_is_refused_or_tokenized_anew(begun, pairs, built):
     files, _ = begun
-    before = (files.tokens / "train.target.ids").read_bytes()
+    before = (files.tokens / "train.target.values.npy").read_bytes()
     with pairs.open("a") as file:
         file.write("".join(f"{n} dogs\t{n} chiens\n" for n in range(50)))
     with pytest.raises(RunError, match="no longer has the sentences"):
         texts.resume(files.path)
-    assert (files.tokens / "train.target.ids").read_bytes() == before
+    assert (files.tokens / "train.target.values.npy").read_bytes() == before
     with pytest.raises(BuiltError):
         texts.resume(files.path, force=True)
-    after = (files.tokens / "train.target.ids").read_bytes()
+    after = (files.tokens / "train.target.values.npy").read_bytes()
     assert len(after) > len(before)
-    assert after[: len(before) - 2] == before[:-2]  # but for the padding after the last
+    assert after[128 : len(before)] == before[128:]  # but for the header
+
+
+def test_a_file_of_another_time_is_read_again_and_found_to_be_the_same(begun, pairs, built):
+    files, _ = begun
+    os.utime(pairs, (1, 1))
+    with pytest.raises(BuiltError):
+        texts.resume(files.path)
 
 
 def test_what_did_not_become_a_run_leaves_no_ids(pairs, tmp_path, built):
@@ -130,14 +129,14 @@ def test_a_run_that_is_refused_keeps_its_settings(begun, pairs, refused_by):
     assert files.config.read_bytes() == before
 
 
-@pytest.mark.parametrize("content", ["[]", "[1]", "3", "null", '{"format": 1}'])
+@pytest.mark.parametrize("content", ["[]", "[1]", "3", "null", '{"format": 2}'])
 def test_ids_whose_manifest_is_broken_are_made_anew(begun, built, content):
     files, _ = begun
     manifest = files.tokens / "manifest.json"
     written = manifest.read_bytes()
     manifest.write_text(content)
-    assert not has_tokens(files, "any")
-    with pytest.raises(RunError, match=r"expected format 1|expected corpus") as caught:
+    assert tokens_of(files) is None
+    with pytest.raises(RunError, match=r"expected format 2|expected pairs") as caught:
         train_arrays(files.path)
     assert "\n" not in str(caught.value)
     with pytest.raises(BuiltError):

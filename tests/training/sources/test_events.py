@@ -55,7 +55,7 @@ def plain_features(times, values, statistics):
 def test_features_are_those_of_a_loop_over_events():
     data = random_histories()
     statistics = Statistics.of(data)
-    batch = last_events(data, 16).taken(np.arange(7)[:, None], 16).padded()
+    batch = last_events(data, 16).select(np.arange(7)[:, None], 16).padded()
     layer = EventFeatures()
     layer.build(batch.shape)
     layer.set_statistics(statistics)
@@ -92,7 +92,7 @@ def test_what_is_known_of_a_yes_is_told_from_what_is_not():
     people = np.array(["a", "b"])
     data = Histories(schema, np.arange(4.0), values, ends - 2, ends, labels, people)
     layer = EventFeatures()
-    batch = last_events(data, 4).taken(np.arange(2)[:, None], 4).padded()
+    batch = last_events(data, 4).select(np.arange(2)[:, None], 4).padded()
     layer.build(batch.shape)
     layer.set_statistics(Statistics.of(data))
     # The number, whether it is known yet, whether it is missing at this event.
@@ -112,7 +112,7 @@ def test_one_outlier_does_not_make_the_others_alike():
 def test_of_a_long_history_the_last_events_are_read():
     data = random_histories()
     longest = int(np.argmax(data.ends - data.starts))
-    batch = last_events(data, 2).taken(np.array([[longest], [0]]), 2).padded()
+    batch = last_events(data, 2).select(np.array([[longest], [0]]), 2).padded()
     assert batch.shape == (2, 2, 4)
     end = data.ends[longest]
     np.testing.assert_allclose(batch[0, :, 0], data.times[end - 2 : end])
@@ -126,9 +126,9 @@ def test_padding_does_not_change_what_is_said(attention):
     model = build_model(config, 3)
     EventSource.make(config, data).begin(model)
     rows = last_events(data, 16)
-    together = model({"source": rows.taken(np.arange(7)[:, None], 16).padded()}).numpy()
+    together = model({"source": rows.select(np.arange(7)[:, None], 16).padded()}).numpy()
     for row in range(7):
-        alone = model({"source": rows.taken(np.array([[row]]), 16).padded()}).numpy()
+        alone = model({"source": rows.select(np.array([[row]]), 16).padded()}).numpy()
         np.testing.assert_allclose(alone[0], together[row], atol=1e-5)
     assert np.ptp(together) > 0
 

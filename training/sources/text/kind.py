@@ -7,7 +7,7 @@ KIND = Kind(
     reader="training.sources.text.source:TextSource",
     unit="pairs",
     specs={
-        "tsv:PATH": "source TAB target; further columns are ignored",
+        "tsv:PATH": "source TAB target; further columns are not read",
         "multiref:PATH": "source TAB translation TAB further translation …",
         "parallel:SOURCE,TARGET": "two files, line by line",
         "prepared:DIR": "a corpus of python -m training.prepare --corpus DIR",

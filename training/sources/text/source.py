@@ -18,8 +18,7 @@ from training.sources.text.kind import KIND
 
 if TYPE_CHECKING:
     from training.data.pair_files import Split
-    from training.data.prepared import Prepared
-    from training.data.tokenizers import Tokenizer
+    from training.data.tokenizers import Tokenizer, VocabularyTokenizer
 
 # Of normal distributions. With Keras's default, a fifth of it, the tied output layer starts so flat
 # that the phrasebook's loss after 300 steps is 5.3 instead of 1.0.
@@ -43,13 +42,6 @@ class TextSource(Source):
         self.tokenizer = tokenizer
         self.size = tokenizer.vocab_size
 
-    @classmethod
-    def load_training(cls, config: Config) -> tuple[Prepared, Split]:
-        """Read a prepared corpus; other texts are read by `training.bulk.streaming`."""
-        from training.data.splits import load_prepared
-
-        return load_prepared(config)
-
     def load_split(
         self, config: Config, spec: str, split: str, *, limit: int | None = None, seed: int = 0
     ) -> Split:
@@ -58,16 +50,6 @@ class TextSource(Source):
 
         loaded = corpus.load(spec, split, limit=limit, seed=seed)
         return corpus.written_like(config.data, loaded)
-
-    @classmethod
-    def make(cls, config: Config, data: Prepared) -> TextSource:
-        """Load the tokenizer of a prepared corpus."""
-        return cls.load(config, data.path)
-
-    @classmethod
-    def fingerprint(cls, train: Prepared, dev: Split) -> str:
-        """Hash a prepared corpus and the dev set."""
-        return train.fingerprint(dev)
 
     @classmethod
     def load(cls, config: Config, folder: Path) -> TextSource:
@@ -103,3 +85,22 @@ class TextSource(Source):
         x = keras.layers.Dropout(config.dropout)(x)
         x, summary = read_sequence(config, x, mask, config.dropout)
         return keras.Model(source, encoded(config, x, mask, summary), name="encoder")
+
+
+def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
+    """Give a new model the words that both vocabularies have."""
+    from training.data.copying import shared_words
+
+    model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
+
+
+def vocabularies(
+    source: Source, target: Tokenizer | None
+) -> tuple[VocabularyTokenizer, VocabularyTokenizer]:
+    """Return the tokenizers of two texts that words can be copied between."""
+    from training.data.tokenizers import VocabularyTokenizer
+
+    read = getattr(source, "tokenizer", None)
+    assert isinstance(read, VocabularyTokenizer)  # as the configuration makes sure
+    assert isinstance(target, VocabularyTokenizer)
+    return read, target

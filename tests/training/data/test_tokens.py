@@ -1,0 +1,251 @@
+"""Token ids that are written in one pass, held to the texts that they spell."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.training.conftest import tiny_config
+from training import prepare
+from training.command.errors import ConfigError, RunError, UserError
+from training.config.load import load_config, override
+from training.data import tokens
+from training.data.corpus import load
+from training.data.lines import read_blocks
+from training.data.pair_files import CorpusError
+from training.data.prepared import Prepared
+from training.data.splits import load_split
+from training.data.tokenizers import load_tokenizer
+from training.data.tokens import digest_of, prepare_corpus, write_tokens
+from training.data.workers import workers
+from training.fit import train as texts
+from training.runs.begin import open_run, prepare_run
+from training.runs.files import RunFiles
+from training.runs.tokens import read_batches
+
+
+@pytest.fixture(autouse=True)
+def many_blocks(monkeypatch):
+    monkeypatch.setattr(tokens, "read_blocks", partial(read_blocks, size=7001))
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Pairs in a file, with lines that hold none, with duplicates and sources said in two ways."""
+    pairs = load("phrasebook-en-fr", "train", limit=503, seed=3).pairs()
+    lines = [f"{source}\t{target}\n" for source, target in pairs]
+    lines[100:100] = ["\n", "alone\n", "\tseul\n", lines[7], "  Twice  said.\tUne fois.\n"]
+    lines += ["Twice said.\tDeux  fois.\n"]
+    path = tmp_path_factory.mktemp("text") / "pairs.tsv"
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def configured(path, *settings):
+    return tiny_config("train_limit=0", f"data=tsv:{path}", *settings)
+
+
+def spelled(found, split="train"):
+    """The pairs of a split, spelled by their ids."""
+    sides = []
+    for file, ids in zip(found.tokenizers, found.sides(split), strict=True):
+        padded = ids.select(np.arange(len(ids.lengths))[:, None], 999).padded()
+        sides.append([text.decode() for text in load_tokenizer(file).detokenize(padded).numpy()])
+    return list(zip(*sides, strict=True))
+
+
+LARGE = [f"{side}_{key}" for side in ("source", "target") for key in ("vocab_size=9999",)]
+SHAPES = {
+    "words": [],
+    "pieces": ["source_tokenizer=sentencepiece", "target_tokenizer=characters"],
+    "shares": ["dev=0.1", "test=0.2"],
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_ids_spell_the_texts_that_are_read_whole(text, tmp_path, name):
+    config = configured(text, *LARGE, *SHAPES[name])
+    found = write_tokens(tmp_path / "c", config)
+    everything = load(config.data, "train")
+    assert everything.unusable == found.manifest["unusable"] == 2
+    held = set(load_split(config, "dev")[0].sources)
+    if config.test:
+        held |= set(load_split(config, "test")[0].sources)
+    assert held
+    assert spelled(found) == [pair for pair in everything.pairs() if pair[0] not in held]
+    if name == "pieces":  # no word of dev is unknown
+        assert spelled(found, "dev") == load_split(config, "dev")[0].pairs()
+    assert found.texts("dev") == load_split(config, "dev")[0]
+    assert found.manifest["left_out"] == {"blank": 1, "no pair": 2}
+    assert found.manifest["lines"] == 509
+
+
+def test_several_processes_write_what_one_writes(text, tmp_path):
+    config = configured(text, "source_tokenizer=sentencepiece", "target_tokenizer=sentencepiece")
+    one = prepare_corpus(tmp_path / "one", config, processes=0)
+    two = prepare_corpus(tmp_path / "two", config, processes=2)
+    assert one.manifest == two.manifest
+    for name in one.manifest["bytes"]:
+        assert (one.path / name).read_bytes() == (two.path / name).read_bytes()
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["one", "two"]
+
+
+def test_repeated_pairs_are_left_out(text, tmp_path):
+    found = prepare_corpus(tmp_path / "c", configured(text, *LARGE), processes=0, unique=True)
+    pairs = spelled(found)
+    rows = found.rows()
+    assert [pairs[row] for row in rows] == list(dict.fromkeys(pairs))
+    assert found.count == len(rows) < len(pairs)
+
+
+def test_a_limit_draws_of_the_data_and_leaves_extra_data(text, tmp_path):
+    extra = tmp_path / "extra.tsv"
+    extra.write_text("new\tneu\n")
+    config = configured(text, f"extra_data=tsv:{extra}")
+    found = write_tokens(tmp_path / "c", config)
+    rows = found.rows(101, 5)
+    assert len(rows) == 102
+    assert rows[-1] == found.count - 1
+    assert len(set(rows.tolist())) == 102
+    assert found.rows(101, 6).tolist() != rows.tolist()
+    assert found.rows() is None
+
+
+def test_the_digest_is_that_of_the_texts(text, tmp_path):
+    config = configured(text)
+    found = write_tokens(tmp_path / "c", config)
+    assert digest_of(config) == digest_of(config, found) == found.manifest["digest"]
+    other = tmp_path / "other.tsv"
+    other.write_text(text.read_text().replace("Twice", "Once"))
+    assert digest_of(configured(other)) != found.manifest["digest"]
+    named = tiny_config("train_limit=53")
+    assert digest_of(named) == write_tokens(tmp_path / "n", named).manifest["digest"]
+
+
+def test_standard_input_is_read(text, tmp_path, monkeypatch, capsys):
+    expected = prepare_corpus(tmp_path / "c", configured(text), processes=0).manifest
+    data = io.BufferedReader(io.BytesIO(text.read_bytes()))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
+    words = ["--preset", "phrasebook-en-fr", "--data", "tsv:-", "--corpus", str(tmp_path / "i")]
+    for side in ("source", "target"):
+        words += ["--set", f"{side}_vocab_size=300"]
+    prepare.main([*words, "--workers", "1"])
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["pairs"] == expected["pairs"]
+    assert not (tmp_path / "i" / "input").exists()
+    with pytest.raises(CorpusError, match=r"read again\. Received: tsv:-"):
+        write_tokens(tmp_path / "run", override(configured(text), ["data=tsv:-"]))
+
+
+def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_path, monkeypatch):
+    def interrupt(*args):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as changed:
+        changed.setattr(tokens, "encode_block", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare_corpus(tmp_path / "c", configured(text), processes=0)
+    assert not any(tmp_path.iterdir())
+    killed = tmp_path / "writing-c"  # what a process that was killed leaves
+    killed.mkdir()
+    (killed / "train.source.values.npy").write_text("half")
+    with pytest.raises(CorpusError, match="not a prepared corpus"):
+        Prepared(tmp_path / "c")
+    prepare_corpus(tmp_path / "c", configured(text), processes=0)
+    with pytest.raises(UserError, match="is not empty"):
+        prepare_corpus(tmp_path / "c", configured(text), processes=0)
+    ids = tmp_path / "c" / "train.target.values.npy"
+    ids.write_bytes(ids.read_bytes()[:-2])
+    with pytest.raises(CorpusError, match=r"train\.target\.values\.npy is missing or damaged"):
+        Prepared(tmp_path / "c")
+
+
+@pytest.mark.parametrize("content", [b"", b"one column\n" * 9, b"a\tb\n" * 3 + b"\xff\tb\n", None])
+def test_a_wrong_file_is_one_line(tmp_path, content):
+    file = tmp_path / "wrong.tsv"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(CorpusError, match=r"wrong\.tsv") as error:
+        prepare_run(configured(file), tmp_path / "run")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch):
+    """Up to where the model is built, which takes seconds."""
+
+    class BuiltError(Exception):
+        """The data were as they were."""
+
+    def build(*args):
+        raise BuiltError
+
+    monkeypatch.setattr(texts, "build_model", build)
+    corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
+    config = tiny_config("train_limit=97", f"data=prepared:{corpus.path}")
+    assert prepare_run(config, tmp_path / "run")["train"] == 97
+    files = RunFiles(tmp_path / "run")
+    assert not list(files.tokens.glob("train.*"))
+    pairs, dev = read_batches(load_config(files.config), files.tokens)
+    assert pairs.statistics.pairs + pairs.statistics.dropped == 97
+    assert dev.statistics.pairs == len(corpus.texts("dev").pairs())
+    with pytest.raises(BuiltError):
+        texts.resume(files.path)
+    with pytest.raises(CorpusError, match="no texts of 'test'; it has dev"):
+        load_split(config, "test")
+    manifest = corpus.path / "manifest.json"
+    digest = corpus.manifest["digest"]
+    manifest.write_text(manifest.read_text().replace(digest, "0" * 64))
+    with pytest.raises(RunError, match="no longer has the sentences"):
+        texts.resume(files.path)
+
+
+def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
+    corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
+    config = tiny_config("train_limit=0", f"data=prepared:{corpus.path}")
+    files = RunFiles(tmp_path / "run")
+    for setting, said in (
+        ("target_tokenizer=characters", r"target_tokenizer expected words, as .* Received: char"),
+        ("copy=true", "copy expected texts"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            open_run(files, override(config, [setting]))
+    with pytest.raises(CorpusError, match=r"extra_data expected texts as data"):
+        open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
+    with pytest.raises(ConfigError, match="expected no extra_data: put all texts into one file"):
+        prepare_corpus(tmp_path / "new", configured(text, "extra_data=phrasebook-en-fr"))
+    again = prepare_corpus(tmp_path / "d", configured(text), processes=0, tokenizers=corpus.path)
+    for ours, theirs in zip(again.tokenizers, corpus.tokenizers, strict=True):
+        assert ours.read_bytes() == theirs.read_bytes()
+    with pytest.raises(UserError, match="expected a run or a prepared corpus"):
+        prepare_corpus(tmp_path / "e", configured(text), processes=0, tokenizers=tmp_path)
+
+
+def test_a_corpus_is_prepared_without_tensorflow(text, tmp_path):
+    """Neither it nor Keras, 600 MB, is imported; what they would check of a key is not needed."""
+    words = ["--preset", "tatoeba-en-fr", "--data", f"tsv:{text}", "--corpus", str(tmp_path / "c")]
+    words += ["--set", "source_vocab_size=300", "--set", "target_vocab_size=300"]
+    code = (
+        "import sys\n"
+        "from training import prepare\n"
+        "if __name__ == '__main__':\n"
+        "    prepare.main(sys.argv[1:])\n"
+        "    assert not {'keras', 'tensorflow'} & set(sys.modules)\n"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])}
+    subprocess.run([sys.executable, script, *words, "--workers", "1"], env=environment, check=True)
+    assert Prepared(tmp_path / "c").count > 400
+    with pytest.raises(ConfigError, match="source_tokenizer expected one of"):
+        prepare.main([*words[:-1], "source_tokenizer=what"])
+
+
+def test_a_worker_that_is_killed_is_one_line():
+    with pytest.raises(UserError, match="a worker process was killed"), workers(1) as run:
+        list(run(partial(sys.modules["os"]._exit), [(9,)]))

@@ -1,1 +1,0 @@
-"""A corpus of any size, cleaned and tokenised once: training.prepare --corpus."""
