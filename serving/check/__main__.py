@@ -76,11 +76,11 @@ def _check(
     from serving.check.against import Server, compare, report
 
     server = Server(options.against, options.model or version_dir.parent.name, options.rest)
-    asked, differences = compare(version_dir, server, tell)
+    count, differences = compare(version_dir, server, tell)
     if options.report:
         about = f"{options.against}, {options.server_version}"
-        write_text(options.report, report(version_dir, about, asked, differences))
-    return {"findings": differences, "asked": asked}
+        write_text(options.report, report(version_dir, about, count, differences))
+    return {"findings": differences, "asked": count}
 
 
 def _parser() -> Parser:

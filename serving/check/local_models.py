@@ -14,7 +14,7 @@ from serving.client.histories import padded_columns
 from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 from serving.client.local.model import LocalModel
 
-Asked = Callable[[Any, list[Any]], list[Any]]
+Ask = Callable[[Any, list[Any]], list[Any]]
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,21 @@ class Kind:
 
     Attributes:
         model: its class.
-        asked: the question to a model about sources, by signature; the first is the main one.
+        questions: the question to a model about sources, by signature; the first is the main one.
         says: the attribute of an answer to the main question.
         sources: from the manifest to sources by their name in findings; the first are usual ones.
         by_run: from runs, sources and settings to the runs' answers to the main question.
     """
 
     model: Callable[..., LocalModel]
-    asked: dict[str, Asked]
+    questions: dict[str, Ask]
     says: str
     sources: Callable[[dict[str, Any]], dict[str, list[Any]]]
     by_run: Callable[[list[Any], list[Any], dict[str, Any]], list[str | float]]
 
     def answers(self, model: Any, sources: list[Any]) -> list[str | float]:
         """Return a model's answers to the main question."""
-        ask = next(iter(self.asked.values()))
+        ask = next(iter(self.questions.values()))
         return [getattr(each, self.says) for each in ask(model, sources)]
 
 
@@ -79,8 +79,8 @@ def _said_by_run(runs: list[Any], sources: list[Any], settings: dict) -> list[st
     from training.decode.texts import make_translator
 
     names = {field.name for field in fields(Search)} - {"num_results", "precision"}
-    asked = Search(**{name: settings[name] for name in names & set(settings)})
-    return [*make_translator(runs, asked)(sources)]
+    search = Search(**{name: settings[name] for name in names & set(settings)})
+    return [*make_translator(runs, search)(sources)]
 
 
 def _predicted_by_run(runs: list[Any], sources: list[Any], settings: dict) -> list[str | float]:
@@ -96,7 +96,7 @@ def _predicted_by_run(runs: list[Any], sources: list[Any], settings: dict) -> li
 KINDS = {
     "translate": Kind(
         model=LocalTranslator,
-        asked={
+        questions={
             "translate": lambda model, texts: model.translate(texts),
             "nbest": lambda model, texts: model.nbest(texts),
             "align": lambda model, texts: model.align(texts),
@@ -108,7 +108,7 @@ KINDS = {
     ),
     "read": Kind(
         model=LocalReader,
-        asked={
+        questions={
             "read": lambda model, images: model.read(images, keep_errors=True),
             "nbest": lambda model, images: model.nbest(images, keep_errors=True),
             "regions": lambda model, images: model.regions(images, keep_errors=True),
@@ -119,7 +119,7 @@ KINDS = {
     ),
     "predict": Kind(
         model=LocalPredictor,
-        asked={"predict": lambda model, histories: model.outcome(histories)},
+        questions={"predict": lambda model, histories: model.outcome(histories)},
         says="probability",
         sources=_histories,
         by_run=_predicted_by_run,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from serving.check.local_models import KINDS, Asked, Kind
+from serving.check.local_models import KINDS, Ask, Kind
 from serving.client.local.manifest import read_manifest
 from serving.client.local.model import LocalModel
 from serving.client.printing import first_line
@@ -42,11 +42,11 @@ def check_folder(
     except Exception as error:  # whatever a runtime raises
         return [f"it cannot be loaded: {first_line(error)}"]
     sources = kind.sources(manifest)
-    names = kind.asked.keys() & together.signatures()
+    names = kind.questions.keys() & together.signatures()
     for number, name in enumerate(sorted(names)):
         tell(f"asking for {name}", 0.2 + 0.5 * number / len(names))
         for what, some in sources.items():
-            findings += _check_rows(name, kind.asked[name], (alone, together), what, some)
+            findings += _check_rows(name, kind.questions[name], (alone, together), what, some)
     if run and not findings:
         tell("comparing it", 0.7)
         findings = _compare(kind, manifest, run, together, next(iter(sources.values())))
@@ -82,11 +82,11 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def _check_rows(
-    name: str, ask: Asked, models: tuple[LocalModel, LocalModel], what: str, sources: list[Any]
+    name: str, ask: Ask, models: tuple[LocalModel, LocalModel], what: str, sources: list[Any]
 ) -> list[str]:
     """A signature that fails, answers NaN, or whose rows depend on their batch."""
     try:
-        each, batch = ([_flat(found) for found in ask(model, sources)] for model in models)
+        each, batch = ([_flat(x) for x in ask(model, sources)] for model in models)
         ask(models[1], [])
     except Exception as error:  # whatever a runtime raises
         return [f"{name} fails on {what}: {first_line(error)}"]
@@ -117,13 +117,13 @@ def _compare(
     return [f"{len(wrong)} of {len(sources)} answers are not those of the run {run}"]
 
 
-def _flat(found: Any) -> list[Any]:
+def _flat(answer: Any) -> list[Any]:
     """Return the texts, numbers and flags of an answer in one list."""
-    if isinstance(found, (list, tuple)):
-        return [x for part in found for x in _flat(part)]
-    if isinstance(found, Exception):
-        return [str(found).partition(" ")[2].partition(" ")[2]]  # after the number of an image
-    return _flat(astuple(found)) if hasattr(found, "__dataclass_fields__") else [found]
+    if isinstance(answer, (list, tuple)):
+        return [x for part in answer for x in _flat(part)]
+    if isinstance(answer, Exception):
+        return [str(answer).partition(" ")[2].partition(" ")[2]]  # after the number of an image
+    return _flat(astuple(answer)) if hasattr(answer, "__dataclass_fields__") else [answer]
 
 
 def _same(row: list[Any], other: list[Any], tolerance: float = _TOLERANCE) -> bool:

@@ -49,21 +49,21 @@ def main(arguments: list[str] | None = None) -> None:
         )
     print(f"Exported {version}")
     manifest = version / ("manifest.json" if options.format == "onnx" else MANIFEST)
-    if found := json.loads(manifest.read_text(encoding="utf-8")).get("agreement"):
+    if agreement := json.loads(manifest.read_text(encoding="utf-8")).get("agreement"):
         products = options.weights if options.format == "onnx" else options.precision
-        print(f"With {options.weights} weights and {products} products, {_agreement(found)}")
+        print(f"With {options.weights} weights and {products} products, {_described(agreement)}")
 
 
-def _agreement(found: dict[str, float]) -> str:
-    """Return what an export says of its answers beside those in float32."""
-    if "histories" in found:
+def _described(agreement: dict[str, float]) -> str:
+    """Return a line on an export's answers beside those in float32."""
+    if "histories" in agreement:
         return (
-            f"the probabilities of {found['histories']} histories differ from those in float32 by "
-            f"at most {found['probability_difference']:.2g}"
+            f"the probabilities of {agreement['histories']} histories differ from those in float32 "
+            f"by at most {agreement['probability_difference']:.2g}"
         )
     return (
-        f"{found['same']} of {found['texts']} answers are the same as in float32; scores differ by "
-        f"at most {found['score_difference']:.2g}"
+        f"{agreement['same']} of {agreement['texts']} answers are the same as in float32; scores "
+        f"differ by at most {agreement['score_difference']:.2g}"
     )
 
 

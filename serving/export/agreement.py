@@ -46,7 +46,7 @@ def agreement(
         `score_difference` among those.
     """
     plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
-    found = []
+    answers = []
     with exporting():
         traced_plain = traced(plain.translate, {"text": ((None,), "string")})
     for turn, translate in enumerate((traced_plain, rounded)):
@@ -55,8 +55,8 @@ def agreement(
             done = (turn + start / len(texts)) / 2
             tell("comparing its translations with those in float32", done)
             batches.append(translate(text=tf.constant(texts[start : start + _TOGETHER])))
-        found.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
-    return _differences(*found)
+        answers.append([np.concatenate([b[k] for b in batches]) for k in ("translation", "score")])
+    return _differences(*answers)
 
 
 def local_agreement(
@@ -69,13 +69,13 @@ def local_agreement(
     from serving.client.local import LocalPredictor, LocalReader, LocalTranslator
 
     if run.config.target == "label":
-        said, said_rounded = (
+        exact, approximate = (
             np.array([each.probability for each in LocalPredictor(folder).outcome(sources)])
             for folder in (plain, rounded)
         )
-        most = float(np.abs(said - said_rounded).max(initial=0))
+        most = float(np.abs(exact - approximate).max(initial=0))
         return {"histories": len(sources), "probability_difference": most}
-    found: list[list[Any]] = [
+    answers: list[list[Any]] = [
         LocalTranslator(folder).translate(sources)
         if KINDS[run.config.source].tokens
         else LocalReader(folder).read(sources)
@@ -83,17 +83,17 @@ def local_agreement(
     ]
     return _differences(
         *(
-            [np.array([getattr(each, k) for each in one]) for k in ("text", "score")]
-            for one in found
+            [np.array([getattr(each, k) for each in model]) for k in ("text", "score")]
+            for model in answers
         )
     )
 
 
-def _differences(expected: Sequence[np.ndarray], found: Sequence[np.ndarray]) -> dict[str, float]:
+def _differences(expected: Sequence[np.ndarray], rounded: Sequence[np.ndarray]) -> dict[str, float]:
     """Return what `agreement` returns of answers, each its texts and their scores."""
-    same = expected[0] == found[0]
+    same = expected[0] == rounded[0]
     return {
         "texts": len(same),
         "same": int(same.sum()),
-        "score_difference": float(np.abs(expected[1] - found[1])[same].max(initial=0)),
+        "score_difference": float(np.abs(expected[1] - rounded[1])[same].max(initial=0)),
     }

@@ -50,8 +50,8 @@ def examples(run: Run) -> list[str]:
 
 
 def _images(run: Run) -> list[str]:
-    found = dev_sources(run, COUNT)
-    files = [file.read_bytes() if isinstance(file, Path) else file for file in found]
+    sources = dev_sources(run, COUNT)
+    files = [file.read_bytes() if isinstance(file, Path) else file for file in sources]
     return [base64.b64encode(file).decode() for file in files if len(file) <= _MOST_BYTES]
 
 
@@ -60,15 +60,15 @@ def _table(run: Run) -> list[str]:
     if ":" in run.config.data:
         return []
     try:
-        found: Histories = run.source.load_split(run.config, run.config.data, "dev")
+        histories: Histories = run.source.load_split(run.config, run.config.data, "dev")
     except UserError:
         return []
-    last = {person: n for n, person in enumerate(found.people)}
+    last = {person: n for n, person in enumerate(histories.people)}
     file = io.StringIO()
     rows = csv.writer(file, lineterminator="\n")
-    rows.writerow(["id", "time", *found.schema.inputs()])
+    rows.writerow(["id", "time", *histories.schema.inputs()])
     for person, n in list(last.items())[:_PEOPLE]:
-        for event in range(found.starts[n], found.ends[n]):
-            values = (f"{v:g}" if np.isfinite(v) else "" for v in found.values[event])
-            rows.writerow([person, f"{found.times[event]:g}", *values])
+        for event in range(histories.starts[n], histories.ends[n]):
+            values = (f"{v:g}" if np.isfinite(v) else "" for v in histories.values[event])
+            rows.writerow([person, f"{histories.times[event]:g}", *values])
     return [file.getvalue()]

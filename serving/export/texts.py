@@ -53,17 +53,17 @@ class Exported(tf.Module):
         **settings: Any,
     ) -> None:
         super().__init__()
-        asked, models = asked_of(settings), [run.model for run in runs]
+        search_settings, models = search_settings_of(settings), [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
         steps = None  # weights that are stored in half the size are no constants
-        if weights == "float32" or asked.precision == "bfloat16":
-            steps = fixed_steps(models, asked.beam_width, asked.precision)
-        taken = [weight for step in steps or () for weight in step.taken]
-        self._asked, self._steps = _Untracked(asked), _Untracked(steps)
-        self._copies = runs[0].config.copy or asked.replaces_unknown
+        if weights == "float32" or search_settings.precision == "bfloat16":
+            steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
+        constants = [weight for step in steps or () for weight in step.taken]
+        self._settings, self._steps = _Untracked(search_settings), _Untracked(steps)
+        self._copies = runs[0].config.copy or search_settings.replaces_unknown
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
-        self.weights = Weights(models, weights, without=taken)
+        self.weights = Weights(models, weights, without=constants)
         # All signatures begin alike: a function that they share is traced, saved and loaded once.
         text, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         self._read = _Untracked(graph(text)(self._ids))
@@ -71,7 +71,7 @@ class Exported(tf.Module):
         # With products in bfloat16 a step knows the best tokens alone; what a model copies is no
         # token of a text that is given.
         copies = any("copy" in {layer.name for layer in model.layers} for model in models)
-        self.scores = asked.precision == "float32" and not copies
+        self.scores = search_settings.precision == "float32" and not copies
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, tf.types.experimental.ConcreteFunction]:
@@ -105,44 +105,44 @@ class Exported(tf.Module):
         sure each is: see `words_of`.
         """
         ids, empty, truncated = self._read.value(text)
-        found, copied = self._search(self._encode.value(ids)), self._copied(text)
+        result, copied = self._search(self._encode.value(ids)), self._copied(text)
         return {
-            "translation": self._text(found.ids[:, 0], empty, copied),
-            "score": tf.where(empty, 0.0, found.scores[:, 0]),
+            "translation": self._text(result.ids[:, 0], empty, copied),
+            "score": tf.where(empty, 0.0, result.scores[:, 0]),
             "truncated": truncated,
             "unknown": self.source_tokenizer.unknown(text),
-            **self._words(found, empty, copied),
+            **self._words(result, empty, copied),
         }
 
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
         ids, empty, _ = self._read.value(text)
-        found = self._search(self._encode.value(ids), self._asked.value)
-        each = tf.repeat(empty, self._asked.value.num_results)
-        flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
+        result = self._search(self._encode.value(ids), self._settings.value)
+        each = tf.repeat(empty, self._settings.value.num_results)
+        flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
         copied, shape = (
-            self._copied(text, self._asked.value.num_results),
-            [-1, self._asked.value.num_results],
+            self._copied(text, self._settings.value.num_results),
+            [-1, self._settings.value.num_results],
         )
         return {
             "translations": tf.reshape(self._text(flat, each, copied), shape),
-            "scores": tf.where(empty[:, None], 0.0, found.scores),
+            "scores": tf.where(empty[:, None], 0.0, result.scores),
         }
 
     def align(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translation` `(B,)`, the tokens of both sides, and the weights."""
         ids, empty, _ = self._read.value(text)
-        found = self._search(self._encode.value(ids), return_attention_weights=True)
-        assert found.attention_weights is not None  # they are asked for
-        target = found.ids[:, 0]
-        said = (target != PAD_ID) & (target != END_ID) & ~empty[:, None]
+        result = self._search(self._encode.value(ids), return_attention_weights=True)
+        assert result.attention_weights is not None
+        target = result.ids[:, 0]
+        written = (target != PAD_ID) & (target != END_ID) & ~empty[:, None]
         copied = self._copied(text)
         return {
             "translation": self._text(target, empty, copied),
             "source_tokens": self.source_tokenizer.tokens(ids, copied),
-            "target_tokens": tf.where(said, self.target_tokenizer.tokens(target, copied), ""),
-            "attention_weights": tf.where(said[:, :, None], found.attention_weights[:, 0], 0.0),
-            **self._words(found, empty, copied),
+            "target_tokens": tf.where(written, self.target_tokenizer.tokens(target, copied), ""),
+            "attention_weights": tf.where(written[:, :, None], result.attention_weights[:, 0], 0.0),
+            **self._words(result, empty, copied),
         }
 
     def score(self, text: tf.Tensor, translation: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -165,7 +165,7 @@ class Exported(tf.Module):
         ):
             target = self.target_tokenizer.tokenize(translation)
         most = (
-            2 * self._asked.value.max_source_length + 9
+            2 * self._settings.value.max_source_length + 9
         )  # what a search may find, without the end
         truncated |= target.row_lengths() > most
         target = target[:, :most]
@@ -178,7 +178,7 @@ class Exported(tf.Module):
         # Nothing is translated as nothing, without the model.
         certain = empty & (lengths == 1)
         log_probs = tf.where((target != PAD_ID) & ~certain[:, None], log_probs, 0.0)
-        norm = ((5.0 + lengths) / 6.0) ** self._asked.value.length_penalty
+        norm = ((5.0 + lengths) / 6.0) ** self._settings.value.length_penalty
         tokens = tf.where(target == END_ID, "</s>", self.target_tokenizer.tokens(target))
         return {
             "score": tf.reduce_sum(log_probs, 1) / norm,
@@ -192,43 +192,50 @@ class Exported(tf.Module):
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
         ids = self.source_tokenizer.tokenize(text)
         lengths = ids.row_lengths()
-        ids = dense_ids(ids[:, : self._asked.value.max_source_length])
-        return ids, tf.equal(lengths, 0), tf.greater(lengths, self._asked.value.max_source_length)
+        ids = dense_ids(ids[:, : self._settings.value.max_source_length])
+        return (
+            ids,
+            tf.equal(lengths, 0),
+            tf.greater(lengths, self._settings.value.max_source_length),
+        )
 
     def _encoded(self, ids: tf.Tensor) -> Encoded:
-        models, width = self._models.value, self._asked.value.beam_width
+        models, width = self._models.value, self._settings.value.beam_width
         with self.weights.in_use():
             return encode(self._steps.value or [PlainStep(x, width) for x in models], ids)
 
     def _search(
         self,
         encoded: Encoded,
-        asked: Search | None = None,
+        search_settings: Search | None = None,
         *,
         return_attention_weights: bool = False,
     ) -> SearchResult:
-        """Search for one result, or as asked."""
-        asked = asked or dataclasses.replace(self._asked.value, num_results=1)
+        """Search for one result, or by other settings."""
+        search_settings = search_settings or dataclasses.replace(
+            self._settings.value, num_results=1
+        )
         with self.weights.in_use():
-            found = search(
+            result = search(
                 self._models.value,
                 encoded,
-                asked,
+                search_settings,
                 steps=self._steps.value,
-                return_attention_weights=return_attention_weights or asked.replaces_unknown,
+                return_attention_weights=return_attention_weights
+                or search_settings.replaces_unknown,
             )
-        if not asked.replaces_unknown:
-            return found
+        if not search_settings.replaces_unknown:
+            return result
         size = self.target_tokenizer.vocab_size
-        return found._replace(ids=replace_unknown(found.ids, found.attention_weights, size))
+        return result._replace(ids=replace_unknown(result.ids, result.attention_weights, size))
 
     def _words(
-        self, found: SearchResult, empty: tf.Tensor, copied: tf.Tensor | None
+        self, result: SearchResult, empty: tf.Tensor, copied: tf.Tensor | None
     ) -> dict[str, tf.Tensor]:
-        ids = found.ids[:, 0]
+        ids = result.ids[:, 0]
         tokens = self.target_tokenizer.tokens(ids, copied)
         tokens = tf.where((ids > END_ID) & ~empty[:, None], tokens, "")
-        words, probabilities = words_of(self.target_tokenizer, tokens, found.log_probs[:, 0])
+        words, probabilities = words_of(self.target_tokenizer, tokens, result.log_probs[:, 0])
         return {"words": words, "word_probabilities": probabilities}
 
     def _text(self, ids: tf.Tensor, empty: tf.Tensor, copied: tf.Tensor | None) -> tf.Tensor:
@@ -238,7 +245,7 @@ class Exported(tf.Module):
         return tokens_to_copy(self._run.value, text, results) if self._copies else None
 
 
-def asked_of(settings: Mapping[str, Any]) -> Search:
+def search_settings_of(settings: Mapping[str, Any]) -> Search:
     """Return the search of an export's settings."""
     names = {field.name for field in dataclasses.fields(Search)}
     own = {name: value for name, value in settings.items() if name in names}

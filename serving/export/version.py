@@ -21,10 +21,9 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 from keras_attention import exporting
 from serving.check.stored_weights import count_not_finite
 from serving.export.agreement import agreement, compared_sources, is_rounded, local_agreement
-from serving.export.events import ExportedPredictor
 from serving.export.examples import examples
-from serving.export.images import ExportedReader
-from serving.export.texts import Exported, asked_of
+from serving.export.readers import ExportedPredictor, ExportedReader
+from serving.export.texts import Exported, search_settings_of
 from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
@@ -65,7 +64,7 @@ def export(
         UserError: if a weight is not finite, or the files cannot be written.
     """
     check_finite(runs)
-    asked_of({**settings, "precision": "float32"}).check(runs)
+    search_settings_of({**settings, "precision": "float32"}).check(runs)
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:
@@ -100,7 +99,7 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
     from serving.export.onnx.folder import check_exports, write_folder, write_manifest
 
     check_exports(runs, settings)
-    settings = _settings_of(runs[0], {**vars(asked_of(settings)), **settings})
+    settings = _settings_of(runs[0], {**vars(search_settings_of(settings)), **settings})
     with _aside(output) as aside:
         tell("writing the ONNX graphs", 0.5)
         aside.mkdir()
@@ -111,8 +110,8 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
                 tell("comparing its answers with those in float32", 0.7)
                 with tempfile.TemporaryDirectory() as plain:
                     write_folder(runs, Path(plain), {**settings, "weights": "float32"}, card)
-                    found = local_agreement(runs[0], sources, Path(plain), aside)
-                write_manifest(aside, {"agreement": found})
+                    difference = local_agreement(runs[0], sources, Path(plain), aside)
+                write_manifest(aside, {"agreement": difference})
         except OSError as error:
             raise UserError(f"cannot write {output}: {error.strerror}") from error
         return _number(aside)
@@ -172,14 +171,14 @@ def _module(
     runs: Sequence[Run], settings: dict[str, Any]
 ) -> tuple[Exported | ExportedReader | ExportedPredictor, dict[str, Any]]:
     """Return what is saved of runs, by what they read, with the settings that it has."""
-    config, kept = runs[0].config, _settings_of(runs[0], settings)
+    config, own = runs[0].config, _settings_of(runs[0], settings)
     if KINDS[config.source].tokens:
-        return Exported(runs, **kept), kept
+        return Exported(runs, **own), own
     if settings.get("precision", "float32") != "float32":
         raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
     if config.target == "label":
-        return ExportedPredictor(runs, **kept), kept
-    return ExportedReader(runs, **kept), kept
+        return ExportedPredictor(runs, **own), own
+    return ExportedReader(runs, **own), own
 
 
 def _settings_of(run: Run, settings: dict[str, Any]) -> dict[str, Any]:

@@ -21,13 +21,13 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from serving.client import AsyncPredictor, AsyncReader, AsyncTranslator
-from serving.page import events, images, texts
+from serving.page import questions
 from serving.page.card import Card
 from serving.page.requests import Answer, Headers, Read, answering, file, json_object, nothing
 
 STATIC = Path(__file__).with_name("static")
 LOCAL = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
-MOST_TEXT = 4 * texts.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
+MOST_TEXT = 4 * questions.MOST_CHARACTERS + 4_096  # bytes of a request, as all below
 MOST_IMAGE = 8 << 20
 MOST_TABLE = 1 << 20
 
@@ -72,26 +72,26 @@ def build(settings: Settings) -> Starlette:
             yield
 
     async def model(request: Request, _: None) -> Answer:
-        found = await request.app.state.clients[AsyncTranslator].metadata()
+        metadata = await request.app.state.clients[AsyncTranslator].metadata()
         return {
-            "model": found.model,
-            "version": found.version,
+            "model": metadata.model,
+            "version": metadata.version,
             "target": settings.target,
-            "signatures": found.signatures,
-            "reads": images.described(found.signatures.get("read", {}).get("inputs", ())),
+            "signatures": metadata.signatures,
+            "reads": questions.described(metadata.signatures.get("read", {}).get("inputs", ())),
             "card": asdict(settings.card),
             "example": settings.example,
-            "most_characters": texts.MOST_CHARACTERS,
+            "most_characters": questions.MOST_CHARACTERS,
         }
 
     routes = [
         Route("/", lambda request: FileResponse(STATIC / "index.html")),
         Route("/healthz", lambda request: JSONResponse({"ok": True})),
         Route("/api/model", answering(model, nothing)),
-        _question("/api/translate", texts.translate, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/look", texts.look, AsyncTranslator, json_object(MOST_TEXT)),
-        _question("/api/read", images.read, AsyncReader, file(MOST_IMAGE)),
-        _question("/api/follow", events.follow, AsyncPredictor, json_object(MOST_TABLE)),
+        _question("/api/translate", questions.translate, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/look", questions.look, AsyncTranslator, json_object(MOST_TEXT)),
+        _question("/api/read", questions.read, AsyncReader, file(MOST_IMAGE)),
+        _question("/api/follow", questions.follow, AsyncPredictor, json_object(MOST_TABLE)),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
     middleware = [

@@ -44,20 +44,20 @@ def read_card(manifest: Path) -> Card:
         ValueError: if it is not a manifest.
     """
     try:
-        found = json.loads(manifest.read_text(encoding="utf-8"))
-        run = found["runs"][0]
+        about = json.loads(manifest.read_text(encoding="utf-8"))
+        run = about["runs"][0]
         figures, which, deciding = _figures(run)
-        lines = {"Run": _listed(each["name"] for each in found["runs"]), **_of_run(run)}
+        lines = {"Run": _listed(each["name"] for each in about["runs"]), **_of_run(run)}
         lines |= {f"{name}, {which}, dev": value for name, value in figures.items()}
-        settings = found["settings"].items()  # of which some are off
+        settings = about["settings"].items()  # of which some are off
         lines["Search"] = _listed(f"{key.replace('_', ' ')} {v}" for key, v in settings if v)
-        lines["Exported"] = str(found["created"])
-        lines["Versions"] = _listed(f"{key} {value}" for key, value in found["versions"].items())
+        lines["Exported"] = str(about["created"])
+        lines["Versions"] = _listed(f"{key} {value}" for key, value in about["versions"].items())
         return Card(
             lines,
             _languages(run["config"]["data"]),
             f"{deciding} {figures[deciding]} on dev" if deciding else "",
-            tuple(map(str, found.get("examples", ()))),
+            tuple(map(str, about.get("examples", ()))),
         )
     except OSError:
         raise
@@ -82,19 +82,19 @@ def _figures(run: dict[str, Any]) -> tuple[dict[str, str], str, str]:
 
     The deciding figure is the one that the epoch was chosen by.
     """
-    kept = run["kept"] or {}
-    epochs = kept.get("epochs")
-    which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {kept.get('epoch')}"
-    figures = {name: f"{kept[key]:.4g}" for key, name in FIGURES.items() if key in kept}
-    names = [deciding(kept) or "", *FIGURES]
+    record = run["kept"] or {}
+    epochs = record.get("epochs")
+    which = f"epochs {epochs[0]} to {epochs[-1]}" if epochs else f"epoch {record.get('epoch')}"
+    figures = {name: f"{record[key]:.4g}" for key, name in FIGURES.items() if key in record}
+    names = [deciding(record) or "", *FIGURES]
     if run["config"].get("keep_by") == "perplexity":
         names = ["val_perplexity"]
-    return figures, which, next((FIGURES[name] for name in names if name in kept), "")
+    return figures, which, next((FIGURES[name] for name in names if name in record), "")
 
 
 def _languages(data: str) -> tuple[str, ...]:
-    found = _LANGUAGES.search(data)
-    return tuple(code for code in found.groups() if code) if found else ()
+    match = _LANGUAGES.search(data)
+    return tuple(code for code in match.groups() if code) if match else ()
 
 
 def _named(data: str) -> str:

@@ -64,9 +64,9 @@ def answering(
     async def endpoint(request: Request) -> Response:
         try:
             body = await read(request)
-            found = await _unless_gone(request, function(request, body))
+            answer = await _unless_gone(request, function(request, body))
             try:
-                return JSONResponse(found)
+                return JSONResponse(answer)
             except ValueError:
                 error = "the model's answer has numbers that are not finite"
                 return JSONResponse({"error": error}, 502)
@@ -91,14 +91,14 @@ def json_object(most: int) -> Read[dict[str, Any]]:
     async def read(request: Request) -> dict[str, Any]:
         body = await _body(request, "application/json", most)
         try:
-            found = json.loads(body)
+            value = json.loads(body)
             # A half of a surrogate pair, as typing can leave one, has no UTF-8: it becomes "?".
-            found = json.loads(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+            value = json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
         except (UnicodeDecodeError, ValueError, RecursionError):
             raise BadRequestError("expected JSON") from None
-        if not isinstance(found, dict):
+        if not isinstance(value, dict):
             raise BadRequestError("expected a JSON object")
-        return found
+        return value
 
     return read
 
@@ -127,7 +127,7 @@ def rounded(numbers: Iterable[float]) -> list[float]:
 
 def found_hypotheses(hypotheses: Iterable[Hypothesis]) -> list[Answer]:
     """Return hypotheses; a search that found fewer fills up with -inf."""
-    return [dataclasses.asdict(one) for one in hypotheses if one.score > -math.inf]
+    return [dataclasses.asdict(each) for each in hypotheses if each.score > -math.inf]
 
 
 async def _body(request: Request, kind: str, most: int) -> bytes:

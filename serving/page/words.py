@@ -19,15 +19,15 @@ def groups(tokens: Sequence[str]) -> list[list[int]]:
     """
     if not any(token.startswith(MARK) for token in tokens):
         return [[position] for position in range(len(tokens))]
-    found: list[list[int]] = []
+    words: list[list[int]] = []
     for position, token in enumerate(tokens):
         before = tokens[position - 1] if position else ""
-        inside = found and not token.startswith(MARK) and before != MARK
+        inside = words and not token.startswith(MARK) and before != MARK
         if before == MARK or (inside and _spelled(token) and _spelled(before)):
-            found[-1].append(position)
+            words[-1].append(position)
         else:
-            found.append([position])
-    return found
+            words.append([position])
+    return words
 
 
 def join(
@@ -54,8 +54,8 @@ def join(
     return _texts(source, columns), _texts(target, rows), joined
 
 
-def _texts(tokens: Sequence[str], found: list[list[int]]) -> list[str]:
-    return ["".join(tokens[p] for p in word).replace(MARK, " ").strip() for word in found]
+def _texts(tokens: Sequence[str], words: list[list[int]]) -> list[str]:
+    return ["".join(tokens[p] for p in word).replace(MARK, " ").strip() for word in words]
 
 
 def _spelled(token: str) -> bool:

@@ -211,6 +211,25 @@ def test_unknown_words_are_typed_ones_in_the_ribbons(view):
     expect(view.locator(".words").first).to_have_text("She zorbs")
 
 
+def test_models_of_letters_are_answered_whatever_is_typed(view, rng):
+    def answers(route):
+        sentences = []
+        for text in route.request.post_data_json["texts"]:
+            letters = [letter.strip() for letter in text]
+            source = ["<unk>" if rng.random() < 0.2 else letter for letter in letters]
+            weights = [[1 / len(source)] * len(source)]
+            alignment = {"source": source, "target": ["A"], "weights": weights}
+            sentences.append({"alignment": alignment, "hypotheses": []})
+        route.fulfill(json={"sentences": sentences})
+
+    view.route("**/api/look", answers)
+    drawn = ["".join(rng.choice([*"aé3★給,'- "], rng.integers(1, 12))).strip() for _ in range(12)]
+    for text in ["12 March 2024", *filter(None, drawn)]:
+        view.locator("#text").fill(text)
+        letters = [letter.strip() or "·" for letter in text]
+        expect(view.locator(".words").first.locator(".word")).to_have_text(letters)
+
+
 def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
     with tab_on(browser, Settings(unsure, "unsure", example="one two three")) as tab:
         expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")

@@ -14,8 +14,7 @@ import tensorflow as tf
 
 from serving.client import Translator
 from serving.client.local import LocalTranslator
-from serving.export.events import ExportedPredictor
-from serving.export.images import ExportedReader
+from serving.export.readers import ExportedPredictor, ExportedReader
 from serving.export.texts import Exported
 from serving.export.version import export
 from serving.savedmodel.status import Code, StatusError

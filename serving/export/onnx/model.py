@@ -11,12 +11,12 @@ import numpy as np
 from serving.export.onnx.aligned import Aligned
 from serving.export.onnx.copying import Copying
 from serving.export.onnx.decoder import Decoder
+from serving.export.onnx.encoder import TextEncoder
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.images import ImageEncoder
 from serving.export.onnx.mechanisms.mechanism import Shape, Values
 from serving.export.onnx.products import Products
 from serving.export.onnx.search import part_of
-from serving.export.onnx.texts import TextEncoder
 from training.config.schema import Config
 
 T = TypeVar("T")

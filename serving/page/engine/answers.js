@@ -1,4 +1,4 @@
-// What the page asks of a model, answered as `serving.page.texts` and `serving.page.images` do.
+// What the page asks of a model, answered as `serving.page.questions` does.
 
 import { readImage } from "./pixels.js";
 import { Reader } from "./reader.js";

@@ -100,29 +100,29 @@ def _written(
             kernels[proto.name] = [*described, numbers.add(columns), len(columns)]
         else:
             constants[proto.name] = [*described, numbers.add(array)]
-    known = kernels_outside.union(kernels)
+    all_kernels = kernels_outside.union(kernels)
     rows = rows_outside.union(proto.name for proto in graph.initializer if len(proto.dims) < 2)
     nodes = [
         Node(
             node.op_type,
             list(node.input),
             list(node.output),
-            _attributes(node, numbers, known, rows),
+            _attributes(node, numbers, all_kernels, rows),
         )
         for node in graph.node
     ]
     outputs = [each.name for each in graph.output]
-    taken = Counter([*outputs, *(name for node in _nodes(graph) for name in node.input)])
+    uses = Counter([*outputs, *(name for node in _nodes(graph) for name in node.input)])
     return {
         "inputs": [each.name for each in graph.input],
         "outputs": outputs,
         "constants": constants,
         "kernels": kernels,
-        "nodes": _joined(nodes, known, rows, taken),
+        "nodes": _joined(nodes, all_kernels, rows, uses),
     }
 
 
-def _joined(nodes: list[Node], kernels: Names, rows: Names, taken: Counter[str]) -> list[Node]:
+def _joined(nodes: list[Node], kernels: Names, rows: Names, uses: Counter[str]) -> list[Node]:
     """Return the nodes, of which products with kernels include what follows them alone.
 
     The numbers of a product become float32, are scaled and get a bias in one array: `then` lists
@@ -132,9 +132,9 @@ def _joined(nodes: list[Node], kernels: Names, rows: Names, taken: Counter[str])
         nodes: of a graph.
         kernels: names of constant matrices.
         rows: names of constants of one axis, or none.
-        taken: how often each value is.
+        uses: how often each value is.
     """
-    next_of = {name: node for node in nodes for name in node.inputs if taken[name] == 1}
+    next_of = {name: node for node in nodes for name in node.inputs if uses[name] == 1}
     left = dict.fromkeys(map(id, nodes))
     for node in nodes:
         if node.op not in _PRODUCTS or node.inputs[1] not in kernels:
@@ -167,7 +167,7 @@ def _columns(kernel: np.ndarray) -> np.ndarray:
 def _attributes(
     node: onnx.NodeProto, numbers: Numbers, kernels: Names, rows: Names
 ) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     for attribute in node.attribute:
         value = onnx.helper.get_attribute_value(attribute)
         if isinstance(value, onnx.GraphProto):
@@ -176,5 +176,5 @@ def _attributes(
             value = value.decode()
         elif node.op_type == "Cast":
             value = str(onnx.helper.tensor_dtype_to_np_dtype(value))
-        found[attribute.name] = list(value) if isinstance(value, (list, tuple)) else value
-    return found
+        attributes[attribute.name] = list(value) if isinstance(value, (list, tuple)) else value
+    return attributes

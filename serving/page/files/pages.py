@@ -5,11 +5,16 @@ from __future__ import annotations
 import base64
 import gzip
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from serving.page.files.scripts import join
 from training.command.files import write_text
+
+# The forms of imports and exports that modules of the page have.
+_IMPORT = re.compile(r'^import \{ (.+) \} from "\./(\w+)\.js";$', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+_LEFT = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 _PAGE = Path(__file__).parents[1]
 STATIC, ENGINE = _PAGE / "static", _PAGE / "engine"
@@ -82,8 +87,8 @@ def _named(paths: Iterable[Path]) -> dict[str, Path]:
 def _replaced(parts: Mapping[str, str]) -> str:
     html = (STATIC / "index.html").read_text(encoding="utf-8")
     for old, new in parts.items():
-        before, found, after = html.partition(old)
-        assert found, f"index.html has no {old}"
+        before, part, after = html.partition(old)
+        assert part, f"index.html has no {old}"
         html = before + new + after
     return html
 
@@ -102,3 +107,37 @@ def _base64(content: bytes) -> str:
 
 def _hash(text: str) -> str:
     return f"'sha256-{_base64(hashlib.sha256(text.encode()).digest())}'"
+
+
+def join(entry: str, modules: Mapping[str, Path]) -> str:
+    """Return the script of a module and of all that it imports.
+
+    Every module becomes a function that runs once and returns what it exports.
+
+    Args:
+        entry: name of the module that is run.
+        modules: files by name, which are imported as `import { a, b } from "./name.js";`.
+
+    Raises:
+        ValueError: for an import or an export of another form.
+    """
+    done: dict[str, str] = {}
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        text = modules[name].read_text(encoding="utf-8")
+        for _, other in _IMPORT.findall(text):
+            add(other)
+        done[name] = _function(name, text)
+
+    add(entry)
+    return '"use strict";\n' + "".join(done.values())
+
+
+def _function(name: str, text: str) -> str:
+    exported = ", ".join(_EXPORT.findall(text))
+    text = _EXPORT.sub("", _IMPORT.sub(r"const { \1 } = module_\2;", text))
+    if left := _LEFT.search(text):
+        raise ValueError(f"{name}.js expected imports and exports of one line. Received: {left[0]}")
+    return f"const module_{name} = (() => {{\n{text}return {{ {exported} }};\n}})();\n"

@@ -11,8 +11,7 @@ from serving.client.local.model import Folder
 from serving.page.card import read_card
 from serving.page.files.model import pack
 from serving.page.files.pages import write_file, write_folder
-from serving.page.images import described
-from serving.page.texts import MOST_CHARACTERS
+from serving.page.questions import MOST_CHARACTERS, described
 
 # By task; of each the last is there where the model attends.
 SIGNATURES = {
@@ -35,12 +34,12 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
         ValueError: for an export that is none, or one with parts that a browser has no form of.
         OSError: if a file cannot be read or written.
     """
-    found = Folder(export)
-    task, attends = found.manifest["task"], found.manifest["attends"]
+    folder = Folder(export)
+    task, attends = folder.manifest["task"], folder.manifest["attends"]
     if task not in SIGNATURES:
         raise ValueError(f"{export} expected a model to translate or to read. Received: to {task}")
-    _check_search(export, found.manifest)
-    path = found.path.resolve()
+    _check_search(export, folder.manifest)
+    path = folder.path.resolve()
     numbered = path.name.isdecimal()
     page = {
         "model": path.parent.name if numbered else path.name,
@@ -51,7 +50,7 @@ def write(export: Path, output: Path, single: bool, example: str = "") -> None:
         "example": example,
         "most_characters": MOST_CHARACTERS,
     }
-    (write_file if single else write_folder)(output, pack(path, found.manifest, page))
+    (write_file if single else write_folder)(output, pack(path, folder.manifest, page))
 
 
 def _check_search(export: Path, manifest: dict[str, Any]) -> None:
@@ -62,6 +61,6 @@ def _check_search(export: Path, manifest: dict[str, Any]) -> None:
         "--coverage-penalty": settings.get("coverage_penalty"),
         "--replace-unknown": settings.get("replaces_unknown"),
     }
-    for what, given in unknown.items():
-        if given:
+    for what, value in unknown.items():
+        if value:
             raise ValueError(f"{export} expected an export for a page. Received: {what}")

@@ -11,7 +11,7 @@ from serving import predict
 from serving.check.local_models import KINDS
 from serving.check.onnx import check_folder
 from serving.client.local import LocalPredictor
-from serving.export.events import ExportedPredictor
+from serving.export.readers import ExportedPredictor
 from serving.export.version import export
 from training.config.load import override
 from training.model.build import build_model

@@ -12,7 +12,7 @@ from serving.check.local_models import KINDS
 from serving.check.onnx import check_folder
 from serving.client.errors import InvalidRequestError
 from serving.client.local import LocalReader, LocalTranslator
-from serving.export.images import ExportedReader
+from serving.export.readers import ExportedReader
 from serving.export.version import export
 from training.sources.image import digits
 

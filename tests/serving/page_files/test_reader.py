@@ -10,7 +10,7 @@ from PIL import Image
 
 from serving.client.local import LocalReader
 from serving.client.local.pixels import read_image, resize
-from serving.export.images import ExportedReader
+from serving.export.readers import ExportedReader
 from serving.export.version import export
 from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run

@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from serving.page.__main__ import main
-from serving.page.files.scripts import join
+from serving.page.files.pages import join
 
 
 @pytest.fixture

@@ -17,10 +17,9 @@ from keras_attention import (
 from serving.export.onnx.mechanisms.additive import Additive
 from serving.export.onnx.mechanisms.history import History
 from serving.export.onnx.mechanisms.local import Local
-from serving.export.onnx.mechanisms.mechanism import Mechanism, Rows
+from serving.export.onnx.mechanisms.mechanism import Mechanism, Nothing, Rows
 from serving.export.onnx.mechanisms.monotonic import Chunkwise, Monotonic
 from serving.export.onnx.mechanisms.multiplicative import Location, Multiplicative
-from serving.export.onnx.mechanisms.nothing import Nothing
 from training.command.errors import UserError
 
 __all__ = ["Mechanism", "Rows", "make"]

@@ -128,3 +128,14 @@ class Mechanism:
             return rows.apart(query, width)
         apart = rows.apart(query, self.heads, width // self.heads)
         return g("Transpose", apart, perm=[0, 2, 1, 3])
+
+
+class Nothing(Mechanism):
+    """A weight of 1 for the one vector that there is."""
+
+    def weigh(
+        self, g: Graph, times: Products, query: Value, memory: Values, state: Values, rows: Rows
+    ) -> tuple[Value, Values]:
+        """Return the weight."""
+        first = g.slice(rows.apart(query, self.query_dim), 0, 1, 2)
+        return first * 0.0 + 1.0, {}

@@ -1,4 +1,4 @@
-"""The SavedModel of a run that says a text of anything but texts, such as images."""
+"""The SavedModels of runs that read images or histories: they write a text, or predict."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult
 from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
 from training.decode.asked import Search
+from training.decode.labels import attends, predict
 from training.decode.search import search
 from training.runs.run import Run
 
@@ -33,7 +35,7 @@ class ExportedReader(tf.Module):
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
         source, places = runs[0].source, runs[0].source.places(config)
         self._source, self._places = lambda: source, places
-        self._asked = Search(
+        self._settings = Search(
             beam_width=beam_width,
             num_results=min(num_results, beam_width),
             length_penalty=length_penalty,
@@ -63,42 +65,42 @@ class ExportedReader(tf.Module):
         `tokens` `(B, T)` are those of the text, and `token_probabilities` `(B, T)` says how sure
         each is.
         """
-        found = self._search(inputs)
+        result = self._search(inputs)
         return {
-            "text": self.target_tokenizer.detokenize(found.ids[:, 0]),
-            "score": found.scores[:, 0],
-            **self._tokens(found),
+            "text": self.target_tokenizer.detokenize(result.ids[:, 0]),
+            "score": result.scores[:, 0],
+            **self._tokens(result),
         }
 
     def nbest(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Inputs of the source to `texts` `(B, N)` and `scores` `(B, N)`, the best first."""
-        count = self._asked.num_results
-        found = self._search(inputs, count)
-        flat = tf.reshape(found.ids, [-1, tf.shape(found.ids)[2]])
+        count = self._settings.num_results
+        result = self._search(inputs, count)
+        flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
         texts = tf.reshape(self.target_tokenizer.detokenize(flat), [-1, count])
-        return {"texts": texts, "scores": found.scores}
+        return {"texts": texts, "scores": result.scores}
 
     def regions(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """The same with weights, of regions `(B, T, h, w)`."""
-        found = self._search(inputs, return_attention_weights=True)
-        ids = found.ids[:, 0]
-        said = (ids != PAD_ID) & (ids != END_ID)
-        weights = tf.where(said[:, :, None], found.attention_weights[:, 0], 0.0)
+        result = self._search(inputs, return_attention_weights=True)
+        ids = result.ids[:, 0]
+        written = (ids != PAD_ID) & (ids != END_ID)
+        weights = tf.where(written[:, :, None], result.attention_weights[:, 0], 0.0)
         places = self._places or (1, tf.shape(weights)[2])  # a sequence is a row
         weights = tf.reshape(weights, [*tf.unstack(tf.shape(ids)), *places])
         return {
             "text": self.target_tokenizer.detokenize(ids),
-            "score": found.scores[:, 0],
+            "score": result.scores[:, 0],
             "attention_weights": weights,
-            **self._tokens(found),
+            **self._tokens(result),
         }
 
-    def _tokens(self, found: SearchResult) -> dict[str, tf.Tensor]:
-        ids = found.ids[:, 0]
-        said = (ids != PAD_ID) & (ids != END_ID)
+    def _tokens(self, result: SearchResult) -> dict[str, tf.Tensor]:
+        ids = result.ids[:, 0]
+        written = (ids != PAD_ID) & (ids != END_ID)
         return {
-            "tokens": tf.where(said, self.target_tokenizer.tokens(ids), ""),
-            "token_probabilities": tf.where(said, tf.exp(found.log_probs[:, 0]), 0.0),
+            "tokens": tf.where(written, self.target_tokenizer.tokens(ids), ""),
+            "token_probabilities": tf.where(written, tf.exp(result.log_probs[:, 0]), 0.0),
         }
 
     def _search(
@@ -110,11 +112,45 @@ class ExportedReader(tf.Module):
         more = [[0, tf.cast(count == 0, tf.int32)], *[[0, 0]] * (len(batch.shape) - 1)]
         batch = tf.pad(batch, more)
         with self.weights.in_use():
-            found = search(
+            result = search(
                 self._hidden(),
                 batch,
-                dataclasses.replace(self._asked, num_results=num_results),
+                dataclasses.replace(self._settings, num_results=num_results),
                 max_length=self._max_length,
                 **options,
             )
-        return tf.nest.map_structure(lambda x: x if x is None else x[:count], found)
+        return tf.nest.map_structure(lambda x: x if x is None else x[:count], result)
+
+
+class ExportedPredictor(tf.Module):
+    """Weights and signatures of a model of histories, without the Keras models."""
+
+    def __init__(self, runs: Sequence[Run], *, weights: str = "float32") -> None:
+        super().__init__()
+        models, source = [run.model for run in runs], runs[0].source
+        self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
+        self._source = lambda: source
+        self.weights = Weights(models, weights)
+        self.attends = all(map(attends, models))
+
+    def signatures(self) -> dict[str, Any]:
+        """Return the functions by the name they are served under."""
+        made = traced(self.predict, self._source().inputs())
+        return {"serving_default": made, "predict": made}
+
+    def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:
+        """Return requests to warm up with, each the name of a signature and its inputs."""
+        return [("predict", self._source().examples(count)) for count in (1, 3)]
+
+    def predict(self, **columns: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Columns, each `(B, T)`, to `probability` `(B,)` and `attention_weights` `(B, T)`."""
+        batch = self._source().read(**columns)
+        events = tf.shape(batch)[1]
+        # One event that is none, so that histories may be empty.
+        batch = tf.pad(batch, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
+        with self.weights.in_use():
+            probability, weights = predict(self._hidden(), batch)
+        outputs = {"probability": probability}
+        if self.attends:
+            outputs["attention_weights"] = weights[:, :events]
+        return outputs
