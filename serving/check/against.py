@@ -44,6 +44,7 @@ from training.command.progress import Tell
 _SECONDS = 60.0  # of a request
 _TOLERANCE = 1e-4
 _NOT_THERE = 999_983  # a version that nobody serves
+_UNKNOWN = "FAILED_PRECONDITION"  # status for a signature that the model lacks
 _MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
@@ -51,13 +52,7 @@ Ask = Callable[[], str]  # returns the difference, or ""
 
 
 class Server(NamedTuple):
-    """The server that is asked.
-
-    Attributes:
-        target: HOST:PORT of gRPC.
-        model: its name there.
-        rest: HOST:PORT of REST; "" leaves REST out.
-    """
+    """The server that is asked: HOST:PORT of gRPC, the model there, HOST:PORT of REST or ""."""
 
     target: str
     model: str
@@ -198,22 +193,17 @@ class _Asking:
         protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         more = {**protos, "not_there": tf.make_tensor_proto(0)}
         missing = dict(list(protos.items())[1:])
-        version = {"version": {"value": _NOT_THERE}}
-        for what, signature_name, sent, spec, status in (
-            ("an input too many", name, more, {}, "INVALID_ARGUMENT"),
-            ("an input too few", name, missing, {}, "INVALID_ARGUMENT"),
-            ("an unknown signature", f"{name}_not_there", protos, {}, "FAILED_PRECONDITION"),
-            ("an unknown version", name, protos, version, "NOT_FOUND"),
+        ask, version = self._ask, {"value": _NOT_THERE}
+        for what, send, status in (
+            ("an input too many", partial(ask, name, more), "INVALID_ARGUMENT"),
+            ("an input too few", partial(ask, name, missing), "INVALID_ARGUMENT"),
+            ("an unknown signature", partial(ask, f"{name}_not_there", protos), _UNKNOWN),
+            ("an unknown version", partial(ask, name, protos, version=version), "NOT_FOUND"),
         ):
             yield (
                 f"signature {name} with {what}",
-                partial(self._refusal, signature_name, sent, spec, status),
+                lambda send=send, status=status: _difference(send(), status),
             )
-
-    def _refusal(
-        self, name: str, inputs: Mapping[str, Any], spec: Mapping[str, Any], status: str
-    ) -> str:
-        return _difference(self._ask(name, inputs, **spec), status)
 
     def _rest(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self._server.rest, timeout=_SECONDS)
