@@ -202,7 +202,7 @@ class _Asking:
         ):
             yield (
                 f"signature {name} with {what}",
-                lambda send=send, status=status: _difference(send(), status),
+                partial(_refusal, send, status),
             )
 
     def _rest(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
@@ -260,6 +260,11 @@ def _batches(
         for number, text in enumerate(HARD_TEXTS):
             yield f"odd text {number} alone", inputs([text])
         yield "odd texts together", inputs(HARD_TEXTS)
+
+
+def _refusal(send: Callable[[], Answer], status: str) -> str:
+    """Return how the answer to a bad request differs from its status."""
+    return _difference(send(), status)
 
 
 def _difference(answer: Answer, expected: Answer) -> str:
