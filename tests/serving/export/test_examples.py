@@ -11,16 +11,15 @@ import pytest
 from serving.client.histories import history_columns, parse_table
 from serving.export.examples import COUNT, examples
 from serving.export.version import export
-from tests.serving.conftest import event_run, image_run  # noqa: F401
-from tests.serving.page_files.conftest import RUN
+from tests.serving.conftest import TEXT_RUN, event_run, image_run  # noqa: F401
 from training.runs.run import load_run
 from training.sources.events.histories import Histories, Schema
 from training.sources.image import data
 
 
 def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(tmp_path, monkeypatch):
-    monkeypatch.chdir(RUN.parent)  # where its data is
-    run = load_run(RUN)
+    monkeypatch.chdir(TEXT_RUN.parent)  # where its data is
+    run = load_run(TEXT_RUN)
     found = examples(run)
     with open("pairs.tsv", encoding="utf-8") as file:
         sources = {row[0] for row in csv.reader(file, delimiter="\t")}
@@ -32,7 +31,7 @@ def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(tmp_path, monkeyp
 
 
 def test_long_texts_and_data_that_is_gone_are_left_out(tmp_path, monkeypatch):
-    run = load_run(RUN)
+    run = load_run(TEXT_RUN)
     monkeypatch.chdir(tmp_path)
     assert examples(run) == []
     lines = [f"{'long ' * (20 * (n % 2))}{n}\tx\n" for n in range(1000)]
