@@ -13,7 +13,7 @@ BACKENDS = .venv-backends
 NIGHTLY = .venv-nightly
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-nightly test-jax test-torch verify-gpu verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
+.PHONY: help demo test test-slow test-mechanisms test-guides test-benchmarks test-lab test-backends test-nightly test-jax test-torch verify-gpu gpu-kernels verify-stock lint format docs build serve page test-page page-kernel messages test-batch serve-docker clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -51,6 +51,9 @@ test-benchmarks: $(STAMP)  ## run every benchmark on tiny sizes
 verify-gpu:  ## measure a GPU: one report (BACKEND=jax|torch|tensorflow, MINUTES=9, GPU_PYTHON=python3)
 	$(or $(GPU_PYTHON),python3) benchmarks/gpu.py --backend $(or $(BACKEND),jax) --minutes $(or $(MINUTES),9) \
 	  --output $(or $(OUTPUT),gpu-$(or $(BACKEND),jax))
+
+gpu-kernels: $(STAMP)  ## count what a training step launches on a GPU; no GPU is needed (BACKEND=tensorflow|jax)
+	$(BIN)/python benchmarks/gpu_kernels.py --backend $(or $(BACKEND),tensorflow)
 
 # PyTorch's file without CUDA where the machine has one; else whatever the registry gives.
 $(BACKENDS)/installed: setup.py

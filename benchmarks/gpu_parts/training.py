@@ -62,9 +62,9 @@ def our_config(units: int, batch: int, precision: str) -> Config:
     )
 
 
-def stock(units: int, vocabulary: int) -> keras.Model:
-    """The nearest of Keras's layers."""
-    source, target, memory, first = _encoder(units, vocabulary)
+def stock(units: int, vocabulary: int, length: int | None = LENGTH) -> keras.Model:
+    """The nearest of Keras's layers, for texts of this length; None for any."""
+    source, target, memory, first = _encoder(units, vocabulary, length)
     x = layers.Embedding(vocabulary, units // 2)(target)
     x = layers.LSTM(units, return_sequences=True)(x, initial_state=first)
     query, key = (layers.Dense(units, use_bias=False)(y) for y in (x, memory))
@@ -74,8 +74,8 @@ def stock(units: int, vocabulary: int) -> keras.Model:
     return keras.Model([source, target], layers.Dense(vocabulary)(x))
 
 
-def _encoder(units: int, vocabulary: int) -> tuple[Any, Any, Any, list[Any]]:
-    source, target = (keras.Input((LENGTH,), dtype="int32") for _ in range(2))
+def _encoder(units: int, vocabulary: int, length: int | None) -> tuple[Any, Any, Any, list[Any]]:
+    source, target = (keras.Input((length,), dtype="int32") for _ in range(2))
     x = layers.Embedding(vocabulary, units // 2)(source)
     encoder = layers.LSTM(units // 2, return_sequences=True, return_state=True)
     memory, *last = layers.Bidirectional(encoder)(x)

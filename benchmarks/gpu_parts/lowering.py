@@ -1,0 +1,107 @@
+"""What Keras's backend hands to XLA for a case: FOLDER/NAME.pb (TensorFlow) or NAME.mlir (JAX).
+
+`python -m gpu_parts.lowering CASES.json FOLDER`, which benchmarks/gpu_kernels.py runs
+in a process with the backend. No GPU is needed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+
+from gpu_parts import training as measured
+from training.config.schema import Config
+from training.data.ids import END_ID
+from training.decode.search import Search, search
+from training.fit.compiled import compile_model, settle
+from training.model.build import build_model
+
+STEPS_AN_EPOCH = 100  # of the learning rate's schedule, which has no kernels of its own
+
+
+def lower(case: dict[str, Any], folder: Path) -> None:
+    """Write the program of a case."""
+    keras.utils.clear_session()
+    if case["kind"] == "search":
+        _write_function(_search(case), [_ids(case, 0)], folder / case["name"])
+        return
+    model, data = _stock(case) if case["kind"] == "stock Keras" else _trained(case)
+    model._symbolic_build(data_batch=data)  # the variables of optimizer and metrics
+    write = _write_jax if keras.backend.backend() == "jax" else _write_function
+    write(model if write is _write_jax else model.train_step, data, folder / case["name"])
+
+
+def _config(case: dict[str, Any]) -> Config:
+    config = Config(
+        batch_size=case["batch"], epochs=1, dropout=0.2, jit_compile=True, **case["config"]
+    )
+    settle(config)
+    return config
+
+
+def _ids(case: dict[str, Any], side: int) -> np.ndarray:
+    """Return drawn ids of the source, side 0, or the target, side 1."""
+    shape = case["batch"], case["shape"][side]
+    return np.random.default_rng(side).integers(END_ID + 1, case["vocab"], shape, "int32")
+
+
+def _trained(case: dict[str, Any]) -> tuple[keras.Model, Any]:
+    config = _config(case)
+    model = build_model(config, case["vocab"], case["vocab"])
+    compile_model(model, config, STEPS_AN_EPOCH)
+    inputs = {x.name: _ids(case, min(i, 1)) for i, x in enumerate(model.inputs)}
+    return model, (inputs, _ids(case, 1))
+
+
+def _stock(case: dict[str, Any]) -> tuple[keras.Model, Any]:
+    keras.config.set_dtype_policy("float32")
+    model = measured.stock(case["units"], case["vocab"], length=None)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(), loss, jit_compile=True)
+    return model, ([_ids(case, 0), _ids(case, 1)], _ids(case, 1))
+
+
+def _search(case: dict[str, Any]) -> Callable[..., Any]:
+    model = build_model(_config(case), case["vocab"], case["vocab"])
+    options = Search(beam_width=case["beam_width"])
+    return lambda source: search([model], source, options, max_length=case["shape"][1]).ids
+
+
+def _write_function(function: Callable[..., Any], arguments: Any, path: Path) -> None:
+    """Write TensorFlow's program: lengths are unknown while it is traced, known to XLA."""
+    import tensorflow as tf
+
+    arguments = tf.nest.map_structure(tf.constant, arguments)
+    whole = isinstance(arguments, tuple)  # a batch is one argument
+    specs = tf.nest.map_structure(lambda x: tf.TensorSpec([x.shape[0], None], x.dtype), arguments)
+    traced = tf.function(
+        function, jit_compile=True, autograph=False, input_signature=[specs] if whole else specs
+    )
+    ir = traced.experimental_get_compiler_ir(*([arguments] if whole else arguments))
+    path.with_suffix(".pb").write_bytes(ir(stage="hlo_serialized", platform_name="CPU"))
+
+
+def _write_jax(model: keras.Model, data: Any, path: Path) -> None:
+    import jax
+
+    groups = (
+        model.trainable_variables,
+        model.non_trainable_variables,
+        model.optimizer.variables,
+        model.metrics_variables,
+    )
+    state = tuple([x.value for x in group] for group in groups)
+    traced = jax.jit(model.train_step, donate_argnums=0).trace(state, data)
+    lowered = traced.lower(lowering_platforms=("cuda",))
+    path.with_suffix(".mlir").write_text(lowered.as_text())
+
+
+if __name__ == "__main__":
+    for each in json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")):
+        lower(each, Path(sys.argv[2]))

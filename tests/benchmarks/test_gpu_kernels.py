@@ -1,0 +1,66 @@
+"""What a training step launches on a GPU does not grow; XLA compiles it here for a card."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+from gpu_kernels import PARTS, count_kernels, table  # noqa: E402
+from gpu_parts.launches import count  # noqa: E402
+
+MOST = {"small-gru": 424, "small-lstm": 543}  # kernels a step
+
+THUNKS = """
+000: kGemm                       [a] gemm.1
+001: kCommandBuffer              [b] command_buffer
+  000: kKernel                   [c] fusion.1
+  001: kKernel                   [d] fusion.2
+002: kWhile                      [e] while.1
+  condition:
+    000: kKernel                 [f] compare
+  body:
+    000: kGemm                   [g] gemm.2
+    001: kConditional            [h] conditional
+      000: kKernel               [i] fusion.3
+003: kWhile                      [j] while.2
+  body:
+    000: kKernel                 [k] fusion.4
+"""
+OPTIMIZED = """HloModule step
+ENTRY main {
+  %while.1 = while(%a), body=%b, backend_config={"known_trip_count":{"n":"5"}}
+  %while.2 = while(%c), body=%d
+}"""
+
+
+def test_kernels_of_loops_count_as_often_as_these_run():
+    row = count({"name": "x", "shape": [3, 7]}, THUNKS, OPTIMIZED, "Total bytes: 3145728 (3.0MiB)")
+    assert row == {
+        "name": "x",
+        "kernels": 3 + 2 * 5 + 1 * 7,
+        "outside_loops": 3,
+        "loops": [{"kernels": 2, "times": 5}, {"kernels": 1, "times": None}],
+        "known_trip_counts": 1,
+        "mebibytes": 3,
+    }
+    assert table([row]).splitlines()[-1] == "| x | 20 | 2 × 5, 1 × ? | 1 of 2 | 3 |"
+
+
+def test_a_training_step_launches_no_more_kernels_than_before(tmp_path):
+    cases = json.loads((PARTS / "kernel_cases.json").read_text(encoding="utf-8"))
+    cases = [case for case in cases if case["name"] in MOST]
+    rows = count_kernels(cases, tmp_path, "tensorflow", ROOT / "build/gpu-kernels-env")
+    assert {row["name"] for row in rows} == set(MOST)
+    for row in rows:
+        assert row["kernels"] <= MOST[row["name"]]
+
+
+def test_an_unknown_case_is_refused_in_one_line():
+    command = [sys.executable, str(ROOT / "benchmarks/gpu_kernels.py"), "--only", "nothing"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "small-gru" in done.stderr
