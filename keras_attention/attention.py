@@ -343,6 +343,10 @@ class Attention(AveragingLayer):
         kept = weights * noise["dropout"] if noise and "dropout" in noise else weights
         return self.average(kept, memory.value), weights, state
 
+    def linear_query(self) -> keras.Variable | None:
+        """Return the kernel, if `queries` does nothing but multiply with it, or None."""
+        return None
+
     def averages(self) -> bool:
         """Whether a context is the average of the memory's values by the weights."""
         return keeps(self.attend, Attention.attend) and keeps(self.average, Attention.average)

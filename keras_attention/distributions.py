@@ -7,6 +7,7 @@ function `(scores, mask) -> weights` as its `distribution`, registered with Kera
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from keras_attention.shapes import is_empty
 Tensor = Any
 
 MODES = ("parallel", "hard")
+PAIRED = 256  # positions up to which the softmax of a loop on a GPU is made of pairs
 LONGEST = 2**16  # positions of monotonic attention in a graph of ONNX, whose lengths are open
 
 
@@ -39,10 +41,57 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         mask = ops.ones((1,), "bool")  # Keras warns of a softmax of one score
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
+    if backend.for_gpu() and backend.in_loop():
+        return ops.cast(_softmax_by_pairs(scores, mask), dtype)
+    return ops.cast(_masked_softmax(scores, mask), dtype)
+
+
+def _masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
     weights = ops.exp(_shifted(scores, mask))
     total = ops.sum(weights, axis=-1, keepdims=True)
     # Only a fully masked row sums to 0. A maximum would do, but for its gradient at a tie.
-    return ops.cast(weights / ops.where(total > 0, total, 1.0), dtype)
+    return weights / ops.where(total > 0, total, 1.0)
+
+
+def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
+    """Return `w_i = 1 / Σ_j e^(s_j - s_i)`: one kernel, and one for its gradient.
+
+    So many exponentials as pairs of positions are nothing on a GPU where positions are few. Where
+    one is infinite the weight is 0.
+    """
+    few = ops.shape(scores)[-1] <= PAIRED  # known when XLA compiles, which leaves one branch
+
+    @ops.custom_gradient
+    def weigh(scores: Tensor) -> tuple[Tensor, Any]:
+        def by_pairs() -> Tensor:
+            ratios = ops.exp(scores[..., None, :] - scores[..., None])
+            total = ops.sum(ops.where(mask[..., None, :], ratios, 0.0), axis=-1)
+            return ops.where(mask, 1 / total, 0.0)
+
+        def gradient_by_pairs(upstream: Tensor) -> Tensor:
+            differences = upstream[..., None] - upstream[..., None, :]
+            return weights * ops.sum(weights[..., None, :] * differences, axis=-1)
+
+        def gradient_in_turn(upstream: Tensor) -> Tensor:
+            return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
+
+        weights = backend.saved(
+            lambda: _either(few, by_pairs, lambda: _masked_softmax(scores, mask))
+        )
+
+        def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
+            g = arguments[0] if upstream is None else upstream
+            return _either(few, lambda: gradient_by_pairs(g), lambda: gradient_in_turn(g))
+
+        return weights, gradient
+
+    return weigh(scores)
+
+
+def _either(first: Any, make: Callable[[], Tensor], make_other: Callable[[], Tensor]) -> Tensor:
+    if isinstance(first, bool):
+        return make() if first else make_other()
+    return ops.cond(first, make, make_other)
 
 
 def sparsemax(scores: Tensor, mask: Tensor | None = None) -> Tensor:

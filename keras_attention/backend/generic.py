@@ -187,3 +187,18 @@ def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
     if rows != key.shape[0] or not numbers or queries == 1 or key.shape[1] == 1:
         return 0
     return math.prod(sizes)
+
+
+def in_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced; False where nobody asks."""
+    return False
+
+
+def for_gpu() -> bool:
+    """Whether XLA compiles what is being computed for a GPU."""
+    return False
+
+
+def saved(make: Callable[[], Tensor]) -> Tensor:
+    """Return what `make` returns in a step of `scan`, whose gradient may read it."""
+    return make()

@@ -10,11 +10,13 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_attention.backend import generic
+from keras_attention.backend.device import on_gpu
 
 Tensor = Any
 
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula.
 LARGEST_FORMULA, LARGEST_ON_GPU = 2**18, 2**26
+STEPS = 4  # of an iteration on a GPU
 
 
 def scan(
@@ -24,7 +26,14 @@ def scan(
     output_dtypes: Any,
 ) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
-    last, outputs = jax.lax.scan(lambda s, x: step(x, s)[::-1], state, inputs)
+
+    def advance(state: Any, now: Any) -> tuple[Any, Any]:
+        return step(now, state)[::-1]
+
+    if for_gpu():  # the gradient takes a step again, where each of its values were a kernel to keep
+        last, outputs = jax.lax.scan(jax.checkpoint(advance), state, inputs, unroll=STEPS)
+    else:
+        last, outputs = jax.lax.scan(advance, state, inputs)
     return outputs, last
 
 
@@ -59,7 +68,7 @@ def project(x: Tensor, kernel: Tensor) -> Tensor:
     With a vector it is a sum on a GPU, where XLA computes `x` in the loop that sums it; a product
     would store `x`, and round it to TF32.
     """
-    if len(kernel.shape) == 1 and _on_gpu():
+    if len(kernel.shape) == 1 and on_gpu():
         return ops.sum(x * kernel, axis=-1)
     return generic.project(x, kernel)
 
@@ -71,11 +80,11 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
     sum of the formula is fused. The gradients compute the terms again.
     """
     size = generic.count_hidden(query, key, 0)
-    if size <= (LARGEST_ON_GPU if _on_gpu() else LARGEST_FORMULA):
+    if size <= (LARGEST_ON_GPU if on_gpu() else LARGEST_FORMULA):
         return None
     if all(is_concrete(x) for x in (query, key, scale)):  # each operation is compiled by itself
         return None
-    if _on_gpu():
+    if on_gpu():
 
         @jax.checkpoint
         def formula(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
@@ -104,5 +113,6 @@ def under_xla() -> bool:
     return True
 
 
-def _on_gpu() -> bool:
-    return bool(jax.default_backend() != "cpu")
+def for_gpu() -> bool:
+    """Whether XLA compiles what is being computed for a GPU."""
+    return on_gpu()

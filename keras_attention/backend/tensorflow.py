@@ -15,7 +15,8 @@ import keras
 import tensorflow as tf
 from keras import ops, tree
 
-from keras_attention.backend import generic, tensorflow_additive
+from keras_attention.backend import generic, gpu_scan, tensorflow_additive
+from keras_attention.backend.device import on_gpu
 from keras_attention.backend.generic import nothing
 
 # TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
@@ -45,6 +46,13 @@ def scan(
     length = first.shape[0] if first.shape[0] is not None else tf.shape(first)[0]
     if first.shape[0] == 0:
         return nothing(step, state, inputs), state
+    if for_gpu():
+
+        def traced(now: Any, state: Any) -> tuple[Any, Any]:
+            with _tracing_a_step():
+                return step(now, state)
+
+        return gpu_scan.scan(traced, state, inputs, output_dtypes)
 
     def array(dtype: str, shape: Any = None) -> tf.TensorArray:
         return tf.TensorArray(dtype, length, element_shape=shape)
@@ -189,6 +197,21 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
         batch = tf.maximum(tf.shape(query)[0], tf.shape(key)[0])  # one of them may be 1
         query, key = (tf.broadcast_to(x, [batch, *x.shape[1:]]) for x in (query, key))
     return tensorflow_additive.additive(query, key, scale)
+
+
+def in_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced."""
+    return _in_step.get()
+
+
+def for_gpu() -> bool:
+    """Whether XLA compiles what is being computed for a GPU."""
+    return under_xla() and on_gpu()
+
+
+def saved(make: Callable[[], Tensor]) -> Tensor:
+    """Return what `make` returns: see `gpu_scan.saved`."""
+    return gpu_scan.saved(make)
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:

@@ -6,11 +6,14 @@ kernel is computed once for all steps. The second, a context or the last output,
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from keras import ops
 
+from keras_attention import backend
 from keras_attention.fast.deferred import Trace, deferred, fixed, outer
 
 Tensor = Any
@@ -52,8 +55,9 @@ class Cell:
         gates: of the cell.
         inputs: `(T, B, ·)`, what is known before the loop.
         first: `(B, units)`, the output before the first step.
-        trace: of the loop; it must get `"output"`, the first state after each step.
+        trace: of the loop; it must get `name`, the first state after each step.
         fed: returns, after the loop, what was fed to `step` at all steps, each `(T, B, ·)`.
+        name: of the first state in the trace.
 
     Attributes:
         steps: inputs of the loop by name, `(T, B, ·)`; `step` takes those of its step.
@@ -67,8 +71,10 @@ class Cell:
         first: Tensor,
         trace: Trace,
         fed: Callable[[], list[Tensor]] = list,
+        name: str = "output",
     ) -> None:
         self._gates, self._dtype, self._trace, self._fed = gates, gates.dtype, trace, fed
+        self._name = name
         self._first = first
         # Half precision is for products alone: a state that adds up keeps its small parts.
         half = self._dtype in ("float16", "bfloat16")
@@ -89,14 +95,20 @@ class Cell:
     ) -> tuple[list[Tensor], Tensor]:
         """Return what gets deferred gradients, and what is added to the products of inputs."""
         kernel = recurrent if of_fed is None else ops.concatenate([of_fed, recurrent], axis=0)
-        self._times = fixed(kernel)
+        self._kernel, self._times = kernel, fixed(kernel)
         return [kernel], bias
+
+    def beside(self, *others: Cell) -> Cell:
+        """Return a cell whose step is that of this one and of others, `(cells, B, ·)`."""
+        cell = copy.copy(self)
+        cell._times = fixed(ops.stack([each._kernel for each in (self, *others)]))
+        return cell
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
         return [outer(_join([*self._fed(), self._before()]), gates)]
 
     def _before(self) -> Tensor:
-        return self._trace.before("output", self._first)
+        return self._trace.before(self._name, self._first)
 
     def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step.
@@ -123,10 +135,17 @@ class GRU(Cell):
     def _prepare(
         self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        self._times_recurrent = fixed(recurrent)
+        self._kernel, self._times = recurrent, fixed(recurrent)
         self._times_fed = None if of_fed is None else fixed(of_fed)
         units = self._gates.units
         of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
+        self._times_both = None
+        if of_fed is not None and backend.for_gpu():
+            # One product for two. With zeros the candidate's two parts stay apart.
+            of_state = [of_gates, ops.zeros_like(of_candidate), of_candidate]
+            fed_rows = ops.pad(of_fed, [[0, 0], [0, units]])
+            both = [fed_rows, ops.concatenate(of_state, axis=-1)]
+            self._times_both = fixed(ops.concatenate(both, axis=0))
         bias, recurrent_bias = ops.unstack(bias)
         gates_bias, candidate_bias = ops.split(recurrent_bias, [2 * units], axis=-1)
         shape = (*ops.shape(inputs)[:2], units)
@@ -144,13 +163,69 @@ class GRU(Cell):
 
     def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step: see `Cell.step`."""
-        gates = now["gates"] + self._times_fed(_join(fed)) if self._times_fed else now["gates"]
-        inner = self._times_recurrent(ops.cast(state[0], self._dtype))
+        h, gates = ops.cast(state[0], self._dtype), now["gates"]
+        if self._times_both:
+            units = self._gates.units
+            both = self._times_both(_join([*fed, h]))
+            of_gates, of_candidate = ops.split(both, [3 * units], axis=-1)
+            gates, inner = gates + of_gates, ops.pad(of_candidate, [[0, 0], [2 * units, 0]])
+        else:
+            gates = gates + self._times_fed(_join(fed)) if self._times_fed else gates
+            inner = self._times(h)
         gates, inner, more = (
             ops.cast(x, self.state_dtype) for x in (gates, inner, now["candidate"])
         )
         *others, candidate = ops.split(inner, 3, axis=-1)
         return gru_step(self._gates, gates, [*others, candidate + more], state)
+
+
+class Stack:
+    """Cells above one another: each but the first gets the output of that below in the same step.
+
+    Args:
+        gates: of the cells, bottom first.
+        inputs: `(T, B, ·)`, what is known of the bottom cell's input before the loop.
+        first: the states of all cells before the first step, `(B, units)` each.
+        trace: of the loop; it must get the first state of each cell under its name in `names`.
+        fed: see `Cell`; of the bottom cell.
+    """
+
+    def __init__(
+        self,
+        gates: list[Gates],
+        inputs: Tensor,
+        first: list[Tensor],
+        trace: Trace,
+        fed: Callable[[], list[Tensor]] = list,
+    ) -> None:
+        self.names = [f"output_{i}" for i in range(len(gates) - 1)] + ["output"]
+        self._cells, self._starts, start = [], [], 0
+        for each, name in zip(gates, self.names, strict=True):
+            self._cells.append(hoisted_cell(each, inputs, first[start], trace, fed, name))
+            self._starts.append(start)
+            start += 2 if each.kind == "lstm" else 1
+            # All of the input of a cell above comes in the step.
+            inputs, fed = inputs[..., :0], partial(_below, trace, name)
+        self.steps = [cell.steps for cell in self._cells]
+        self.state_dtype, self._dtype = self._cells[0].state_dtype, gates[0].dtype
+
+    def outputs(self, state: list[Tensor]) -> list[Tensor]:
+        """Return the first state of each cell; the last is the output of the stack."""
+        return [state[start] for start in self._starts]
+
+    def step(self, now: list[Any], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+        """Take a step: see `Cell.step`."""
+        new: list[Tensor] = []
+        ends = [*self._starts[1:], len(state)]
+        for cell, inputs, start, end in zip(self._cells, now, self._starts, ends, strict=True):
+            states = cell.step(inputs, fed, state[start:end])
+            fed = [ops.cast(states[0], self._dtype)]
+            new += states
+        return new
+
+
+def _below(trace: Trace, name: str) -> list[Tensor]:
+    return [trace[name]]
 
 
 def hoisted_cell(gates: Gates, *args: Any) -> Cell:

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from keras import ops
+from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.fast.deferred import Trace, deferred, fixed, outer
-from keras_attention.fast.gates import Gates, hoisted_cell
+from keras_attention.fast.gates import Gates, Stack, hoisted_cell
 from keras_attention.shapes import keep_where
 
 Tensor = Any
@@ -53,6 +53,42 @@ def run_cell(
     return outputs, [ops.cast(x, gates.dtype) for x in state]
 
 
+def run_cells(
+    gates: list[Gates],
+    inputs: list[Tensor],
+    states: list[list[Tensor]],
+    masks: list[Tensor] | None = None,
+) -> list[tuple[Tensor, list[Tensor]]]:
+    """Run cells of one kind and size over a sequence each, in one loop: a product for all.
+
+    Arguments and results are those of `run_cell`, one for each cell.
+    """
+    traces = [Trace() for _ in gates]
+    cells = [
+        hoisted_cell(each, x, state[0], trace)
+        for each, x, state, trace in zip(gates, inputs, states, traces, strict=True)
+    ]
+    cell = cells[0].beside(*cells[1:])
+    each_step = [cell.steps for cell in cells]
+    steps: dict[str, Any] = {"cell": tree.map_structure(lambda *xs: ops.stack(xs, 1), *each_step)}
+    if masks is not None:
+        steps["mask"] = ops.expand_dims(ops.stack(masks, 1), -1)
+
+    def step(now: dict[str, Any], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        new = cell.step(now["cell"], [], state)
+        if "mask" in now:
+            new = [ops.where(now["mask"], a, b) for a, b in zip(new, state, strict=True)]
+        return ops.cast(new[0], gates[0].dtype), new
+
+    first = [ops.cast(ops.stack(each), cell.state_dtype) for each in zip(*states, strict=True)]
+    outputs, last = backend.scan(step, first, steps, gates[0].dtype)
+    outputs = ops.unstack(outputs, axis=1)
+    for trace, x in zip(traces, outputs, strict=True):
+        trace.fill({"output": x})
+    last = zip(*(ops.unstack(ops.cast(x, gates[0].dtype)) for x in last), strict=True)
+    return [(x, list(state)) for x, state in zip(outputs, last, strict=True)]
+
+
 class Readout(NamedTuple):
     """How a fed output is made in the loop.
 
@@ -60,20 +96,23 @@ class Readout(NamedTuple):
         kernel: `(dim of c + dim of s, ·)`, what `[c_t; s_t]` is multiplied with.
         added: `(T, B, ·)`, what is added to that product at each step.
         activate: from the sum to the output.
+        of_context: whether the kernel has rows for the context; it is added as it is otherwise.
     """
 
     kernel: Tensor
     added: Tensor
     activate: Callable[[Tensor], Tensor]
+    of_context: bool = True
 
 
 def run_attending(
-    gates: Gates,
+    gates: list[Gates],
     inputs: Tensor,
     mask: Tensor | None,
     state: Any,
     *,
     attend: Callable[[Tensor, Any, Any], tuple[Tensor, Any, Any]],
+    query_kernel: Tensor | None,
     noise: Any,
     order: str,
     feeding: bool,
@@ -82,12 +121,13 @@ def run_attending(
     """Run a cell that attends over a sequence.
 
     Args:
-        gates: of the cell.
+        gates: of the cell, or of the cells of a stack, bottom first.
         inputs: `(T, B, dim)`, in the dtype of the products.
         mask: boolean `(T, B)` or None; where it is False the state stays and the outputs are 0.
         state: the `State` before the first step; its cell state is a list.
         attend: `(query, attention state, noise of the step)` to the context `(B, ·)`, the weights
             `(B, [heads,] S)` and the next attention state.
+        query_kernel: what queries are multiplied with before `attend`, or None.
         noise: structure of tensors `(T, ...)`, or None.
         order: `"bahdanau"` or `"luong"`, see `AttentionCell`.
         feeding: whether the last output is fed to the cell.
@@ -97,49 +137,74 @@ def run_attending(
         In the dtype of the products, the outputs with feeding and `[c_t; s_t]` without,
         `(T, B, ·)`; the weights `(T, B, [heads,] S)`; and the last state.
     """
-    dtype, trace = gates.dtype, Trace()
+    dtype, trace = gates[0].dtype, Trace()
 
     def fed() -> list[Tensor]:
         outputs = [trace.before("vector", state.output)] if feeding else []
         return [*outputs, trace["context"]] if order == "bahdanau" else outputs
 
-    cell = hoisted_cell(gates, inputs, state.cell[0], trace, fed)
-    steps = {"cell": cell.steps}
+    cell = Stack(gates, inputs, state.cell, trace, fed)
+    steps: dict[str, Any] = {"cell": cell.steps}
     if mask is not None:
         steps["mask"] = mask
     if noise is not None:
         steps["noise"] = noise
-    times = None
+    if query_kernel is not None:
+        times_query = fixed(query_kernel)
+
+        def queries() -> Tensor:
+            if order == "luong":
+                return trace["output"]
+            return trace.before("output", cell.outputs(state.cell)[-1])
+
+        shape = (*ops.shape(inputs)[:2], query_kernel.shape[-1])
+        steps["query"] = deferred(
+            ops.zeros(shape, dtype), [query_kernel], lambda g: [outer(queries(), g)]
+        )
+    joins = readout is None or readout.of_context
     if readout is not None:
         times = fixed(readout.kernel)
         steps["vector"] = deferred(
-            readout.added, [readout.kernel], lambda g: [outer(_pairs(trace), g)]
+            readout.added,
+            [readout.kernel],
+            lambda g: [outer(_pairs(trace) if joins else trace["output"], g)],
         )
+
+    def ask(query: Tensor, now: dict[str, Any], attention: Any) -> tuple[Tensor, Any, Any]:
+        if query_kernel is not None:
+            query = times_query(query) + now["query"]
+        return attend(query, attention, now.get("noise"))
+
+    def read_out(context: Tensor, output: Tensor, now: dict[str, Any]) -> Tensor:
+        if readout is not None and not joins:
+            return readout.activate(times(output) + context + now["vector"])
+        pair = ops.concatenate([context, output], axis=-1)
+        return pair if readout is None else readout.activate(times(pair) + now["vector"])
 
     def step(now: dict[str, Any], old: Any) -> tuple[dict[str, Any], Any]:
         parts = [old.output] if feeding else []
         if order == "bahdanau":
-            query = ops.cast(old.cell[0], dtype)
-            context, weights, attention = attend(query, old.attention, now.get("noise"))
+            query = ops.cast(cell.outputs(old.cell)[-1], dtype)
+            context, weights, attention = ask(query, now, old.attention)
             parts.append(context)
         states = cell.step(now["cell"], parts, old.cell)
-        output = ops.cast(states[0], dtype)
+        output = ops.cast(cell.outputs(states)[-1], dtype)
         if order == "luong":
-            context, weights, attention = attend(output, old.attention, now.get("noise"))
+            context, weights, attention = ask(output, now, old.attention)
         new = old._replace(cell=states, attention=attention)
         if feeding:
-            fed_back = ops.concatenate([context, output], axis=-1)
-            if times is not None and readout is not None:
-                fed_back = readout.activate(times(fed_back) + now["vector"])
-            new = new._replace(output=fed_back)
+            new = new._replace(output=read_out(context, output, now))
         if "mask" in now:
             new = keep_where(now["mask"], new, old)
-        traced = {"output": ops.cast(new.cell[0], dtype), "context": context}
+        outputs = [ops.cast(x, dtype) for x in cell.outputs(new.cell)]
+        traced = dict(zip(cell.names, outputs, strict=True))
+        if joins:
+            traced["context"] = context
         if feeding:
             traced["vector"] = new.output
         return {"cell": traced, "weights": weights}, new
 
-    names = ["output", "context", *(["vector"] if feeding else [])]
+    names = [*cell.names, *(["context"] if joins else []), *(["vector"] if feeding else [])]
     dtypes = {"cell": dict.fromkeys(names, dtype), "weights": dtype}
     first = state._replace(cell=[ops.cast(x, cell.state_dtype) for x in state.cell])
     results, last = backend.scan(step, first, steps, dtypes)

@@ -112,8 +112,8 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor | None:
 
 
 def hoists() -> bool:
-    """Whether the loops of `fast.loop` may run: on TensorFlow, where they pay."""
-    return enabled() and backend.is_tensorflow()
+    """Whether the loops of `fast.loop` may run: on TensorFlow and on GPUs, where they pay."""
+    return enabled() and (backend.is_tensorflow() or backend.for_gpu())
 
 
 def hoists_attention(training: bool | None) -> bool:

@@ -1,4 +1,4 @@
-"""`keras.layers.RNN` that trains faster on TensorFlow."""
+"""`keras.layers.RNN` and `keras.layers.Bidirectional` that train faster."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention import backend
 from keras_attention.fast import loop
 from keras_attention.recurrent import keras_cells
 from keras_attention.shapes import expect_known_length
@@ -53,13 +54,23 @@ class HoistedRNN(keras.layers.RNN):
             result: tuple[Tensor, Tensor, Any]
             result = super().inner_loop(sequences, initial_state, mask, training)
             return result
+        inputs, mask = self.order_steps(sequences, mask)
+        return self.lay_out(*loop.run_cell(gates, inputs, list(initial_state), mask), mask)
+
+    def order_steps(self, sequences: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Return inputs `(T, B, dim)` and mask `(T, B)` in the order of the steps."""
         inputs = ops.transpose(sequences, (1, 0, 2))
         if mask is not None:
             mask = ops.transpose(ops.cast(mask, "bool"))
         if self.go_backwards:
             inputs = ops.flip(inputs, axis=0)
             mask = None if mask is None else ops.flip(mask, axis=0)
-        outputs, state = loop.run_cell(gates, inputs, list(initial_state), mask)
+        return inputs, mask
+
+    def lay_out(
+        self, outputs: Tensor, state: list[Tensor], mask: Tensor | None
+    ) -> tuple[Tensor, Tensor, Any]:
+        """Return the last output, all outputs `(B, T, ·)` and the last states."""
         last = state[0]
         if mask is not None:
             # Keras has zeros where nothing was put out before, whatever the initial state is.
@@ -69,3 +80,41 @@ class HoistedRNN(keras.layers.RNN):
             outputs = ops.where(ops.expand_dims(visible, -1), outputs, ops.zeros_like(outputs))
             last = outputs[-1]
         return last, ops.transpose(outputs, (1, 0, 2)), state
+
+
+@keras.saving.register_keras_serializable("keras_attention")
+class HoistedBidirectional(keras.layers.Bidirectional):
+    """`keras.layers.Bidirectional` of a `HoistedRNN`; on a GPU XLA has one loop for both ways.
+
+    Arguments, call arguments, weights and results are those of `keras.layers.Bidirectional`.
+    """
+
+    def call(
+        self,
+        sequences: Tensor,
+        initial_state: Any = None,
+        mask: Tensor | None = None,
+        training: bool | None = None,
+    ) -> Any:
+        """Run both directions."""
+        layers = self.forward_layer, self.backward_layer
+        gates: list[Any] = [keras_cells.hoisted(layer.cell) for layer in layers]
+        if (
+            not backend.for_gpu()
+            or None in gates
+            or initial_state is not None
+            or self.merge_mode != "concat"
+            or self.stateful
+            or layers[0].unroll
+            or not layers[0].return_sequences
+        ):
+            return super().call(sequences, initial_state, mask, training)
+        ordered = [layer.order_steps(sequences, mask) for layer in layers]
+        inputs, masks = ([pair[n] for pair in ordered] for n in range(2))
+        states = [list(layer.get_initial_state(ops.shape(sequences)[0])) for layer in layers]
+        runs = loop.run_cells(gates, inputs, states, None if mask is None else masks)
+        forward, backward = (
+            layer.lay_out(*run, each) for layer, run, each in zip(layers, runs, masks, strict=True)
+        )
+        outputs = ops.concatenate([forward[1], ops.flip(backward[1], axis=1)], axis=-1)
+        return (outputs, *forward[2], *backward[2]) if self.return_state else outputs

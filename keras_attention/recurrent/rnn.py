@@ -156,8 +156,8 @@ class AttentionRNN(AttentionCell):
         self, inputs: Tensor, mask: Tensor | None, memory: Memory, state: State, training: Any
     ) -> tuple[Tensor, Tensor, State]:
         """Run the cell over all steps, then attend with all its outputs at once."""
-        if gates := self._gates():
-            outputs, flat = loop.run_cell(gates, inputs, tree.flatten(state.cell), mask)
+        if (gates := self._gates()) and len(gates) == 1:
+            outputs, flat = loop.run_cell(gates[0], inputs, tree.flatten(state.cell), mask)
             cell_state = tree.pack_sequence_as(state.cell, flat)
         else:
             outputs, cell_state = self._run_cell(inputs, mask, state.cell, training)
@@ -193,23 +193,46 @@ class AttentionRNN(AttentionCell):
         if training:
             shape = (ops.shape(inputs)[0], *self.attention.weights_shape(memory, 1))
             noise = self.attention.draw_noise(shape)
+        kernel, readout = self._query_kernel(), self._hoisted_readout(inputs)
+        averages = self.attention.averages() and self.attention.num_heads == 1 and not self.gate
+        if readout and self.order == "luong" and averages and backend.for_gpu():
+            # The context is for the readout alone: values meet its kernel once, before the loop.
+            of_context, rest = ops.split(readout.kernel, [memory.value.shape[-1]], axis=0)
+            memory = memory._replace(value=backend.matmul(memory.value, of_context))
+            readout = readout._replace(kernel=rest, of_context=False)
+
+        def attend(query: Tensor, state: Any, noise: Any) -> tuple[Tensor, Tensor, Any]:
+            if kernel is None:
+                return self._attend(query, memory, state, noise)
+            query = ops.expand_dims(query, 1)
+            context, weights, state = self.attention.attend(query, memory, state, None, noise)
+            return ops.squeeze(context, 1), ops.cast(ops.squeeze(weights, 1), dtype), state
+
+        dtype = self.compute_dtype
         outputs, weights, last = loop.run_attending(
             self._gates(),
             inputs,
             mask,
             state._replace(cell=tree.flatten(state.cell)),
-            attend=lambda query, state, noise: self._attend(query, memory, state, noise),
+            attend=attend,
+            query_kernel=kernel,
             noise=noise,
             order=self.order,
             feeding=self.input_feeding,
-            readout=self._hoisted_readout(inputs),
+            readout=readout,
         )
         last = last._replace(cell=tree.pack_sequence_as(state.cell, last.cell))
         return ops.swapaxes(outputs, 0, 1), ops.moveaxis(weights, 0, -2), last
 
+    def _query_kernel(self) -> Tensor | None:
+        """Return the kernel of queries, cast, where the loop may multiply with it, or None."""
+        kernel = None if self.gate else self.attention.linear_query()
+        return None if kernel is None else ops.cast(kernel, self.compute_dtype)
+
     def _gates(self) -> Any:
-        """Return the tensors of the cell for the loops of `fast.loop`, or None."""
-        return keras_cells.hoisted(self.cell)
+        """Return the tensors of the cells for the loops of `fast.loop`, or None."""
+        gates = [keras_cells.hoisted(cell) for cell in keras_cells.parts(self.cell)]
+        return None if None in gates else gates
 
     def _hoisted_readout(self, inputs: Tensor) -> loop.Readout | None:
         """Return the readout of a fed output; a deep one's product of the inputs is taken here."""

@@ -54,7 +54,7 @@ def built(rng, cell, attention, way, readout=None, gate=False, dtype="float32"):
         input_feeding=feeding,
         units=17 if readout else None,
         readout=readout or "vector",
-        gate=gate,
+        gate=bool(gate),
         return_state=True,
         return_attention_scores=True,
         dtype=dtype,
@@ -148,7 +148,7 @@ class Problem:
             total = self.total(point, self.inputs)
         return tf.reduce_sum(tape.gradient(total, self.inputs) ** 2)
 
-    def difference(self, function, step=1e-5):
+    def difference(self, function, step=2e-6):
         """The derivative of a function along the direction, from the plain formulas' values."""
         import tensorflow as tf
 

@@ -1,0 +1,364 @@
+"""TensorFlow's `scan` for XLA on a GPU, where the number of kernels decides.
+
+A kernel of a recurrent step computes for 1 to 5 microseconds, and takes as long to launch. So
+
+- an iteration of the loop takes several steps, which share its reads, writes and counters;
+- values of a step that are alike are written as one array;
+- the gradient is a loop of its own. Its trip count is known, so that the host is not asked at each
+  iteration. It reads the states before each step and takes the step again, where automatic
+  differentiation writes each intermediate value by a kernel of its own. Values that are dear, those
+  that `saved` made, it reads as well.
+
+The gradient has no derivative: asking for one raises NotImplementedError.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+from keras import tree
+
+Tensor = Any
+Step = Callable[[Any, Any], tuple[Any, Any]]
+
+STEPS = 4  # of an iteration: 2 launch a tenth more kernels, 8 compile twice as long
+NO_SECOND_DERIVATIVE = (
+    "A second derivative expected a loop that XLA does not compile for a GPU: leave jit_compile "
+    "out, or set KERAS_ATTENTION_DEVICE=cpu. Received: a loop whose gradient has no derivative"
+)
+
+
+class _Saved:
+    """What `saved` made in a step, in order; with values, they are handed out again."""
+
+    def __init__(self, values: list[Tensor] | None = None) -> None:
+        self.values = list(values or [])
+        self._replays = values is not None
+
+    def get(self, make: Callable[[], Tensor]) -> Tensor:
+        if self._replays:
+            return self.values.pop(0)
+        self.values.append(make())
+        return self.values[-1]
+
+
+_step_saves: ContextVar[_Saved | None] = ContextVar("step_saves", default=None)
+
+
+@contextlib.contextmanager
+def _saving(values: _Saved) -> Iterator[None]:
+    token = _step_saves.set(values)
+    try:
+        yield
+    finally:
+        _step_saves.reset(token)
+
+
+def saved(make: Callable[[], Tensor]) -> Tensor:
+    """Return what `make` returns; the gradient of `scan` reads it instead of making it again."""
+    values = _step_saves.get()
+    return make() if values is None else values.get(make)
+
+
+def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
+    """Call `step` for each time step in turn: see `generic.scan`; there is at least one step."""
+    loop = _Loop(step, state, inputs)
+    flat_state, flat_inputs = loop.state, loop.inputs
+    length = flat_inputs[0].shape[0]
+    length = tf.shape(flat_inputs[0])[0] if length is None else length
+    rest = length % STEPS
+    outputs, last = loop.run(flat_state, [x[: length - rest] for x in flat_inputs], STEPS)
+    if not (isinstance(rest, int) and rest == 0):
+        more, last = loop.run(last, [x[length - rest :] for x in flat_inputs], 1)
+        outputs = [tf.concat(parts, 0) for parts in zip(outputs, more, strict=True)]
+    return tree.pack_sequence_as(output_dtypes, outputs), tree.pack_sequence_as(state, last)
+
+
+class _Loop:
+    """A step as a function of lists of tensors, and what it reads and makes.
+
+    The step is traced once aside for that. It has to be traced into the loops' bodies again: in a
+    call of a function XLA takes what a loop captures for constants, and compiles at each step.
+
+    Attributes:
+        state: the tensors before the first step.
+        inputs: the tensors of all steps, each `(T, ...)`.
+        tensors: floating tensors from outside that the step reads.
+        variables: trainable variables that the step reads.
+        outputs: a tensor like each output of a step.
+        saves: a tensor like each that `saved` makes in a step.
+        as_output: the index of an output, by that of a state that is the same tensor.
+    """
+
+    def __init__(self, step: Step, state: Any, inputs: Any) -> None:
+        self._step, self._state, self._inputs = step, state, inputs
+        self.state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
+        self.inputs = [tf.convert_to_tensor(x) for x in tree.flatten(inputs)]
+        self.as_output: dict[int, int] = {}
+        count = len(self.state)
+
+        def aside(*tensors: Tensor) -> Any:
+            saves = _Saved()
+            new, outputs = self.take(tensors[:count], tensors[count:], saves)
+            pairs = itertools.product(enumerate(new), enumerate(outputs))
+            self.as_output.update({i: j for (i, x), (j, y) in pairs if y is x})
+            return outputs, saves.values
+
+        specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
+        specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
+        traced = tf.function(aside, autograph=False).get_concrete_function(*specs)
+        self.tensors = [x for x in traced.captured_inputs if x.dtype.is_floating]
+        self.variables = [x for x in traced.graph.variables if x.trainable]
+        self.outputs, self.saves = traced.structured_outputs
+
+    def take(self, state: Any, inputs: Any, saves: _Saved) -> tuple[list[Tensor], list[Tensor]]:
+        """Take a step: the states after it, and its outputs."""
+        with _saving(saves):
+            outputs, new = self._step(
+                tree.pack_sequence_as(self._inputs, list(inputs)),
+                tree.pack_sequence_as(self._state, list(state)),
+            )
+        new = [tf.convert_to_tensor(x) for x in tree.flatten(new)]
+        for x, old in zip(new, self.state, strict=True):
+            x.set_shape(old.shape)
+        return new, [tf.convert_to_tensor(x) for x in tree.flatten(outputs)]
+
+    def run(
+        self, state: list[Tensor], inputs: list[Tensor], steps: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Take all steps, so many at each iteration: the outputs of all, and the last states."""
+        length = inputs[0].shape[0]
+        length = tf.shape(inputs[0])[0] if length is None else length
+        chunks = _Chunks(length // steps, steps)
+        alone = [i for i in range(len(state)) if i not in self.as_output]
+
+        @tf.custom_gradient
+        def run(*arguments: Tensor) -> Any:
+            first = list(arguments[: len(state)])
+            arrays = [chunks.array(x) for x in arguments[len(state) :][: len(inputs)]]
+            written = _Written([*self.outputs, *[first[i] for i in alone], *self.saves], chunks)
+
+            def forward(t: Tensor, state: list[Tensor], rows: list[Any]) -> Any:
+                values = []
+                for step_inputs in chunks.read(arrays, t):
+                    saves = _Saved()
+                    state, outputs = self.take(state, step_inputs, saves)
+                    values.append([*outputs, *[state[i] for i in alone], *saves.values])
+                return t + 1, state, written.write(rows, t, values)
+
+            _, last, rows = tf.while_loop(
+                lambda t, *_: t < chunks.count,
+                forward,
+                (tf.constant(0), first, written.empty()),
+                maximum_iterations=chunks.count,
+            )
+            values = written.stack(rows)
+            outputs = values[: len(self.outputs)]
+            after = dict(zip(alone, values[len(outputs) :], strict=False))
+            after |= {i: outputs[j] for i, j in self.as_output.items()}
+            saves = values[len(outputs) + len(alone) :]
+
+            def gradient(*upstream: Tensor, variables: Any = None) -> Any:
+                # Shifted after it is joined: XLA then fuses both.
+                before = [tf.concat([x[None], after[i]], 0)[:-1] for i, x in enumerate(first)]
+                g_last, g_outputs = upstream[: len(first)], upstream[len(first) :]
+                g_first, g_inputs, sums = self._run_back(
+                    chunks, arrays, before, saves, list(g_last), list(g_outputs)
+                )
+                results = (*g_first, *g_inputs, *sums[: len(self.tensors)])
+                if variables is None:
+                    return results
+                of_variables = sums[len(self.tensors) :]
+                names = [x.ref() for x in self.variables]
+                return results, [of_variables[names.index(x.ref())] for x in variables]
+
+            return (*last, *outputs), gradient
+
+        results = run(*state, *inputs, *self.tensors)
+        return list(results[len(state) :]), list(results[: len(state)])
+
+    def _run_back(
+        self,
+        chunks: _Chunks,
+        arrays: list[Any],
+        before: list[Tensor],
+        saves: list[Tensor],
+        g_last: list[Tensor],
+        g_outputs: list[Tensor],
+    ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
+        """Return the gradients of the first states, the inputs, and of what the step captures."""
+        floats = [i for i, x in enumerate(self.inputs) if x.dtype.is_floating]
+        specs = [tf.TensorSpec(self.inputs[i].shape[1:], self.inputs[i].dtype) for i in floats]
+        written = _Written(specs, chunks)
+        read = [chunks.array(x) for x in (*before, *saves, *g_outputs)]
+        ends = len(before), len(before) + len(saves)
+
+        def backward(k: Tensor, g_state: list[Tensor], rows: list[Any], sums: list[Tensor]) -> Any:
+            t = chunks.count - 1 - k
+            of_inputs = []
+            pairs = zip(chunks.read(read, t), chunks.read(arrays, t), strict=True)
+            for values, inputs in reversed(list(pairs)):
+                g_state, g_inputs, more = self._differentiate(
+                    values[: ends[0]], inputs, values[ends[0] : ends[1]], g_state, values[ends[1] :]
+                )
+                of_inputs.append([g_inputs[i] for i in floats])
+                sums = [x + y for x, y in zip(sums, more, strict=True)]
+            return k + 1, g_state, written.write(rows, t, of_inputs[::-1]), sums
+
+        g_last = [
+            g if x.dtype.is_floating else _zeros(x) for x, g in zip(self.state, g_last, strict=True)
+        ]
+        zeros = [_zeros(x) for x in (*self.tensors, *self.variables)]
+        _, g_first, rows, sums = tf.while_loop(
+            lambda k, *_: k < chunks.count,
+            backward,
+            (tf.constant(0), g_last, written.empty(), zeros),
+            maximum_iterations=chunks.count,
+        )
+        results = iter(_without_gradient(*g_first, *written.stack(rows), *sums))
+        g_first = [next(results) for _ in g_first]
+        g_inputs = [next(results) if i in floats else None for i in range(len(self.inputs))]
+        return g_first, g_inputs, list(results)
+
+    def _differentiate(
+        self,
+        state: list[Tensor],
+        inputs: list[Tensor],
+        saves: list[Tensor],
+        g_state: list[Tensor],
+        g_outputs: list[Tensor],
+    ) -> tuple[list[Tensor], list[Any], list[Tensor]]:
+        """Take a step again, and return the gradients of its states, inputs and captures."""
+        floats = [x for x in (*state, *inputs) if x.dtype.is_floating]
+        sources = [*floats, *self.tensors, *self.variables]
+        with tf.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(sources)
+            new, outputs = self.take(state, inputs, _Saved(saves))
+        targets = [
+            (x, g)
+            for x, g in zip((*new, *outputs), (*g_state, *g_outputs), strict=True)
+            if x.dtype.is_floating
+        ]
+        gradients = tape.gradient(
+            [x for x, _ in targets],
+            sources,
+            output_gradients=[g for _, g in targets],
+            unconnected_gradients=tf.UnconnectedGradients.ZERO,
+        )
+        of_floats = iter(gradients)
+        of_state = [
+            next(of_floats) if x.dtype.is_floating else g
+            for x, g in zip(state, g_state, strict=True)
+        ]
+        of_inputs = [next(of_floats) if x.dtype.is_floating else None for x in inputs]
+        return of_state, of_inputs, [tf.convert_to_tensor(x) for x in of_floats]
+
+
+class _Chunks:
+    """The steps of a loop, so many for each of `count` iterations.
+
+    XLA compiles no loop, of no iterations either, that reads an array of no rows: an array has one.
+    """
+
+    def __init__(self, count: Any, steps: int) -> None:
+        self.count, self.steps = count, steps
+        self.rows = max(count, 1) if isinstance(count, int) else tf.maximum(count, 1)
+
+    def array(self, x: Tensor) -> tf.TensorArray:
+        """Return an array of a row an iteration, of `x` `(count · steps, ...)`."""
+        missing = (self.rows - self.count) * self.steps
+        shape = x.shape[1:]
+        x = tf.pad(x, [[0, missing], *[[0, 0]] * (len(x.shape) - 1)])
+        if self.steps > 1:
+            x = tf.reshape(x, tf.concat([[self.rows, self.steps], tf.shape(x)[1:]], 0))
+            shape = tf.TensorShape([self.steps]).concatenate(shape)
+        return tf.TensorArray(x.dtype, self.rows, element_shape=shape).unstack(x)
+
+    def read(self, arrays: list[tf.TensorArray], t: Tensor) -> list[list[Tensor]]:
+        """Return for each step of an iteration its values of all arrays."""
+        rows = [[x.read(t)] if self.steps == 1 else tf.unstack(x.read(t)) for x in arrays]
+        return [[row[i] for row in rows] for i in range(self.steps)]
+
+
+class _Written:
+    """The arrays that a loop writes: values that differ in their last axis alone are one array.
+
+    Args:
+        like: a tensor, or its spec, like each value of a step.
+        chunks: of the loop.
+    """
+
+    def __init__(self, like: list[Any], chunks: _Chunks) -> None:
+        self._like, self._chunks = like, chunks
+        groups: dict[Any, list[int]] = {}
+        for i, x in enumerate(like):
+            *lead, last = x.shape.as_list() or [None]
+            joins = chunks.steps > 1 and lead and last is not None and lead.count(None) < 2
+            lead = tuple(size for size in lead if size != 1)
+            groups.setdefault((x.dtype, lead) if joins else i, []).append(i)
+        self._groups = list(groups.values())
+
+    def empty(self) -> list[tf.TensorArray]:
+        """Return the arrays before the first iteration."""
+        arrays = []
+        for group in self._groups:
+            first = self._like[group[0]]
+            shape = first.shape
+            if len(group) > 1:
+                lead = shape.as_list()[:-1]
+                width = sum(self._like[i].shape[-1] for i in group)
+                shape = tf.TensorShape([None if None in lead else math.prod(lead), width])
+            if self._chunks.steps > 1:
+                shape = tf.TensorShape([self._chunks.steps]).concatenate(shape)
+            arrays.append(tf.TensorArray(first.dtype, self._chunks.rows, element_shape=shape))
+        return arrays
+
+    def write(self, arrays: list[Any], t: Tensor, values: list[list[Tensor]]) -> list[Any]:
+        """Write the values of an iteration's steps."""
+        written = []
+        for array, group in zip(arrays, self._groups, strict=True):
+            rows = [
+                step[group[0]]
+                if len(group) == 1
+                else tf.concat([tf.reshape(step[i], [-1, step[i].shape[-1]]) for i in group], -1)
+                for step in values
+            ]
+            written.append(array.write(t, rows[0] if len(rows) == 1 else tf.stack(rows)))
+        return written
+
+    def stack(self, arrays: list[Any]) -> list[Tensor]:
+        """Return the values of all steps, `(count · steps, ...)` each."""
+        values: list[Any] = list(self._like)
+        steps = self._chunks.rows * self._chunks.steps
+        for array, group in zip(arrays, self._groups, strict=True):
+            x = array.stack()
+            if self._chunks.steps > 1:
+                x = tf.reshape(x, tf.concat([[steps], tf.shape(x)[2:]], 0))
+            if len(group) == 1:
+                values[group[0]] = x
+                continue
+            widths = [self._like[i].shape[-1] for i in group]
+            for i, part in zip(group, tf.split(x, widths, -1), strict=True):
+                shape = [-1 if size is None else size for size in self._like[i].shape]
+                values[i] = tf.reshape(part, [steps, *shape])
+        return [x[: self._chunks.count * self._chunks.steps] for x in values]
+
+
+def _zeros(x: Any) -> Tensor:
+    return tf.raw_ops.ZerosLike(
+        x=x
+    )  # of a known shape, `tf.zeros_like` is a constant of the program
+
+
+@tf.custom_gradient
+def _without_gradient(*gradients: Tensor) -> Any:
+    def refuse(*_: Tensor) -> Any:
+        raise NotImplementedError(NO_SECOND_DERIVATIVE)
+
+    return gradients, refuse
