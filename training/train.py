@@ -13,6 +13,7 @@ import training.command.extras  # noqa: F401
 from training.command.errors import ConfigError, UsageError
 from training.command.options import main_guard
 from training.command.parser import Parser
+from training.command.programs import keep_programs
 from training.config.keys import is_unicode
 from training.config.load import later_keys
 from training.presets.options import add_configuration, configuration, default_output
@@ -65,6 +66,7 @@ def main(arguments: list[str] | None = None) -> None:
         config = configuration(options)
         output = options.output or default_output(options)
     with telling_how_to_go_on(RunFiles(output)):
+        keep_programs()
         import training.command.startup  # noqa: F401
 
         from training.fit.train import resume, train

@@ -51,7 +51,7 @@ def check(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
     """Raise a ConfigError, in one line that names the key, for a value that it cannot have."""
     choices = metadata.get("choices", ())
     if choices and value not in choices:
-        allowed = ", ".join(map(str, choices))
+        allowed = ", ".join(str(x).lower() if isinstance(x, bool) else str(x) for x in choices)
         raise ConfigError(f"{name} expected one of {allowed}. Received: {value}")
     if isinstance(value, str) and not is_unicode(value):
         raise ConfigError(f"{name} expected text of Unicode. Received: {value!a}")

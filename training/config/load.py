@@ -118,11 +118,13 @@ def _with_values(config: Config, values: Mapping[str, Any]) -> Config:
     return replaced
 
 
-def _parse(name: str, value: object, kind: type) -> object:
+def _parse(name: str, value: object, kind: Any) -> object:
     """Read a value of TOML, or the text of one, as the type of its key."""
+    words = {"true": True, "1": True, "false": False, "0": False}
+    if kind == bool | str:
+        return words.get(str(value).lower(), value)
     wrong = ConfigError(f"{name} expected a value of type {kind.__name__}. Received: {value!r}")
     if kind is bool:
-        words = {"true": True, "1": True, "false": False, "0": False}
         if str(value).lower() not in words:
             raise wrong
         return words[str(value).lower()]

@@ -125,6 +125,17 @@ class Config(Target, Events, Image, Text, Shared):
             **self.own_arguments(),
         }
 
+    def compiles(self) -> bool:
+        """Whether XLA compiles the training step: always on JAX, and by itself for a GPU."""
+        import keras  # which no command needs before it trains
+
+        from keras_attention.backend.device import on_gpu
+
+        backend = keras.backend.backend()
+        if self.jit_compile == "auto":
+            return backend == "jax" or (backend == "tensorflow" and on_gpu())
+        return backend == "jax" or bool(self.jit_compile)
+
     def has_key(self, key: str) -> bool:
         """Whether a key says something about this source and target."""
         parts = SOURCES[self.source], TARGETS[self.target]

@@ -52,7 +52,11 @@ class Shared:
         "precision of matrix products",
         choices=("float32", "mixed_bfloat16", "mixed_float16"),
     )
-    jit_compile: bool = key(False, "compile the training step with XLA")
+    jit_compile: bool | str = key(
+        "auto",
+        "compile the training step with XLA; auto does for a GPU, where it pays several times",
+        choices=("auto", True, False),
+    )
     batch_shapes: int = key(
         0,
         "most shapes of batches in training, for each of which XLA compiles the step; 0 for any, "

@@ -44,10 +44,10 @@ class Batching:
     seed: int = 0
 
     @classmethod
-    def of(cls, config: Config, compiled: bool = False) -> Batching:
+    def of(cls, config: Config) -> Batching:
         """Return those of a configuration; a step that XLA compiles has few shapes by default."""
         settings = {field.name: getattr(config, field.name) for field in fields(cls)}
-        if compiled and not config.batch_shapes and config.length_multiple == 1:
+        if not config.batch_shapes and config.length_multiple == 1 and config.compiles():
             settings["batch_shapes"] = FEW_SHAPES
         return cls(**settings)
 

@@ -54,10 +54,9 @@ def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes
     settle(config)
     model = _build(config, origin, files, processes)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
-    compiled = _on_jax() or config.jit_compile
-    pairs, dev = read_batches(config, files.tokens, tokenizers, compiled)
+    pairs, dev = read_batches(config, files.tokens, tokenizers)
     steps = pairs.statistics.steps_per_epoch
-    compile_model(model, config, steps, jit_compile=compiled)
+    compile_model(model, config, steps)
     score = _judge(model, dev, processes)
     history = restore_checkpoint(files, model, processes.writes)
     if any(deciding(record) for record in history):  # perplexities are another measure

@@ -33,6 +33,6 @@ def compile_model(
     else:
         loss = TokenCrossentropy(config.label_smoothing, config.consistency)
     rate = make_schedule(config, steps)
-    options = {"jit_compile": config.jit_compile, **options}
-    model.compile(ClippedAdam(rate, config.clip_norm, observe), loss, **options)
+    optimizer = ClippedAdam(rate, config.clip_norm, observe)
+    model.compile(optimizer, loss, jit_compile=config.compiles(), **options)
     model.optimizer.build(model.trainable_variables)

@@ -9,6 +9,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from keras_attention import backend
 from training.config.schema import Config
 
 Tensor = Any
@@ -36,14 +37,18 @@ class ClippedAdam(keras.optimizers.Adam):
 
     def apply(self, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> None:
         """Update the weights; a weight's gradient may be None."""
-        squares = [ops.sum(ops.square(g)) for g in grads if g is not None]
+        dense = [g for g in grads if g is not None]
+        if backend.for_gpu():  # one vector: two kernels, where a sum for each takes one or two
+            dense = [ops.concatenate([ops.reshape(g, (-1,)) for g in dense])]
+        squares = [ops.sum(ops.square(g)) for g in dense]
         norm = ops.sqrt(ops.sum(ops.stack(squares)))
         self.observe(norm)
         # Written so that a norm that is not finite makes the update nan, and training stops.
         scale = self.clip_norm / ops.maximum(norm, self.clip_norm) + (norm - norm)
         scaled = [None if g is None else g * scale for g in grads]
         sizes = [math.prod(variable.shape) for variable in self.variables]
-        if keras.backend.backend() != "tensorflow" or None in scaled or sum(sizes) < LARGE:
+        alone = backend.is_tensorflow() and not backend.under_xla()
+        if not alone or None in scaled or sum(sizes) < LARGE:
             super().apply(scaled, trainable_variables)
             return
         import tensorflow as tf

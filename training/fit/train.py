@@ -11,6 +11,7 @@ import keras
 import tensorflow as tf
 
 from training.command.errors import RunError
+from training.command.programs import keep_programs
 from training.config.load import changed_later
 from training.config.schema import Config
 from training.data.pipeline import make_dataset
@@ -165,3 +166,10 @@ def _describe(run: Run, opened: Opened) -> None:
     )
     if line := opened.pairs.shapes_line():
         print(line, flush=True)
+    if config.compiles():
+        folder = keep_programs()
+        where = f" and keeps the programs in {folder}" if folder else ""
+        print(
+            f"XLA compiles the step for each shape{where}: the first minute is for that.",
+            flush=True,
+        )

@@ -283,7 +283,7 @@ def _opened_tokens(
     """Make the batches of token ids."""
     source, target = sides
     states = source.tokenizer.state(), target.state()
-    batches = read_batches(config, tokens.path, states, config.jit_compile)
+    batches = read_batches(config, tokens.path, states)
     dev, manifest = tokens.texts("dev"), tokens.manifest
     unusable = manifest["unusable"] + dev.unusable
     origin = _origin(config, manifest["digest"], sides, batches, dev, unusable, init)

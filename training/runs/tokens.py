@@ -41,7 +41,6 @@ def read_batches(
     config: Config,
     folder: Path,
     tokenizers: Sequence[Mapping[str, Any]] = (),
-    compiled: bool = False,
 ) -> tuple[Batches, Batches]:
     """Return the batches for training and those of the dev set.
 
@@ -49,7 +48,6 @@ def read_batches(
         config: of the run.
         folder: of its token ids.
         tokenizers: what the files of both sides hold, to train with `subword_sampling`.
-        compiled: whether XLA compiles the step, see `Batching.of`.
 
     Raises:
         UserError: the ids of the run, or of its prepared corpus, are damaged.
@@ -63,7 +61,7 @@ def read_batches(
     if config.subword_sampling and tokenizers:
         alpha, (source, target) = config.subword_sampling, tokenizers
         samplers = make_sampler(alpha, source), make_sampler(alpha, target)
-    batching = Batching.of(config, compiled)
+    batching = Batching.of(config)
     rows = corpus.rows(config.train_limit, config.seed)
     pairs = text_batches(batching, *corpus.sides(), training=True, rows=rows, samplers=samplers)
     dev = text_batches(batching, *own.sides("dev"), training=False, shapes=pairs.plan.shapes)

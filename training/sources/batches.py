@@ -45,7 +45,7 @@ def make_batches(
 
     A split is what the source loads; there is no `target` for a label.
     """
-    batching = Batching.of(config, config.jit_compile)
+    batching = Batching.of(config)
     if target is None:
         rows, labels = source.rows(split, training), np.asarray(split.labels, np.float32)
         lengths = rows.lengths, np.ones(len(labels), np.int32)

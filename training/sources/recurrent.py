@@ -7,6 +7,7 @@ from typing import Any
 import keras
 
 from keras_attention import HoistedRNN
+from keras_attention.recurrent.hoisted_rnn import HoistedBidirectional
 from training.config.recurrent import CELLS, Recurrent
 
 Tensor = Any
@@ -36,7 +37,7 @@ def read_sequence(
         cell = build_cell(keys.encoder, keys.encoder_units)
         rnn = HoistedRNN(cell, return_sequences=True, return_state=True)
         if keys.bidirectional:
-            rnn = keras.layers.Bidirectional(rnn)
+            rnn = HoistedBidirectional(rnn)
         x, *final = rnn(x, mask=mask)
         if number + 1 < keys.encoder_layers:
             x = keras.layers.Dropout(dropout)(x)

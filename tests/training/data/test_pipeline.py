@@ -166,12 +166,22 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
 
 
 def test_a_step_that_is_compiled_has_few_shapes_unless_widths_are_chosen():
-    config = tiny_config()
-    assert Batching.of(config).batch_shapes == 0
-    assert Batching.of(config, compiled=True).batch_shapes == 8
-    for setting, expected in (("batch_shapes=3", 3), ("length_multiple=5", 0)):
-        chosen = tiny_config(setting)
-        assert Batching.of(chosen, compiled=True).batch_shapes == expected
+    assert Batching.of(tiny_config("jit_compile=false")).batch_shapes == 0
+    for settings, expected in (
+        ([], 8),
+        (["batch_shapes=3"], 3),
+        (["length_multiple=5"], 0),
+    ):
+        config = tiny_config("jit_compile=true", *settings)
+        assert Batching.of(config).batch_shapes == expected
+
+
+def test_a_gpu_has_compiled_steps_without_being_asked(monkeypatch):
+    for device, compiled in (("gpu", True), ("cpu", False)):
+        monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
+        assert tiny_config().compiles() is compiled
+        assert tiny_config("jit_compile=true").compiles()
+        assert not tiny_config("jit_compile=false").compiles()
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
