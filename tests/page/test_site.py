@@ -16,7 +16,7 @@ from serving.client.local import LocalReader, LocalTranslator
 from serving.export.version import export
 from serving.page.files.write import write
 from tests.page.tabs import WIDTHS
-from tests.serving.conftest import image_run  # noqa: F401
+from tests.serving.conftest import image_run, onnx_translator  # noqa: F401
 from tests.serving.page_files.conftest import versions  # noqa: F401
 from training.data import corpus
 from training.sources.image import digits
