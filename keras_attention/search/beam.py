@@ -79,7 +79,8 @@ def beam_search(
         ValueError: if `num_results` is more than `beam_width`, if one of them or `max_length` is
             below 1, `length_penalty` or `coverage_penalty` below 0; with `coverage_penalty`, if
             `memory_mask` or the attention weights are missing or do not fit; for `end_id` of
-            another shape, and a state with other than `batch_size` rows. In eager mode and on JAX
+            another shape or outside the vocabulary, a state with other than `batch_size` rows, and
+            a `step` that does not return three values. In eager mode and on JAX
             outside `jit`, for log-probabilities above 0: `step` returned logits or probabilities.
 
     Example:
@@ -192,6 +193,7 @@ def _advance(beam: _Beam, running: Running) -> tuple[dict[str, Any], Running]:
     _, _, ended, _, _, limits, covered = running.progress
     rules = beam.search.rules
     log_probs, weights, state = loop.decode(beam.search, running)
+    _check_ends(beam.search, log_probs)
     if beam.coverage_penalty:
         covered = coverage.add(covered, weights, ended)
     lost = _lost(beam, covered)
@@ -216,6 +218,17 @@ def _advance(beam: _Beam, running: Running) -> tuple[dict[str, Any], Running]:
     progress = Progress((), last, ended, total, length, limits, covered)
     progress = progress._replace(finished=_is_finished(beam, progress, lost))
     return loop.scatter(outputs, running), running._replace(progress=progress, state=state)
+
+
+def _check_ends(search: Search, log_probs: Tensor | Shortlist) -> None:
+    if isinstance(log_probs, Shortlist):
+        return
+    size = log_probs.shape[-1]
+    if isinstance(size, int) and not all(0 <= end < size for end in search.rules.ends):
+        raise ValueError(
+            f"beam_search expected end_id among the {size} tokens of step's log-probabilities. "
+            f"Received: end_id={search.rules.ends}"
+        )
 
 
 def _best(

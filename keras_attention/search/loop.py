@@ -133,12 +133,23 @@ def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
     step, _, memory = search.decoder
     last = ops.reshape(running.progress.tokens, (-1,))
     if memory is None:
-        return step(last, running.state)
+        return _checked(step(last, running.state))
     if running.everything:  # some sentences have left
         tensors = iter(running.memory)
         flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
         memory = tree.pack_sequence_as(memory, flat)
-    return step(last, running.state, memory)
+    return _checked(step(last, running.state, memory))
+
+
+def _checked(results: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(results, tuple | list) or len(results) != 3:
+        received = f"{len(results)} values" if isinstance(results, tuple | list) else results
+        raise ValueError(
+            "beam_search expected step to return log-probabilities, attention weights or None, and "
+            f"the next state. Received: {received}"
+        )
+    log_probs, weights, state = results
+    return log_probs, weights, state
 
 
 def scatter(outputs: dict[str, Any], running: Running) -> dict[str, Any]:

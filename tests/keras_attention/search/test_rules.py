@@ -6,13 +6,11 @@ import pytest
 from keras import ops
 
 from keras_attention import (
-    AdditiveAttention,
-    AttentionRNN,
     beam_search,
     greedy_search,
 )
 from tests.keras_attention.decoders import END, PAD, START, VOCABULARY, B, Decoder
-from tests.keras_attention.helpers import array, assert_close, compiled, normal
+from tests.keras_attention.helpers import array, assert_close, compiled
 
 LENGTH = 3
 FINDS = [greedy_search, beam_search]
@@ -177,39 +175,11 @@ def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):
     assert_close(found["scores"], expected["scores"])
 
 
-@pytest.mark.parametrize("sizes", [(5, 5), (5, 3)])
-@pytest.mark.parametrize("find", FINDS)
-@pytest.mark.parametrize("leaving", [False, True])
-def test_weights_of_several_memories_come_back_as_they_are(rng, find, sizes, leaving):
-    embed, project = keras.layers.Embedding(VOCABULARY, 7), keras.layers.Dense(VOCABULARY)
-    attention = [AdditiveAttention(4), AdditiveAttention(6, num_heads=2)]
-    rnn = AttentionRNN(keras.layers.GRUCell(11), attention, return_attention_scores=True)
-    memories = [normal(rng, B, size, 4) for size in sizes]
-    project(rnn(embed(np.ones((B, 1), "int32")), memories)[0])
-    prepared = rnn.prepare([ops.convert_to_tensor(m) for m in memories])
-
-    def step(tokens, state, memory=prepared):
-        output, weights, state = rnn.step(embed(tokens), memory, state)
-        return ops.log_softmax(project(output)), weights, state
-
-    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": 4}
-    if leaving:
-        options["memory"] = prepared
-    found = array(find(step, rnn.initial_state(prepared), **options))
-    ids, lengths = found.ids.reshape(B, -1), found.lengths.reshape(B)
-    read = np.concatenate([np.full((B, 1), START), ids[:, :-1]], 1)
-    _, *expected = array(rnn(embed(read), memories))
-    first, second = found.attention_weights
-    time = ids.shape[1]
-    first, second = first.reshape(B, time, sizes[0]), second.reshape(B, time, 2, sizes[1])
-    for b, length in enumerate(lengths):
-        assert_close(first[b, :length], expected[0][b, :length])
-        assert_close(second[b, :length], expected[1][b].swapaxes(0, 1)[:length])
-
-
 BAD = {
     "ends": ({"end_id": [[1], [2]]}, "a token or several"),
     "no end": ({"end_id": []}, "a token or several"),
+    "an end of another vocabulary": ({"end_id": [END, VOCABULARY]}, f"among the {VOCABULARY}"),
+    "an end below 0": ({"end_id": -1}, f"among the {VOCABULARY}"),
 }
 
 
@@ -220,6 +190,18 @@ def test_bad_rules_are_told(rng, find, case):
     with pytest.raises(ValueError, match=r"_search expected .*Received: ") as error:
         search(find, Decoder(rng), **options)
     assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("find", FINDS)
+def test_a_step_of_two_values_is_told(rng, find):
+    decoder = Decoder(rng)
+
+    def step(tokens, state):
+        log_probs, _, state = decoder.step(tokens, state)
+        return log_probs, state
+
+    with pytest.raises(ValueError, match=r"weights or None, and the next state\. Received: 2 va"):
+        search(find, decoder, step)
 
 
 @pytest.mark.parametrize("find", FINDS)
