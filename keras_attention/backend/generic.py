@@ -7,6 +7,7 @@ some of them in `keras_attention.backend`.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -192,6 +193,25 @@ def count_hidden(query: Tensor, key: Tensor, batch: int) -> int:
 def in_loop() -> bool:
     """Whether a step of `scan` or `unfold` is being traced; False where nobody asks."""
     return False
+
+
+def wanted_device() -> str:
+    """Return `KERAS_ATTENTION_DEVICE`, which overrides what a backend sees: cpu, gpu or nothing.
+
+    With `gpu`, what a card would run is traced and compiled on a machine without one.
+
+    Raises:
+        ValueError: the variable has another value.
+    """
+    device = os.environ.get("KERAS_ATTENTION_DEVICE", "")
+    if device not in ("", "cpu", "gpu"):
+        raise ValueError(f"KERAS_ATTENTION_DEVICE expected cpu or gpu. Received: {device}")
+    return device
+
+
+def on_gpu() -> bool:
+    """Whether the backend computes on a GPU, where something is written for one."""
+    return wanted_device() == "gpu"
 
 
 def for_gpu() -> bool:

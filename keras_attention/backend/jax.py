@@ -10,7 +10,6 @@ from jax import numpy as jnp
 from keras import ops
 
 from keras_attention.backend import generic
-from keras_attention.backend.device import on_gpu
 
 Tensor = Any
 
@@ -111,6 +110,12 @@ def is_concrete(x: Tensor) -> bool:
 def under_xla() -> bool:
     """Whether XLA compiles what is being computed: always."""
     return True
+
+
+def on_gpu() -> bool:
+    """Whether JAX has a GPU, or `generic.wanted_device` says so."""
+    device = generic.wanted_device()
+    return device == "gpu" if device else bool(jax.default_backend() != "cpu")
 
 
 def for_gpu() -> bool:

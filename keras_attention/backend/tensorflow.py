@@ -16,7 +16,6 @@ import tensorflow as tf
 from keras import ops, tree
 
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
-from keras_attention.backend.device import on_gpu
 from keras_attention.backend.generic import nothing
 
 # TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
@@ -202,6 +201,12 @@ def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tenso
 def in_loop() -> bool:
     """Whether a step of `scan` or `unfold` is being traced."""
     return _in_step.get()
+
+
+def on_gpu() -> bool:
+    """Whether TensorFlow sees a GPU, or `generic.wanted_device` says so."""
+    device = generic.wanted_device()
+    return device == "gpu" if device else bool(tf.config.list_physical_devices("GPU"))
 
 
 def for_gpu() -> bool:

@@ -141,7 +141,7 @@ def test_a_second_derivative_is_refused(rng, for_gpu):
 
 
 def test_the_device_can_be_said(monkeypatch):
-    from keras_attention.backend.device import on_gpu
+    from keras_attention.backend import on_gpu
 
     for value, answer in (("gpu", True), ("cpu", False)):
         monkeypatch.setenv("KERAS_ATTENTION_DEVICE", value)

@@ -129,11 +129,11 @@ class Config(Target, Events, Image, Text, Shared):
         """Whether XLA compiles the training step: always on JAX, and by itself for a GPU."""
         import keras  # which no command needs before it trains
 
-        from keras_attention.backend.device import on_gpu
+        from keras_attention import backend as ours
 
         backend = keras.backend.backend()
         if self.jit_compile == "auto":
-            return backend == "jax" or (backend == "tensorflow" and on_gpu())
+            return backend == "jax" or (backend == "tensorflow" and ours.on_gpu())
         return backend == "jax" or bool(self.jit_compile)
 
     def has_key(self, key: str) -> bool:
