@@ -130,7 +130,7 @@ def test_recurrent_layers(rng, cell, order, feeding):
     runner = HoistedRNN(CELLS[cell](13))
     runner.build(inputs.shape)
     randomize(runner, rng, 0.3)
-    state = [np.zeros((2, 13))] * len(states)
+    state = [np.zeros((2, 13))] * len(keras.tree.flatten(layer.cell.state_size))
     for t in range(5):
         output, state = step(inputs[:, t], state, weights_of(runner.cell))
     assert_close(runner(inputs), output, EXACT)

@@ -21,15 +21,16 @@ def missing(modules: tuple[str, ...]) -> str | None:
 
 def _prepare_command() -> None:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    package = spec.name.split(".")[0].removeprefix("keras_attention_") if spec else ""
+    name = spec.name if spec else ""
+    package = name.split(".")[0].removeprefix("keras_attention_")
     needed = {"training": TRAINING, "serving": SERVING}.get(package, ())
     if needed:
         refuse_windows()
-    if name := missing(needed):
-        raise SystemExit(f"error: {name} is not installed: {install(package)}")
+    if absent := missing(needed):
+        raise SystemExit(f"error: {absent} is not installed: {install(package)}")
     backend = os.environ.get("KERAS_BACKEND", "tensorflow")
     if needed and backend != "tensorflow":
-        other = "; training.train_arrays trains on it" if package == "training" else ""
+        other = "; training.train_arrays trains on it" if name.endswith("training.train") else ""
         print(f"note: this command runs on TensorFlow, not on {backend}{other}", file=sys.stderr)
     if needed:
         os.environ["KERAS_BACKEND"] = "tensorflow"

@@ -26,8 +26,7 @@ from training.data.download import fetch
 from training.data.lines import files_of, parallel, read_split
 from training.data.linked import read_alibi, read_linked
 from training.data.pair_files import CorpusError, Split, merge_sources, sample
-from training.data.prepared import Prepared, is_prepared
-from training.data.specs import unknown
+from training.data.specs import is_prepared, unknown
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
@@ -51,6 +50,8 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     if files_of(spec):
         loaded = read_split(spec)
     elif is_prepared(spec):
+        from training.data.prepared import Prepared  # NumPy, for which no --help waits
+
         loaded = Prepared(spec).texts(split)
     elif spec in _CORPORA:
         loaded = written_like(spec, _load_named(spec, split))

@@ -14,9 +14,9 @@ import numpy as np
 from training.command.files import read_json, write_json
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
+from training.data.specs import FORM
 from training.data.store import SIDES, Sequences
 
-FORM = "prepared"  # of a SPEC
 FORMAT = 2
 MANIFEST, ROWS, WORDS = "manifest.json", "train.rows.npy", "source_words.npy"
 KEYS = ("pairs", "own", "unusable", "settings", "digest", "files", "bytes")
@@ -27,11 +27,6 @@ def write_manifest(folder: Path, values: dict[str, Any]) -> None:
     files = [file for file in sorted(folder.glob("[!.]*")) if file.name != MANIFEST]
     sizes = {file.name: file.stat().st_size for file in files}
     write_json(folder / MANIFEST, {"format": FORMAT, **values, "bytes": sizes})
-
-
-def is_prepared(spec: str) -> bool:
-    """Whether a SPEC names a prepared corpus."""
-    return spec.startswith(f"{FORM}:")
 
 
 class Prepared:

@@ -1,4 +1,4 @@
-"""SPECs that name nothing: the error says what was probably meant."""
+"""The form of a SPEC; for one that names nothing the error has what was probably meant."""
 
 from __future__ import annotations
 
@@ -12,8 +12,16 @@ from training.data.pair_files import CorpusError
 FORMS = ("tsv", "multiref", "parallel", "prepared", "images", "events")
 
 
+FORM = "prepared"  # of a SPEC
+
+
 class SpecError(CorpusError, UsageError):
     """A SPEC that names nothing."""
+
+
+def is_prepared(spec: str) -> bool:
+    """Whether a SPEC names a prepared corpus."""
+    return spec.startswith(f"{FORM}:")
 
 
 def unknown(what: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:

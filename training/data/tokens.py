@@ -27,7 +27,8 @@ from training.data.encoding import Copying, Job, encode_block, encode_pairs, tra
 from training.data.lines import Block, Skipped, files_of, read_blocks, survey, text_block
 from training.data.pair_files import CorpusError, Split, fingerprint, merge_sources
 from training.data.pieces import write_state
-from training.data.prepared import ROWS, WORDS, Prepared, is_prepared, write_manifest
+from training.data.prepared import ROWS, WORDS, Prepared, write_manifest
+from training.data.specs import is_prepared
 from training.data.splits import held_out, load_split
 from training.data.store import SIDES, Sequences, SequenceWriter
 from training.data.workers import workers

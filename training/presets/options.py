@@ -21,7 +21,7 @@ from training.config.load import (
 )
 from training.config.schema import Config
 from training.data import corpus
-from training.data.prepared import Prepared, is_prepared
+from training.data.specs import is_prepared
 from training.presets.strings import Survey, survey
 from training.sources.kinds import KINDS
 
@@ -90,7 +90,7 @@ def configuration(options: argparse.Namespace, pairs: int | None = None) -> Conf
     else:
         raise UsageError("the command expected --preset or --data. Received: neither")
     if is_prepared(options.data or config.data):
-        settings = Prepared(corpus.absolute(options.data or config.data)).settings
+        settings = _prepared(corpus.absolute(options.data or config.data)).settings
         config = override(config, [f"{key}={value}" for key, value in settings.items()])
     try:
         config = override(config, options.settings)
@@ -110,7 +110,7 @@ def _own_texts(spec: str, count: int | None) -> Config:
     """Return the settings for texts: by what they are where they can be read, and their number."""
     kind, counted = "pairs", Survey(count or 0, None)
     if count is None and is_prepared(spec):
-        counted = Survey(Prepared(spec).count, None)
+        counted = Survey(_prepared(spec).count, None)
     elif count is None:
         counted = survey(corpus.read_pairs(spec))
     config, file = own_data_preset(counted.pairs)
@@ -148,3 +148,9 @@ def _specs() -> str:
     for kind in KINDS.values():
         specs |= kind.specs
     return "\n".join(f"  {spec:<23} {meaning}" for spec, meaning in specs.items())
+
+
+def _prepared(spec: str) -> Any:
+    from training.data.prepared import Prepared  # with NumPy, for which no --help waits
+
+    return Prepared(spec)

@@ -15,7 +15,8 @@ from training.command.files import sync, write_json
 from training.config.load import load_config
 from training.config.schema import Config
 from training.data.batches import Batches
-from training.data.prepared import Prepared, is_prepared
+from training.data.prepared import Prepared
+from training.data.specs import is_prepared
 from training.data.splits import fitting_metric
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.data.tokenizing import make_tokenizer

@@ -18,7 +18,8 @@ from training.config.schema import Config
 from training.data.batches import Batches, text_batches
 from training.data.pair_files import CorpusError
 from training.data.plan import Batching
-from training.data.prepared import WORDS, Prepared, is_prepared
+from training.data.prepared import WORDS, Prepared
+from training.data.specs import is_prepared
 from training.data.subwords import Samplers, make_sampler
 from training.runs.files import RunFiles
 
