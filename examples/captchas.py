@@ -28,7 +28,7 @@ def build():
         grid = keras.layers.ReLU()(keras.layers.BatchNormalization()(grid))
         grid = keras.layers.MaxPooling2D(pool)(grid)
     grid = grid + SinePositionEncoding(100)(grid)  # (B, 4, 24, 96)
-    embed, output = keras.layers.Embedding(11, 32), keras.layers.Dense(10)
+    embed, output = keras.layers.Embedding(11, 32), keras.layers.Dense(11)
     attention = AdditiveAttention(UNITS)
     decoder = AttentionRNN(keras.layers.GRUCell(UNITS), attention, units=UNITS)
     said = keras.Input((None,), dtype="int32")

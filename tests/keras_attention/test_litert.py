@@ -29,7 +29,10 @@ QUERY, MEMORY = ("query", (None, 7)), ("memory", (None, 11))
 EVERY_LENGTH = {
     "additive": (lambda: AdditiveAttention(13), [QUERY, MEMORY]),
     "multiplicative": (lambda: MultiplicativeAttention("general"), [QUERY, MEMORY]),
-    "sparsemax": (lambda: MultiplicativeAttention("general", "sparsemax"), [QUERY, MEMORY]),
+    "sparsemax": (
+        lambda: MultiplicativeAttention("general", distribution="sparsemax"),
+        [QUERY, MEMORY],
+    ),
     "location": (lambda: LocationAttention(17), [QUERY, MEMORY]),
     "local": (lambda: LocalAttention(MultiplicativeAttention("general"), 2), [QUERY, MEMORY]),
     "predictive": (
