@@ -61,7 +61,7 @@ def test_training_speed_end_to_end(tmp_path):
 def test_modes_stand_beside_the_plain_formulas(tmp_path):
     sizes = ["--modes", "--tiny", "--repeat", "1", "--backend", keras.backend.backend()]
     rows, _ = run(tmp_path, "attention_layer.py", sizes=sizes)
-    modes = {"tensorflow": 3, "jax": 2, "torch": 2}[keras.backend.backend()]
+    modes = {"tensorflow": 4, "jax": 2, "torch": 2}[keras.backend.backend()]
     assert len({row["mode"] for row in rows}) == modes
     assert [row["kind"] for row in rows] == ["scores", "decoder"] * modes
     assert all(row["forward_ratio"] > 0 and row["step_ratio"] > 0 for row in rows)
