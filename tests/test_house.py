@@ -1,4 +1,7 @@
-"""The arrows of docs/architecture.md: serving → training → keras_attention → Keras, no circles."""
+"""The arrows of docs/architecture.md: serving → training → keras_attention → Keras, no circles.
+
+Sizes of files and names of variables are held here too.
+"""
 
 import ast
 from functools import cache
@@ -140,7 +143,53 @@ def test_there_are_no_circles(package):
     assert circles_of_files(package) == []
 
 
+# Sizes
+
+PACKAGES = ("keras_attention", "training", "serving")
+
+
+def lengths():
+    """Lines of each file of the three packages, without those that only hand names on."""
+    paths = (path for package in PACKAGES for path in FILES[package])
+    return {
+        path: path.read_text(encoding="utf-8").count("\n")
+        for path in paths
+        if path.name != "__init__.py"
+    }
+
+
+def test_a_file_is_a_subject_that_is_read_at_once():
+    large = {str(path): lines for path, lines in lengths().items() if lines > 470}
+    assert not large
+    small = sorted(str(path) for path, lines in lengths().items() if lines < 50)
+    assert len(small) <= 28, small
+
+
 # Names
+
+SAY_NOTHING = {"found", "said", "asked", "one", "now", "given", "known", "taken", "kept", "held"}
+
+
+def bound_names(path):
+    """Each variable and parameter of a file, once for each line that gives it a value."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+
+
+def test_variables_are_called_after_what_they_hold():
+    paths = [path for package in PACKAGES for path in FILES[package]]
+    empty = {path: [name for name in bound_names(path) if name in SAY_NOTHING] for path in paths}
+    counts = {str(path): len(names) for path, names in empty.items() if names}
+    assert sum(counts.values()) <= 174, counts
+
+
+def test_the_counter_sees_variables_wherever_they_get_a_value(tmp_path):
+    path = tmp_path / "names.py"
+    path.write_text("a = b\ndef f(c, *d):\n    for e, g in a: pass\n    (h := 1)\n    i.j = 2\n")
+    assert sorted(bound_names(path)) == ["a", "c", "d", "e", "g", "h"]
 
 
 def test_every_script_is_a_command():
