@@ -24,8 +24,7 @@ from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.fit.train import resume, train
 from training.runs.files import RunFiles
-from training.runs.history import is_finished as history_finished
-from training.runs.history import read_history
+from training.runs.history import read_history, reason_to_stop
 from training.runs.run import Run, load_run
 
 
@@ -143,7 +142,7 @@ def train_missing(name: str, config: Config, path: Path) -> None:
 def is_finished(files: RunFiles, config: Config) -> bool:
     """Whether a run needs no more training."""
     history = read_history(files.history) if files.history.is_file() else []
-    if not history_finished(history, config.epochs):
+    if reason_to_stop(history, config) is None:
         return False
     if not config.average_epochs:
         return True

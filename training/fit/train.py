@@ -32,7 +32,7 @@ from training.runs.begin import (
 )
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import RunFiles
-from training.runs.history import PERFECT_EPOCHS, Record, is_finished
+from training.runs.history import Record, reason_to_stop
 from training.runs.lock import locked
 from training.runs.run import Run, load_best
 from training.sources.kinds import KINDS
@@ -119,7 +119,7 @@ def _fit(
         if KINDS[config.source].tokens and config.attention != "none":
             drawn.append(HeatMaps(run, dev_set.split))
     recorder = Recorder(files, config, model, pairs.statistics, history, dev_set.score)
-    if not is_finished(history, config.epochs):
+    if reason_to_stop(history, config) is None:
         curves = keras.callbacks.TensorBoard(files.tensorboard, write_graph=False)
         with Bar() as bar, EpochEnds(model, [curves, *drawn]) as pictures:
             for epoch in range(len(history), config.epochs):
@@ -136,10 +136,10 @@ def _fit(
                     shuffle=False,  # the dataset is, anew each epoch
                     verbose=0,
                 )
-                if is_finished(history, config.epochs):
+                if reason_to_stop(history, config) is not None:
                     break
-        if history and len(history) < config.epochs:
-            print(f"All of dev has been right for {PERFECT_EPOCHS} epochs: training stops.")
+        if reason := reason_to_stop(history, config):
+            print(f"{reason}: training stops.")
     if not history:
         raise RunError("training stopped before the first epoch was finished")
     if config.average_epochs:

@@ -11,10 +11,13 @@ from pathlib import Path
 
 from training.command.errors import RunError
 from training.command.files import read_json
+from training.config.schema import Config
 from training.metrics import METRICS, deciding
 
 Record = dict[str, float]
 PERFECT_EPOCHS = 5  # in a row, after which training stops: the perplexity chooses among them
+PATIENCE = 0.5  # share of all epochs, after which training stops where none has been better
+LEAST_PATIENCE = 20  # epochs
 
 
 def read_history(file: Path) -> list[Record]:
@@ -45,12 +48,24 @@ def best(history: Sequence[Record], by: str = "auto") -> Record:
     return max(history, key=lambda record: rank(record, by))
 
 
-def is_finished(history: Sequence[Record], epochs: int) -> bool:
-    """Whether a training of so many epochs needs no more: all are done, or dev is all right."""
-    last = history[-PERFECT_EPOCHS:]
-    return len(history) >= epochs or (
-        len(last) == PERFECT_EPOCHS and all(_is_perfect(record) for record in last)
-    )
+def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
+    """Return why a training needs no more epochs, "" where all are done; None where it goes on.
+
+    It stops before where dev has been all right for PERFECT_EPOCHS, and where the best epoch is
+    half of all planned epochs ago, and LEAST_PATIENCE at least; with `keep_by = "last"` at the end
+    alone, for the dev set decides nothing then.
+    """
+    done = len(history)
+    if done >= config.epochs:
+        return ""
+    if not history or config.keep_by == "last":
+        return None
+    if done >= PERFECT_EPOCHS and all(map(_is_perfect, history[-PERFECT_EPOCHS:])):
+        return f"All of dev has been right for {PERFECT_EPOCHS} epochs"
+    best_epoch = int(best(history, config.keep_by)["epoch"])
+    if done - best_epoch >= max(LEAST_PATIENCE, PATIENCE * config.epochs):
+        return f"No epoch has been better than epoch {best_epoch} for {done - best_epoch} epochs"
+    return None
 
 
 def _is_perfect(record: Record) -> bool:

@@ -2,7 +2,7 @@ import pytest
 
 from training.config.schema import Config
 from training.fit.optimizer import make_schedule
-from training.runs.history import best, is_finished
+from training.runs.history import best, reason_to_stop
 
 
 def records(*scores, key="bleu"):
@@ -48,10 +48,26 @@ def test_a_schedule_falls_to_a_hundredth_or_stay():
 def test_training_stops_when_dev_has_been_right_for_five_epochs(key, perfect):
     other = perfect - 0.5 if perfect else 0.5
     scores = [perfect, other, *[perfect] * 5]
-    history = [{key: score, "val_perplexity": 1.1} for score in scores]
-    assert [is_finished(history[:count], 150) for count in range(8)] == [*[False] * 7, True]
-    assert is_finished(history[:2], 2)
-    assert not is_finished([{"val_perplexity": 1.0}] * 9, 150)
+    history = records(*scores, key=key)
+    config = Config(epochs=150)
+    stopped = [reason_to_stop(history[:count], config) for count in range(8)]
+    assert stopped == [*[None] * 7, "All of dev has been right for 5 epochs"]
+    assert reason_to_stop(history[:2], Config(epochs=2)) == ""
+    assert reason_to_stop(history, Config(epochs=150, keep_by="last")) is None
+    perplexity = records(*[1.0] * 9, key="val_perplexity")
+    assert reason_to_stop(perplexity, config) is None
+
+
+@pytest.mark.parametrize(("epochs", "patience"), [(150, 75), (28, 20)])
+def test_training_stops_when_no_epoch_has_been_better_for_half_of_all(epochs, patience):
+    config = Config(epochs=epochs)
+    history = records(*[90.0, 95.0, 99.5, *[99.0] * patience])
+    assert reason_to_stop(history[:-1], config) is None
+    stopped = reason_to_stop(history, config)
+    assert stopped == f"No epoch has been better than epoch 3 for {patience} epochs"
+    assert reason_to_stop(history, Config(epochs=epochs, keep_by="last")) is None
+    better = [*history[:-1], {"epoch": len(history), "bleu": 99.6}]
+    assert reason_to_stop(better, config) is None
 
 
 def test_the_last_epoch_or_mean_is_kept_whatever_dev_says():
