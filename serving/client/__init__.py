@@ -44,47 +44,13 @@ if TYPE_CHECKING:
     )
     from serving.client.texts import AsyncTranslator, Translator
 
-__all__ = [
-    "Alignment",
-    "AsyncPredictor",
-    "AsyncReader",
-    "AsyncTranslator",
-    "DeadlineExceededError",
-    "Hypothesis",
-    "InvalidRequestError",
-    "LocalPredictor",
-    "LocalReader",
-    "LocalTranslator",
-    "MessageTooLargeError",
-    "Metadata",
-    "ModelNotFoundError",
-    "Prediction",
-    "Predictor",
-    "RateLimitedError",
-    "Reader",
-    "Reading",
-    "Regions",
-    "Score",
-    "ServerUnavailableError",
-    "ServingError",
-    "SignatureNotFoundError",
-    "Tls",
-    "Translation",
-    "Translator",
-    "UnexpectedResponseError",
-    "draw_alignment",
-]
-
-_FILES = ("results", "texts", "images", "events", "errors", "protocol", "drawing")
+_FILES = ("results", "texts", "images", "events", "errors", "protocol")
 
 
 def __getattr__(name: str) -> Any:
     """Import the file of a name when the name is asked for: a command's --help needs no gRPC."""
-    if name in __all__:
-        if name.startswith("Local"):
-            return getattr(import_module(f"{__name__}.local"), name)
-        for file in _FILES:
-            module = import_module(f"{__name__}.{file}")
-            if hasattr(module, name):
-                return getattr(module, name)
+    files = ("local",) if name.startswith("Local") else _FILES if name[0].isupper() else ()
+    for file in ("drawing",) if name == "draw_alignment" else files:
+        if hasattr(module := import_module(f"{__name__}.{file}"), name):
+            return getattr(module, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,13 +24,10 @@ if TYPE_CHECKING:
     from serving.client.texts import Translator
 
 
-ALL = "all"
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Translate; returns the exit status."""
     parser = _parser()
-    arguments = parser.parse_args(_with_number(sys.argv[1:] if argv is None else argv))
+    arguments = parser.parse_args(argv)
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
     if arguments.png and importlib.util.find_spec("matplotlib") is None:
@@ -53,11 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     add_connection(parser, "texts")
     signature = parser.add_mutually_exclusive_group()
     signature.add_argument(
-        "--nbest",
-        type=_how_many,
-        nargs="?",
-        metavar="N",
-        help="the N best translations, with scores; without N, all that the model returns",
+        "--nbest", type=size, metavar="N", help="the N best translations, with scores"
     )
     signature.add_argument("--align", action="store_true", help="draw the attention weights")
     signature.add_argument(
@@ -76,20 +69,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--scores", action="store_true", help="print the score before each translation")
     add("--json", action="store_true", help="print one JSON object a text")
     return parser
-
-
-def _how_many(text: str) -> int:
-    return sys.maxsize if text == ALL else size(text)
-
-
-def _with_number(words: Sequence[str]) -> list[str]:
-    """Let `--nbest` have its number or none: a text may follow it."""
-    after = [*words[1:], ""]
-    pairs = zip(words, after, strict=True)
-    return [
-        f"--nbest={ALL}" if word == "--nbest" and not following.isdecimal() else word
-        for word, following in pairs
-    ]
 
 
 def _ask(arguments: argparse.Namespace) -> int:
@@ -134,7 +113,7 @@ def _show_translations(translator: Translator, arguments: Any, texts: list[str])
 
 def _show_nbest(translator: Translator, arguments: Any, texts: list[str]) -> None:
     for text, hypotheses in zip(texts, translator.nbest(texts), strict=True):
-        if len(hypotheses) < arguments.nbest < sys.maxsize:
+        if len(hypotheses) < arguments.nbest:
             raise ValueError(
                 f"--nbest expected at most {len(hypotheses)}, which the model was exported with. "
                 f"Received: {arguments.nbest}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import math
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -52,27 +54,12 @@ def seconds(text: str) -> float:
     return number
 
 
-def count(text: str, least: int = 0) -> int:
-    """Read a whole number."""
-    if not text.isdecimal() or int(text) < least:
-        raise argparse.ArgumentTypeError(
-            f"expected a whole number of at least {least}. Received: {text}"
-        )
-    return int(text)
-
-
-def retries(text: str) -> int:
-    """Read a number of retries."""
-    if not text.isdecimal() or int(text) > MOST_RETRIES:
-        raise argparse.ArgumentTypeError(
-            f"expected a whole number of at most {MOST_RETRIES}. Received: {text}"
-        )
-    return int(text)
-
-
-def size(text: str) -> int:
+def size(text: str, least: int = 1, most: float = math.inf) -> int:
     """Read a number of things, at least one."""
-    return count(text, 1)
+    if not text.isdecimal() or not least <= int(text) <= most:
+        limit = f"at most {most}" if most < math.inf else f"at least {least}"
+        raise argparse.ArgumentTypeError(f"expected a whole number of {limit}. Received: {text}")
+    return int(text)
 
 
 def file_to_write(text: str) -> Path:
@@ -128,7 +115,7 @@ def add_connection(parser: argparse.ArgumentParser, rows: str) -> None:
     add("--call-timeout", type=seconds, metavar="SECONDS", help="for all requests together")
     add(
         "--retries",
-        type=retries,
+        type=partial(size, least=0, most=MOST_RETRIES),
         default=MOST_RETRIES,
         metavar="N",
         help=f"further attempts at a busy or absent server; default: {MOST_RETRIES}",

@@ -10,35 +10,12 @@ from typing import Any
 
 from google.protobuf.message import Message
 
-from serving.client.serving_pb2 import (
-    GetModelMetadataRequest,
-    GetModelMetadataResponse,
-    GetModelStatusRequest,
-    GetModelStatusResponse,
-    ModelSpec,
-    PredictRequest,
-    PredictResponse,
-    SignatureDefMap,
-    TensorProto,
-)
-
-__all__ = [
-    "GetModelMetadataRequest",
-    "GetModelMetadataResponse",
-    "GetModelStatusRequest",
-    "GetModelStatusResponse",
-    "ModelSpec",
-    "PredictRequest",
-    "PredictResponse",
-    "SignatureDefMap",
-    "TensorProto",
-]
+from serving.client.serving_pb2 import TensorProto
 
 FLOAT, DOUBLE, INT32, STRING, INT64, BOOL = 1, 2, 3, 7, 9, 10
 # Elements that an answer may have beyond those that are sent one by one.
 MOST_VALUES = 2**24
 SIGNATURES = "type.googleapis.com/tensorflow.serving.SignatureDefMap"  # type of metadata
-
 
 DTYPES = {  # name, field of a TensorProto, and code of `struct`
     FLOAT: ("float", "float_val", "f"),
@@ -105,8 +82,6 @@ def tensor_values(tensor: Message) -> Any:
         values = list(getattr(tensor, field))
         # A TensorProto may leave out repetitions of its last value.
         values += values[-1:] * (size - len(values))
-    elif tensor.dtype == STRING:
-        values = _content_strings(tensor.tensor_content, size)
     else:
         values = _content_numbers(tensor.tensor_content, code)
     if len(values) != size:
@@ -118,33 +93,9 @@ def tensor_values(tensor: Message) -> Any:
 
 
 def _content_numbers(content: bytes, code: str) -> list[Any]:
-    width = struct.calcsize(f"<{code}")
+    width = struct.calcsize(f"<{code}") if code else 0
+    if not width:
+        raise ValueError("expected strings in the field string_val. Received: other bytes")
     if len(content) % width:
         raise ValueError(f"expected values of {width} bytes each. Received: {len(content)} bytes")
     return list(struct.unpack(f"<{len(content) // width}{code}", content))
-
-
-def _content_strings(content: bytes, count: int) -> list[bytes]:
-    """Strings of `tensor_content`: their lengths as varints, then the bytes of all."""
-    lengths, position = [], 0
-    for _ in range(count):
-        length, shift = 0, 0
-        while True:
-            if position == len(content) or shift > 63:
-                raise ValueError("expected the lengths of all strings. Received: a part")
-            byte = content[position]
-            position += 1
-            length |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                break
-        lengths.append(length)
-    if position + sum(lengths) != len(content):
-        raise ValueError(
-            f"expected strings of {sum(lengths)} bytes. Received: {len(content) - position}"
-        )
-    strings = []
-    for length in lengths:
-        strings.append(content[position : position + length])
-        position += length
-    return strings

@@ -27,14 +27,24 @@ from serving.client.errors import (
     UnexpectedResponseError,
 )
 from serving.client.results import Metadata
+from serving.client.serving_pb2 import (
+    GetModelMetadataRequest,
+    GetModelMetadataResponse,
+    GetModelStatusRequest,
+    GetModelStatusResponse,
+    ModelSpec,
+    PredictRequest,
+    PredictResponse,
+    SignatureDefMap,
+)
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 _METADATA = "/tensorflow.serving.PredictionService/GetModelMetadata"
 _STATUS = "/tensorflow.serving.ModelService/GetModelStatus"
 RESPONSES = {
-    PREDICT: protobuf.PredictResponse,
-    _METADATA: protobuf.GetModelMetadataResponse,
-    _STATUS: protobuf.GetModelStatusResponse,
+    PREDICT: PredictResponse,
+    _METADATA: GetModelMetadataResponse,
+    _STATUS: GetModelStatusResponse,
 }
 _AVAILABLE = 30
 _READY_POLL = 0.2  # seconds
@@ -134,7 +144,7 @@ class Endpoint:
         most = self._batch_size
         while len(results) < len(order):
             batch = [rows[number] for number in order[len(results) : len(results) + most]]
-            request = protobuf.PredictRequest(model_spec=self._spec(signature))
+            request = PredictRequest(model_spec=self._spec(signature))
             for name, tensor in write(batch).items():
                 request.inputs[name].CopyFrom(tensor)
             try:
@@ -153,7 +163,7 @@ class Endpoint:
         return [result for _, result in sorted(zip(order, results, strict=True), key=itemgetter(0))]
 
     def _spec(self, signature: str = "") -> Message:
-        spec = protobuf.ModelSpec(name=self.model, signature_name=signature)
+        spec = ModelSpec(name=self.model, signature_name=signature)
         if self._version is not None:
             spec.version.value = self._version
         if self._label is not None:
@@ -161,11 +171,10 @@ class Endpoint:
         return spec
 
     def _metadata(self) -> Steps[Metadata]:
-        request = protobuf.GetModelMetadataRequest(
-            model_spec=self._spec(), metadata_field=["signature_def"]
-        )
+        """Version and signatures of the served model."""
+        request = GetModelMetadataRequest(model_spec=self._spec(), metadata_field=["signature_def"])
         response = yield _METADATA, request
-        signatures = protobuf.SignatureDefMap()
+        signatures = SignatureDefMap()
         with suppress(DecodeError):
             signatures.ParseFromString(response.metadata["signature_def"].value)
         if not signatures.signature_def:
@@ -188,7 +197,7 @@ class Endpoint:
             yield _READY_POLL
 
     def _is_ready(self) -> Steps[bool]:
-        request = protobuf.GetModelStatusRequest(model_spec=self._spec())
+        request = GetModelStatusRequest(model_spec=self._spec())
         try:
             response = yield _STATUS, request
         except (ServerUnavailableError, RateLimitedError):

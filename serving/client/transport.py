@@ -3,13 +3,16 @@
 `Client` carries out the questions of an `Endpoint` and blocks. `AsyncClient` is for asyncio.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import time
 from collections.abc import Callable, Coroutine
 from functools import partial
+from inspect import isawaitable
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
+from typing import Any, ClassVar, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -21,7 +24,7 @@ from serving.client.errors import (
     UnexpectedResponseError,
     from_rpc_error,
 )
-from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Metadata, Steps
+from serving.client.protocol import PREDICT, RESPONSES, Endpoint, Steps
 
 # Of an answer: a row of the largest that the export check lets through, and what is around it.
 _MOST_BYTES = 65 * 2**20
@@ -50,183 +53,6 @@ T = TypeVar("T")
 P = ParamSpec("P")
 
 
-class _Connection(Endpoint):
-    """Channel, deadlines and errors of both kinds of client."""
-
-    def _open_channel(self, library: Any) -> Any:
-        """A channel of `grpc` or `grpc.aio`. Raises OSError for a file of `tls` that is not read.
-
-        The retry policy is gRPC's own: https://grpc.io/docs/guides/retry.
-        """
-        config: dict[str, Any] = {"retryThrottling": _THROTTLING}
-        if self.target.startswith("dns:"):
-            config["loadBalancingConfig"] = [{"round_robin": {}}]
-        if self._retries:
-            policy = {**_RETRY_POLICY, "maxAttempts": self._retries + 1}
-            service = {"service": PREDICT.split("/")[1]}  # polls of the status do without
-            config["methodConfig"] = [{"name": [service], "retryPolicy": policy}]
-        options = [
-            *_OPTIONS,
-            ("grpc.enable_retries", int(self._retries > 0)),
-            ("grpc.service_config", json.dumps(config)),
-        ]
-        tls = self._tls
-        if tls is None:
-            return library.insecure_channel(self.target, options=options)
-        if tls.server_name:
-            options.append(("grpc.ssl_target_name_override", tls.server_name))
-        paths = (tls.root_certificates, tls.private_key, tls.certificate)
-        files = (None if path is None else Path(path).read_bytes() for path in paths)
-        credentials = grpc.ssl_channel_credentials(*files)
-        return library.secure_channel(self.target, credentials, options=options)
-
-    def _seconds_left(self, end: float | None) -> float:
-        """Seconds for a request. Raises DeadlineExceededError past the end of the whole call."""
-        if end is None:
-            return self._timeout
-        if (left := end - time.monotonic()) > 0:
-            return min(self._timeout, left)
-        raise DeadlineExceededError(
-            f"not all of the call was answered by {self.target} within {self._call_timeout} s: "
-            "allow more time, or send less",
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        )
-
-    def _end(self, seconds: float | None) -> float | None:
-        return None if seconds is None else time.monotonic() + seconds
-
-    def _parsed(self, method: str, data: bytes) -> Message:
-        try:
-            if method != PREDICT and len(data) > _MOST_STATUS_BYTES:
-                raise DecodeError
-            return RESPONSES[method].FromString(data)
-        except DecodeError as error:
-            raise UnexpectedResponseError(
-                f"the server at {self.target} sent something else than {method} answers"
-            ) from error
-
-    def _not_ready(self, timeout: float) -> DeadlineExceededError:
-        return DeadlineExceededError(
-            f"model {self.model!r} was not available at {self.target} within {timeout:g} s: check "
-            "that the server runs, its log, and the model's name",
-            grpc.StatusCode.DEADLINE_EXCEEDED,
-        )
-
-
-class Client(_Connection):
-    """A client that blocks. Use as a context manager, or `close()`. Threads may share it."""
-
-    def __init__(self, *args: Any, **options: Any):
-        super().__init__(*args, **options)
-        self._channel = self._open_channel(grpc)
-        self._call = {method: self._channel.unary_unary(method) for method in RESPONSES}
-
-    def metadata(self) -> Metadata:
-        """Version and signatures of the served model."""
-        return self._run(self._metadata())
-
-    def wait_ready(self, timeout: float = 60.0) -> None:
-        """Return when the model is available.
-
-        Raises ModelNotFoundError where the server answers and has no such model, and
-        DeadlineExceededError after `timeout` seconds.
-        """
-        check_seconds("timeout", timeout)
-        try:
-            self._run(self._until_ready(), timeout)
-        except DeadlineExceededError:
-            raise self._not_ready(timeout) from None
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()
-
-    def _run(self, steps: Steps[T], seconds: float | None = None) -> T:
-        """Carry out steps within some time; return what they return."""
-        end = self._end(seconds or self._call_timeout)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    if isinstance(step, float):
-                        time.sleep(min(step, self._seconds_left(end)))
-                        step = next(steps)
-                    else:
-                        step = steps.send(self._send(*step, self._seconds_left(end)))
-                except ServingError as error:
-                    step = steps.throw(error)
-        except StopIteration as stop:
-            return stop.value
-
-    def _send(self, method: str, request: Message, seconds: float) -> Message:
-        try:
-            data = self._call[method](request.SerializeToString(), timeout=seconds)
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self.target, self.model, seconds) from None
-        return self._parsed(method, data)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class AsyncClient(_Connection):
-    """`Client` for asyncio: the same arguments, its methods are coroutines."""
-
-    def __init__(self, *args: Any, **options: Any):
-        super().__init__(*args, **options)
-        self._channel = self._open_channel(grpc.aio)
-        self._call = {method: self._channel.unary_unary(method) for method in RESPONSES}
-
-    async def metadata(self) -> Metadata:
-        """See `Client.metadata`."""
-        return await self._run(self._metadata())
-
-    async def wait_ready(self, timeout: float = 60.0) -> None:
-        """See `Client.wait_ready`."""
-        check_seconds("timeout", timeout)
-        try:
-            await self._run(self._until_ready(), timeout)
-        except DeadlineExceededError:
-            raise self._not_ready(timeout) from None
-
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._channel.close()
-
-    async def _run(self, steps: Steps[T], seconds: float | None = None) -> T:
-        """See `Client._run`."""
-        end = self._end(seconds or self._call_timeout)
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    if isinstance(step, float):
-                        await asyncio.sleep(min(step, self._seconds_left(end)))
-                        step = next(steps)
-                    else:
-                        step = steps.send(await self._send(*step, self._seconds_left(end)))
-                except ServingError as error:
-                    step = steps.throw(error)
-        except StopIteration as stop:
-            return stop.value
-
-    async def _send(self, method: str, request: Message, seconds: float) -> Message:
-        try:
-            data = await self._call[method](request.SerializeToString(), timeout=seconds)
-        except grpc.RpcError as error:
-            raise from_rpc_error(error, self.target, self.model, seconds) from None
-        return self._parsed(method, data)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-
 class Question(Generic[P, T]):
     """A method of both kinds of client, as the steps to its answer; a decorator.
 
@@ -251,4 +77,163 @@ class Question(Generic[P, T]):
         return self if client is None else partial(self._ask, client)
 
     def _ask(self, client: Any, *arguments: P.args, **options: P.kwargs) -> Any:
-        return client._run(self._steps(client, *arguments, **options))
+        return client._finish(client._run(self._steps(client, *arguments, **options)))
+
+
+class _Connection(Endpoint):
+    """Channel, deadlines and errors of both kinds of client.
+
+    The coroutines are written once: in a `Client` their calls block, and they never wait.
+    """
+
+    _library: ClassVar[Any]  # grpc or grpc.aio
+    _sleep: ClassVar[Any]
+    metadata = Question(Endpoint._metadata)
+
+    def __init__(self, *args: Any, **options: Any):
+        super().__init__(*args, **options)
+        self._channel = self._open_channel()
+        self._call = {method: self._channel.unary_unary(method) for method in RESPONSES}
+
+    def _open_channel(self) -> Any:
+        """Raises OSError for a file of `tls` that cannot be read.
+
+        The retry policy is gRPC's own: https://grpc.io/docs/guides/retry.
+        """
+        config: dict[str, Any] = {"retryThrottling": _THROTTLING}
+        if self.target.startswith("dns:"):
+            config["loadBalancingConfig"] = [{"round_robin": {}}]
+        if self._retries:
+            policy = {**_RETRY_POLICY, "maxAttempts": self._retries + 1}
+            service = {"service": PREDICT.split("/")[1]}  # polls of the status do without
+            config["methodConfig"] = [{"name": [service], "retryPolicy": policy}]
+        options = [
+            *_OPTIONS,
+            ("grpc.enable_retries", int(self._retries > 0)),
+            ("grpc.service_config", json.dumps(config)),
+        ]
+        tls = self._tls
+        if tls is None:
+            return self._library.insecure_channel(self.target, options=options)
+        if tls.server_name:
+            options.append(("grpc.ssl_target_name_override", tls.server_name))
+        paths = (tls.root_certificates, tls.private_key, tls.certificate)
+        files = (None if path is None else Path(path).read_bytes() for path in paths)
+        credentials = grpc.ssl_channel_credentials(*files)
+        return self._library.secure_channel(self.target, credentials, options=options)
+
+    async def _wait_ready(self, timeout: float) -> None:
+        check_seconds("timeout", timeout)
+        try:
+            await self._run(self._until_ready(), timeout)
+        except DeadlineExceededError:
+            raise DeadlineExceededError(
+                f"model {self.model!r} was not available at {self.target} within {timeout:g} s: "
+                "check that the server runs, its log, and the model's name",
+                grpc.StatusCode.DEADLINE_EXCEEDED,
+            ) from None
+
+    async def _run(self, steps: Steps[T], seconds: float | None = None) -> T:
+        """Carry out steps within some time; return what they return."""
+        seconds = seconds or self._call_timeout
+        end = None if seconds is None else time.monotonic() + seconds
+        try:
+            step = next(steps)
+            while True:
+                try:
+                    if isinstance(step, float):
+                        await _awaited(self._sleep(min(step, self._seconds_left(end))))
+                        step = next(steps)
+                    else:
+                        step = steps.send(await self._ask(*step, self._seconds_left(end)))
+                except ServingError as error:
+                    step = steps.throw(error)
+        except StopIteration as stop:
+            return stop.value
+
+    async def _ask(self, method: str, request: Message, seconds: float) -> Message:
+        try:
+            data = await _awaited(self._call[method](request.SerializeToString(), timeout=seconds))
+        except grpc.RpcError as error:
+            raise from_rpc_error(error, self.target, self.model, seconds) from None
+        try:
+            if method != PREDICT and len(data) > _MOST_STATUS_BYTES:
+                raise DecodeError
+            return RESPONSES[method].FromString(data)
+        except DecodeError as error:
+            raise UnexpectedResponseError(
+                f"the server at {self.target} sent something else than {method} answers"
+            ) from error
+
+    def _seconds_left(self, end: float | None) -> float:
+        """Seconds for a request. Raises DeadlineExceededError past the end of the whole call."""
+        if end is None:
+            return self._timeout
+        if (left := end - time.monotonic()) > 0:
+            return min(self._timeout, left)
+        raise DeadlineExceededError(
+            f"not all of the call was answered by {self.target} within {self._call_timeout} s: "
+            "allow more time, or send less",
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+        )
+
+
+async def _awaited(value: Any) -> Any:
+    return await value if isawaitable(value) else value
+
+
+class Client(_Connection):
+    """A client that blocks. Use as a context manager, or `close()`. Threads may share it."""
+
+    _library, _sleep = grpc, staticmethod(time.sleep)
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        """Return when the model is available.
+
+        Raises ModelNotFoundError where the server answers and has no such model, and
+        DeadlineExceededError after `timeout` seconds.
+        """
+        self._finish(self._wait_ready(timeout))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    @staticmethod
+    def _finish(coroutine: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a coroutine whose calls block."""
+        try:
+            coroutine.send(None)
+        except StopIteration as stop:
+            return stop.value
+        raise RuntimeError("a blocking client waits for an event loop")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient(_Connection):
+    """`Client` for asyncio: the same arguments, its methods are coroutines."""
+
+    _library, _sleep = grpc.aio, staticmethod(asyncio.sleep)
+
+    async def wait_ready(self, timeout: float = 60.0) -> None:
+        """See `Client.wait_ready`."""
+        await self._wait_ready(timeout)
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    @staticmethod
+    def _finish(coroutine: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        return coroutine
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

@@ -5,8 +5,7 @@ import math
 
 import pytest
 
-from serving.client import AsyncTranslator, Translator, protocol
-from serving.client import protobuf as messages
+from serving.client import AsyncTranslator, Translator, protocol, serving_pb2
 from serving.client.__main__ import main as command
 from tests.attack.test_client import Server, Status, blocking, translate
 
@@ -19,7 +18,7 @@ def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
         if number <= polls or number == polls + 2:
             return Status.UNAVAILABLE, "starting"
         if method.endswith("GetModelStatus"):
-            status = messages.GetModelStatusResponse()
+            status = serving_pb2.GetModelStatusResponse()
             status.model_version_status.add(version=1, state=30)
             return status.SerializeToString()
         return translate(method, request, number)

@@ -13,7 +13,7 @@ import pytest
 
 from serving import predict, read
 from serving.client import __main__ as client
-from serving.client import protobuf
+from serving.client import protobuf, serving_pb2
 from serving.client.printing import printable
 from tests.attack.test_client import Server, response, tensor
 
@@ -68,7 +68,7 @@ def asked(main, words, outputs):
         ([], "translate", 1),
         (["--scores"], "translate", 1),
         (["--split"], "translate", 1),
-        (["--nbest"], "nbest", 3),
+        (["--nbest=2"], "nbest", 3),
         (["--align"], "align", 5),
         (["--score"], "score", 1),
     ],
@@ -103,8 +103,8 @@ def test_ids_and_their_answers_are_printed_in_one_line(capsys, tmp_path):
     table = tmp_path / "visits.csv"
     person = HOSTILE.replace("\n", "").replace("\r", "")  # which the table's own format takes
     table.write_text(f"id,time\n{person},1\n", encoding="utf-8")
-    metadata = protobuf.GetModelMetadataResponse()
-    signatures = protobuf.SignatureDefMap()
+    metadata = serving_pb2.GetModelMetadataResponse()
+    signatures = serving_pb2.SignatureDefMap()
     signatures.signature_def["predict"].inputs["time"].dtype = protobuf.FLOAT
     metadata.metadata["signature_def"].value = signatures.SerializeToString()
     outputs = {"probability": floats([1], 1), "attention_weights": floats([1, 1], 1)}

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from serving.client import AsyncTranslator, Score, Translator, UnexpectedResponseError
+from serving.client import AsyncTranslator, Score, Translator, UnexpectedResponseError, serving_pb2
 from serving.client import __main__ as client
 from serving.client import protobuf as messages
 from tests.attack.test_client import Server, response, tensor
@@ -13,7 +13,7 @@ from tests.attack.test_client import Server, response, tensor
 
 def answer(method, request, number):
     """A token a letter of the translation; its log-probability is minus the text's length."""
-    made = messages.PredictRequest.FromString(request)
+    made = serving_pb2.PredictRequest.FromString(request)
     assert made.model_spec.signature_name == "score"
     texts, translations = (made.inputs[name].string_val for name in ("text", "translation"))
     width = max(map(len, translations)) + 1

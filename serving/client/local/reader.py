@@ -64,19 +64,14 @@ class LocalReader(LocalModel):
         self._size = tuple(about["source"][name] for name in ("height", "width", "channels"))
         self._grid = tuple(about["source"]["regions"])
         self._target = load_tokenizer(self._folder.path, about["tokenizers"]["target"])
-        # Folders that were exported before lack the probabilities of tokens.
-        self._knows_tokens = "log_probs" in about["graphs"]["reader"]["outputs"]
 
     def signatures(self) -> dict[str, dict[str, dict[str, str]]]:
         """See the base class."""
         inputs = {"image_bytes": "string(?)"}
         text = {"text": "string(?)", "score": "float(?)"}
-        tokens = {"tokens": "string(?, ?)"}
-        sure = {"token_probabilities": "float(?, ?)"} if self._knows_tokens else {}
+        read = {**text, "tokens": "string(?, ?)", "token_probabilities": "float(?, ?)"}
         height, width = self._grid
-        weights = {"attention_weights": f"float(?, ?, {height}, {width})"}
-        read = {**text, **tokens, **sure} if sure else text
-        regions = {**text, **tokens, **weights, **sure}
+        regions = {**read, "attention_weights": f"float(?, ?, {height}, {width})"}
         count = self.results
         several = {"texts": f"string(?, {count})", "scores": f"float(?, {count})"}
         signatures = {
@@ -168,20 +163,17 @@ class LocalReader(LocalModel):
         return hypotheses(self._target, result.ids, result.scores)
 
     def _reading(self, result: _Result) -> Reading:
-        (best, *_), ids = self._hypotheses(result), result.ids[0]
-        if not self._knows_tokens:
-            return Reading(best.text, best.score)
-        return Reading(best.text, best.score, tokens_of(self._target, ids), self._sure(result))
+        best, *_ = self._hypotheses(result)
+        tokens = tokens_of(self._target, result.ids[0])
+        return Reading(best.text, best.score, tokens, _probabilities(result, tokens))
 
     def _regions(self, result: _Result) -> Regions:
         (best, *_), tokens = self._hypotheses(result), tokens_of(self._target, result.ids[0])
         grids = result.weights[0, : len(tokens)].reshape(len(tokens), *self._grid)
         rows = tuple(tuple(map(tuple, grid)) for grid in grids.tolist())
-        return Regions(best.text, best.score, tokens, rows, self._sure(result))
+        return Regions(best.text, best.score, tokens, rows, _probabilities(result, tokens))
 
-    def _sure(self, result: _Result) -> tuple[float, ...]:
-        """Return the probability of each token."""
-        if not self._knows_tokens:
-            return ()
-        count = len(tokens_of(self._target, result.ids[0]))
-        return tuple(np.exp(result.log_probs[0, :count]).tolist())
+
+def _probabilities(result: _Result, tokens: Sequence[str]) -> tuple[float, ...]:
+    """Return the probability of each token of the best text."""
+    return tuple(np.exp(result.log_probs[0, : len(tokens)]).tolist())
