@@ -257,9 +257,9 @@ def _batches(
     if reads_images(signature):
         yield "a broken image", inputs([b"a text called .png"])
     elif takes_texts(signature):
-        for number, text in enumerate(HARD_TEXTS):
-            yield f"odd text {number} alone", inputs([text])
-        yield "odd texts together", inputs(HARD_TEXTS)
+        for what, text in HARD_TEXTS.items():
+            yield f"{what} alone", inputs([text])
+        yield "odd texts together", inputs([*HARD_TEXTS.values()])
 
 
 def _refusal(send: Callable[[], Answer], status: str) -> str:

@@ -42,7 +42,7 @@ class Kind:
 
 
 def _texts(manifest: dict[str, Any]) -> dict[str, list[Any]]:
-    groups = {"texts": TEXTS, "empty, long and invalid texts": HARD_TEXTS}
+    groups = {"texts": TEXTS, "odd texts": HARD_TEXTS.values()}
     return {
         name: [text.decode("utf-8", "replace") for text in texts] for name, texts in groups.items()
     }

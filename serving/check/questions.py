@@ -16,13 +16,13 @@ TEXTS = (
     "他不喜欢苹果。".encode(),
     *(b"a text of " + b"some more " * count + b"words" for count in range(14)),
 )
-HARD_TEXTS = (
-    b"",
-    b" ".join([b"word"] * 2000),
-    b"\xff\xfe invalid \x80 UTF-8",
-    b"NUL \x00 inside",
-    b"a short text",
-)
+HARD_TEXTS = {
+    "an empty text": b"",
+    "a text of 2,000 words": b" ".join([b"word"] * 2000),
+    "a text that is not UTF-8": b"\xff\xfe invalid \x80 UTF-8",
+    "a text with NUL": b"NUL \x00 inside",
+    "a short text": b"a short text",
+}
 _OTHER_DIMENSION = 3
 
 

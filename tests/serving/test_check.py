@@ -144,6 +144,24 @@ def test_outputs_without_the_batch_in_front_are_refused(tmp_path, function, mess
     assert re.search(message, findings[0])
 
 
+TEXT = tf.TensorSpec([None], tf.string, name="text")
+
+
+def test_a_batch_of_0_may_be_refused_since_no_client_sends_it(tmp_path):
+    def read(text):
+        return {"y": tf.strings.join([text, tf.strings.substr(text[0], 0, 0)])}
+
+    assert check_version(save(tmp_path / "1", read, TEXT)) == []
+
+
+def test_an_empty_text_is_answered(tmp_path):
+    def first_word(text):
+        return {"y": tf.strings.split(text).to_tensor("")[:, 0]}
+
+    (finding,) = check_version(save(tmp_path / "1", first_word, TEXT))
+    assert "serving_default fails on an empty text: INVALID_ARGUMENT: " in finding
+
+
 def test_answers_that_are_not_pythons_are_refused(tmp_path):
     def noisy(x):  # whatever seed other tests have set
         noise = tf.raw_ops.RandomUniform(shape=tf.constant([], tf.int32), dtype=tf.float32)
