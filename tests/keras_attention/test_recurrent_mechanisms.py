@@ -226,7 +226,9 @@ def test_a_bidirectional_encoder_a_bridge_and_a_time_distributed_readout(rng):
     memory, _, backward = encoder(embedding(source))
     bridge = keras.layers.Dense(UNITS, activation="tanh")  # Bahdanau: s_0 = tanh(W_s h_1)
     decoder = AttentionRNN(keras.layers.GRUCell(UNITS), AdditiveAttention(8))
-    outputs = decoder(embedding(target), memory, initial_state=[bridge(backward)])
+    outputs = decoder(
+        embedding(target), memory, memory_mask=source != 0, initial_state=[bridge(backward)]
+    )
     logits = keras.layers.TimeDistributed(keras.layers.Dense(5))(outputs)
     model = keras.Model([source, target], logits)
     ids = np.array([[3, 1, 4, 0], [5, 0, 0, 0]]), np.array([[1, 2, 0], [2, 6, 5]])
