@@ -28,9 +28,9 @@ from training.data.tokenizers import Tokenizer
 from training.decode.asked import Search
 from training.fit.optimizer import ClippedAdam, make_schedule
 from training.metrics import score
-from training.runs.begin import make_sides
 from training.runs.history import best, read_history
 from training.runs.run import Run
+from training.runs.start import make_sides
 from training.score.evaluation import evaluate
 from training.score.pointing import region_weights
 from training.sources.batches import make_batches

@@ -70,7 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
         return
     import training.command.startup  # noqa: F401
 
-    from training.runs.begin import prepare_run
+    from training.runs.start import prepare_run
 
     output = options.output or default_output(options)
     print(json.dumps({"run": str(output), **prepare_run(configuration(options), output)}))

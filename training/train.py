@@ -18,7 +18,7 @@ from training.config.keys import is_unicode
 from training.config.load import later_keys
 from training.presets.options import add_configuration, configuration, default_output
 from training.runs.files import RunFiles
-from training.runs.summary import summary
+from training.runs.history import summary
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -20,7 +20,7 @@ from training.command.errors import UserError
 from training.command.options import going_on, main_guard
 from training.command.parser import Parser
 from training.runs.files import RunFiles
-from training.runs.summary import summary
+from training.runs.history import summary
 
 BACKENDS = ("jax", "torch", "tensorflow")
 

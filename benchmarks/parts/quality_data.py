@@ -18,8 +18,8 @@ from training.data.splits import load_split
 from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
-from training.runs.begin import open_run
 from training.runs.files import SIDES, RunFiles
+from training.runs.start import open_run
 from training.sources.batches import pair_rows
 
 LONGEST = 1 << 16  # tokens

@@ -27,9 +27,8 @@ from serving.export.texts import Exported, search_settings_of
 from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
-from training.runs.history import read_history
+from training.runs.history import kept, read_history
 from training.runs.run import Run
-from training.runs.summary import kept
 from training.sources.kinds import KINDS
 
 MANIFEST = "assets.extra/manifest.json"

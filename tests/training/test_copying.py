@@ -21,8 +21,8 @@ from training.decode.search import force_decode, search
 from training.decode.texts import make_translator
 from training.fit.arrays import train_arrays
 from training.fit.train import train
-from training.runs.begin import prepare_run
 from training.runs.run import load_run
+from training.runs.start import prepare_run
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
 TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])

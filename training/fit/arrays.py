@@ -25,7 +25,6 @@ from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record
-from training.runs.lock import locked
 from training.runs.origin import Origin, read_origin
 from training.runs.tokens import read_batches, read_source_words
 
@@ -45,7 +44,7 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
         )
     config = load_config(files.config)
     processes.check_batch_size(config.batch_size)
-    with locked(files) if processes.writes else nullcontext():
+    with files.locked() if processes.writes else nullcontext():
         processes.check_same(files)
         return _train(config, origin, files, processes)
 

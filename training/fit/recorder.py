@@ -14,8 +14,7 @@ from training.data.plan import Statistics
 from training.runs.card import FIGURES, write_card
 from training.runs.checkpoints import load_average, save_best, save_checkpoint, save_recent
 from training.runs.files import RunFiles
-from training.runs.history import Record, best, rank
-from training.runs.summary import kept_average
+from training.runs.history import Record, best, kept_average, rank
 
 
 class Recorder:

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from training.command.errors import RunError
 from training.command.programs import keep_programs
-from training.config.load import changed_later
+from training.config.load import changed_later, load_config
 from training.config.schema import Config
 from training.data.pipeline import make_dataset
 from training.fit.callbacks import Bar, EpochEnd, EpochEnds
@@ -21,20 +21,11 @@ from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
 from training.fit.recorder import Recorder
 from training.model.build import build_model
-from training.runs.begin import (
-    Opened,
-    as_init_reads,
-    begin,
-    check_free,
-    open_run,
-    reopen,
-    saved_config,
-)
 from training.runs.checkpoints import restore_checkpoint
 from training.runs.files import RunFiles
 from training.runs.history import Record, reason_to_stop
-from training.runs.lock import locked
 from training.runs.run import Run, load_best
+from training.runs.start import Opened, as_init_reads, check_free, open_run, reopen, write_run
 from training.sources.kinds import KINDS
 from training.sources.text.source import begin_copying
 
@@ -50,7 +41,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
         RunError: the run directory cannot be used, or training cannot go on.
     """
     files = RunFiles(output)
-    with locked(files):
+    with files.locked():
         check_free(files)
         if init is not None:
             config = as_init_reads(config, init)
@@ -62,7 +53,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
             begin_copying(model, opened.source, opened.target)
         if init is not None:
             load_best(RunFiles(init), model)
-        begin(files, opened, model)
+        write_run(files, opened, model)
         return _fit(files, opened, model, gradient_norm, [])
 
 
@@ -79,8 +70,10 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         UserError: as `train`.
     """
     files = RunFiles(output)
-    config = changed_later(saved_config(files), changes)
-    with locked(files):
+    if not files.config.is_file():
+        raise RunError(f"nothing to resume: {files.config} does not exist")
+    config = changed_later(load_config(files.config), changes)
+    with files.locked():
         settle(config)
         opened = reopen(files, config, force)
         model, gradient_norm = _build(opened)

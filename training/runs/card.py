@@ -13,9 +13,8 @@ from training.command.files import replacing, write_text
 from training.config.schema import Config
 from training.metrics import METRICS, deciding
 from training.runs.files import RunFiles
-from training.runs.history import Record, best, read_history
+from training.runs.history import Record, best, kept, read_history
 from training.runs.origin import Origin, read_origin, versions
-from training.runs.summary import kept
 
 FIGURES = {
     "loss": "loss",
@@ -26,11 +25,6 @@ FIGURES = {
     "seconds": "seconds",
 }
 DEV_LOSSES = ("val_perplexity", "val_loss")
-MODEL_KEYS = (
-    *("convolutions", "encoder", "bidirectional", "encoder_layers", "encoder_units", "decoder"),
-    *("decoder_layers", "decoder_units", "attention", "attention_units", "attention_heads"),
-    *("distribution", "order", "source_tokenizer", "target_tokenizer", "precision"),
-)
 
 
 def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
@@ -47,25 +41,39 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
 
 def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Record]) -> str:
     """Return the card as Markdown."""
-    origin = read_origin(files)
-    chosen = kept(files)
-    which = (
-        f"the mean weights of epochs {chosen['epochs'][0]} to {chosen['epochs'][-1]}"
-        if "epochs" in chosen
-        else f"epoch {chosen['epoch']}"
-    )
-    sections = [
-        f"# {files.path.absolute().name}\n\n{_sentence(config)}",
-        f"{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, "
-        f"chosen by {_chosen_by(config, chosen)}.",
-        "## Figures\n\nOf the dev set"
-        f"{_dev_note(config)}.\n\n{_table(chosen, history)}\n\n![Curves]({files.curves.name})",
-        f"## Data\n\n{_rows(_data(config, origin))}",
-        f"## Model\n\n{_rows(_model(config, origin, parameters))}",
-        f"## Commands\n\n```\n{_commands(files, config, origin)}\n```",
-        f"## Versions\n\n{_rows({'Keras backend': keras.backend.backend(), **versions()})}",
-    ]
-    return "\n\n".join(sections) + "\n"
+    best_record = kept(files)
+    epochs = best_record.get("epochs", [])
+    which = f"epoch {best_record.get('epoch')}"
+    if epochs:
+        which = f"the mean weights of epochs {epochs[0]} to {epochs[-1]}"
+    attention = "no attention" if config.attention == "none" else f"{config.attention} attention"
+    target = "text" if config.target == "text" else "an outcome's probability"
+    return f"""# {files.path.absolute().name}
+
+From {config.source} to {target}, with {attention}, trained on `{config.data}`. All settings are in \
+`{files.config.name}`.
+
+{len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, \
+chosen by {_chosen_by(config, best_record)}.
+
+## Figures
+
+Of the dev set{_dev_note(config)}.
+
+{_table(best_record, history)}
+
+![Curves]({files.curves.name})
+
+## Data, model and versions
+
+{_rows(_facts(config, read_origin(files), parameters))}
+
+## Commands
+
+```
+{_commands(files, config, read_origin(files))}
+```
+"""
 
 
 def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
@@ -92,12 +100,6 @@ def draw_curves(history: Sequence[Record], config: Config, path: Path) -> None:
         if "val_perplexity" in keys:
             axes.set_yscale("log")
     figure.savefig(path, format="png", dpi=100)
-
-
-def _sentence(config: Config) -> str:
-    attention = "no attention" if config.attention == "none" else f"{config.attention} attention"
-    said = "text" if config.target == "text" else "an outcome's probability"
-    return f"From {config.source} to {said}, with {attention}, trained on `{config.data}`."
 
 
 def _chosen_by(config: Config, chosen: Mapping[str, object]) -> str:
@@ -127,47 +129,36 @@ def _table(chosen: Mapping[str, object], history: Sequence[Record]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _data(config: Config, origin: Origin | None) -> dict[str, object]:
-    found: dict[str, object] = {"corpus": f"`{config.data}`"}
-    for name in ("extra_data", "dev", "test"):
-        if getattr(config, name):
-            found[name] = f"`{getattr(config, name)}`"
+def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
+    facts: dict[str, object] = {
+        name: f"`{getattr(config, name)}`"
+        for name in ("extra_data", "dev", "test")
+        if getattr(config, name)
+    }
     if origin is not None:
-        found |= {
+        facts |= {
             "pairs learned from": f"{origin.train:,}",
             "left out as too long or empty": f"{origin.dropped:,}",
             "lines without a pair": f"{origin.unusable:,}",
             "dev sentences": f"{origin.dev:,}",
             "target tokens an epoch": f"{origin.target_tokens:,}",
             "SHA-256 of train and dev": f"`{origin.corpus}`",
+            "vocabulary": " and ".join(f"{size:,}" for size in origin.vocabulary),
         }
-    return found
-
-
-def _model(config: Config, origin: Origin | None, parameters: int) -> dict[str, object]:
-    values = config.values()
-    found: dict[str, object] = {
-        "parameters": f"{parameters:,}",
-        **{key: values[key] for key in MODEL_KEYS if key in values},
-        "all settings": "`config.toml`",
-    }
-    if origin is not None:
-        found["vocabulary"] = " and ".join(f"{size:,}" for size in origin.vocabulary)
         if origin.init:
-            found["started from"] = f"`{origin.init}`"
-    return found
+            facts["started from"] = f"`{origin.init}`"
+    facts["parameters"] = f"{parameters:,}"
+    return {**facts, "Keras backend": keras.backend.backend(), **versions()}
 
 
 def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
-    run, name = shlex.quote(str(files.path)), shlex.quote(files.path.absolute().name)
-    again = shlex.quote(str(files.config))
+    run = shlex.quote(str(files.path))
     lines = [f"python -m training.evaluate --run {run} --split dev"]
     if (config.source, config.target) == ("text", "text"):
         lines.append(f"python -m training.translate --run {run} < source.txt > target.txt")
     lines += [
-        f"python -m serving.export --run {run} --output models/{name}",
+        f"python -m serving.export --run {run} --output models/{shlex.quote(files.path.absolute().name)}",
         f"python -m training.train --resume --output {run}    # goes on where it stopped",
-        f"python -m training.train --preset {again} --output ANOTHER    # trains it anew",
     ]
     if origin is not None and origin.command:
         lines.append(f"python {shlex.join(origin.command)}    # how it was begun")

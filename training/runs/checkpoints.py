@@ -15,8 +15,7 @@ from keras import ops
 
 from training.command.errors import RunError
 from training.command.files import aside_of, check_space, read_json, replacing, write_json
-from training.runs.digests import check, put, sha256
-from training.runs.files import RunFiles
+from training.runs.files import RunFiles, sha256
 from training.runs.history import Record
 
 KEPT = 2  # checkpoints: where the newer is damaged, the older is there
@@ -54,11 +53,10 @@ def restore_checkpoint(files: RunFiles, model: keras.Model, writes: bool = True)
     Raises:
         RunError: if there are checkpoints and none can be read.
     """
-    found = [*files.all_checkpoints().values()]
-    if not found:
+    folders = [*files.all_checkpoints().values()]
+    if not folders:
         return []
-    model.optimizer.build(model.trainable_variables)
-    for folder in reversed(found):
+    for folder in reversed(folders):
         try:
             history = _restore(folder, model)
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
@@ -98,7 +96,7 @@ def load_average(files: RunFiles, model: keras.Model, epochs: Sequence[int]) -> 
     mean: list[Any] = [0.0 for _ in model.weights]
     for epoch in epochs:
         file = files.recent_weights(epoch)
-        check(files, file)
+        files.check(file)
         bare.load_weights(file)
         mean = [
             m + ops.convert_to_numpy(w) / len(epochs)
@@ -111,14 +109,13 @@ def load_average(files: RunFiles, model: keras.Model, epochs: Sequence[int]) -> 
 
 def _restore(folder: Path, model: keras.Model) -> list[Record]:
     progress = read_json(folder / _PROGRESS)
-    for name, digest in progress.get("sha256", {}).items():
+    for name, digest in progress["sha256"].items():
         if sha256(folder / name) != digest:
             raise ValueError(f"{name} has another SHA-256 than when it was written")
     model.load_weights(folder / _WEIGHTS)
-    if (folder / _SEEDS).is_file():  # checkpoints of older versions have none
-        with np.load(folder / _SEEDS) as kept:
-            for seed, value in zip(random_states(model), kept.values(), strict=True):
-                seed.assign(value)
+    with np.load(folder / _SEEDS) as seeds:
+        for seed, value in zip(random_states(model), seeds.values(), strict=True):
+            seed.assign(value)
     return progress["history"]
 
 
@@ -133,7 +130,7 @@ def _save_weights(files: RunFiles, model: keras.Model, file: Path) -> None:
     check_finite(model)
     aside = aside_of(file)
     _save(_bare(model), aside)
-    put(files, aside, file)
+    files.put(aside, file)
 
 
 def _save(model: keras.Model, file: Path) -> None:

@@ -1,13 +1,31 @@
-"""The names of a run's files, which no other module knows."""
+"""A run directory: the names of its files, its lock, and their SHA-256."""
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from training.command.files import LOCK, remove
+from training.command.errors import RunError
+from training.command.files import (
+    LOCK,
+    locked_folder,
+    move,
+    read_json,
+    remove,
+    remove_empty,
+    write_json,
+)
 
 SIDES = ("source", "target")
+
+
+def sha256(file: Path) -> str:
+    """Return the digest of a file."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 class RunFiles:
@@ -28,7 +46,8 @@ class RunFiles:
         history: `history.json`, one record an epoch.
         average: `average.json`, the score of the last average that was tried, and of an earlier
             one that is kept; gone once an epoch is better.
-        digests: `digests.json`, SHA-256 of the weights and of what reads both sides.
+        digests: `digests.json`, SHA-256 of the weights and of what reads both sides: damaged files
+            are not used.
         card: `README.md`, what the run is, for people.
         curves: `curves.png`, the history as a picture.
         tensorboard: what TensorBoard reads.
@@ -73,15 +92,67 @@ class RunFiles:
         """Return the recent weights that are there by their epochs, in order."""
         return _by_epoch(self.recent, ".weights.h5")
 
-    def clean(self) -> None:
-        """Remove what a process that was killed had begun to write; the lock must be held."""
+    def write_digests(self) -> None:
+        """Write the digests of a new run's files, and of no others."""
+        write_json(self.digests, {file.name: [sha256(file)] for file in self.all_sides()})
+
+    def put(self, aside: Path, file: Path) -> None:
+        """Give a file that was written aside its name, and write its digest.
+
+        The digest of the file before stays beside it, for a crash may come between the two.
+        """
+        name = file.relative_to(self.path).as_posix()
+        digests = {key: of for key, of in self._digests().items() if (self.path / key).exists()}
+        digests[name] = [sha256(aside), *digests.get(name, [])][:2]
+        write_json(self.digests, digests)
+        move(aside, file)
+
+    def check(self, file: Path) -> None:
+        """Raise a RunError for a file that is damaged; one without a digest is not looked at."""
+        digest = sha256(file)  # first: training may go on meanwhile
+        expected = self._digests().get(file.relative_to(self.path).as_posix())
+        if expected and digest not in expected:
+            raise RunError(
+                f"{file} is damaged: expected the SHA-256 of {self.digests.name}, {expected[0]}. "
+                f"Received: {digest}"
+            )
+
+    def _digests(self) -> dict[str, list[str]]:
+        if not self.digests.is_file():
+            return {}
+        digests = read_json(self.digests)
+        if not isinstance(digests, dict) or not all(isinstance(v, list) for v in digests.values()):
+            raise RunError(f"cannot read {self.digests}: expected lists of SHA-256")
+        return digests
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the directory if need be, and let no other process write to it.
+
+        A directory that was made here and has not become a run by then is removed.
+
+        Raises:
+            UserError: the directory cannot be made or written to, or is another process's.
+        """
+        with locked_folder(self.path, self.path) as made:
+            self._clean()
+            try:
+                yield
+            finally:
+                if not self.config.is_file():
+                    self._clean()
+                    self.lock.unlink(missing_ok=True)
+                    remove_empty(made)
+
+    def _clean(self) -> None:
+        """Remove what a process that was killed had begun to write."""
         for folder in (self.path, self.checkpoints, self.recent):
-            for left in [*folder.glob("writing[-.]*"), *folder.glob("*.writing")]:
-                remove(left)
+            for rest in folder.glob("writing-*"):
+                remove(rest)
 
 
 def _by_epoch(folder: Path, ending: str = "") -> dict[int, Path]:
     """Files named by an epoch, by its number and in order; other names are passed over."""
     pattern = re.compile(rf"epoch-(\d+){re.escape(ending)}")
-    found = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
-    return dict(sorted((int(match[1]), file) for match, file in found if match))
+    matches = ((pattern.fullmatch(file.name), file) for file in folder.glob("epoch-*"))
+    return dict(sorted((int(match[1]), file) for match, file in matches if match))

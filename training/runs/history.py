@@ -1,4 +1,4 @@
-"""A run's history, and pure functions of its records, one for each epoch.
+"""A run's history, one record for each epoch, and the record of the weights that are kept.
 
 A resumed run has the same history as one that never stopped. `by` is the configuration's `keep_by`.
 """
@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from training.command.errors import RunError
 from training.command.files import read_json
+from training.config.load import load_config
 from training.config.schema import Config
 from training.metrics import METRICS, deciding
+from training.runs.files import RunFiles
 
 Record = dict[str, float]
 PERFECT_EPOCHS = 5  # in a row, after which training stops: the perplexity chooses among them
@@ -71,3 +74,33 @@ def reason_to_stop(history: Sequence[Record], config: Config) -> str | None:
 def _is_perfect(record: Record) -> bool:
     name = deciding(record)
     return name is not None and record[name] == (100 if METRICS[name].better == "higher" else 0)
+
+
+def kept(files: RunFiles) -> dict[str, Any]:
+    """Return the record of the weights that are kept.
+
+    That is the best epoch's, or, with `epochs` in place of `epoch`, that of the mean of several.
+    """
+    if average := kept_average(files):
+        return average
+    history = read_history(files.history)
+    if not history:
+        raise RunError(f"{files.history} has no epoch")
+    return dict(best(history, load_config(files.config).keep_by))
+
+
+def kept_average(files: RunFiles) -> dict[str, Any] | None:
+    """Return the record of the mean weights that are kept; None where an epoch's are.
+
+    An earlier mean is still kept where the last one was worse.
+    """
+    if not files.average.is_file():
+        return None
+    tried = read_json(files.average)
+    earlier: dict[str, Any] | None = tried.pop("earlier", None)
+    return tried if tried.pop("kept") else earlier
+
+
+def summary(files: RunFiles) -> dict[str, Any]:
+    """Return the summary of a training: the run, its epochs, and the record that is kept."""
+    return {"run": str(files.path), "epochs_done": len(read_history(files.history)), **kept(files)}

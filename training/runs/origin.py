@@ -68,12 +68,12 @@ class Origin:
 
 
 def write_origin(files: RunFiles, origin: Origin) -> None:
-    """Write it into the run."""
+    """Write the origin of a run."""
     write_json(files.origin, asdict(origin))
 
 
 def read_origin(files: RunFiles) -> Origin | None:
-    """Read it; None for a run of a version that did not write any."""
+    """Return the origin of a run; None where it has no such file."""
     if not files.origin.is_file():
         return None
     try:
@@ -85,7 +85,7 @@ def read_origin(files: RunFiles) -> Origin | None:
 def check_corpus(files: RunFiles, spec: str, corpus: str, force: bool) -> None:
     """Refuse to go on with other sentences than the run began with, unless `force` takes them.
 
-    `corpus` is the fingerprint that they have now.
+    `corpus` is their fingerprint as they are read again.
     """
     origin = read_origin(files)
     if origin is None or origin.corpus in ("", corpus):

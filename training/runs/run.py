@@ -15,13 +15,10 @@ from training.config.load import load_config
 from training.config.schema import Config
 from training.data.tokenizers import Tokenizer, load_tokenizer
 from training.model.build import build_model
-from training.runs import digests
 from training.runs.files import RunFiles
 from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
 from training.sources.text.source import TextSource
-
-__all__ = ["Run", "RunError", "load_ensemble", "load_run", "load_sides", "load_translators"]
 
 
 @dataclass(frozen=True)
@@ -78,7 +75,7 @@ def load_run(path: str | Path) -> Run:
 
 def load_best(files: RunFiles, model: keras.Model) -> None:
     """Load a run's best weights into a model; a RunError where they are damaged or another's."""
-    digests.check(files, files.best)
+    files.check(files.best)
     try:
         with warnings.catch_warnings():  # that some are not there, which is an error in the end
             warnings.simplefilter("ignore")
@@ -120,7 +117,7 @@ def load_translators(paths: Sequence[str | Path]) -> list[Run]:
 def load_sides(config: Config, files: RunFiles) -> tuple[Source, Tokenizer | None]:
     """Load the source of a run, and the tokenizer of its target if that is text."""
     for file in files.all_sides():
-        digests.check(files, file)
+        files.check(file)
     try:
         source = source_class(config).load(config, files.path)
         target = None if config.target == "label" else load_tokenizer(files.tokenizers[1])

@@ -24,8 +24,8 @@ from training.data.subwords import Samplers, make_sampler
 from training.runs.files import RunFiles
 
 
-def keep_tokens(files: RunFiles) -> Path:
-    """Make the token ids that stand aside those of the run; return their folder."""
+def move_tokens(files: RunFiles) -> Path:
+    """Move the token ids that were written aside into the run; return their folder."""
     shutil.rmtree(files.tokens, ignore_errors=True)
     return move(files.streamed, files.tokens)
 

@@ -16,8 +16,8 @@ from training.data.plan import Batching
 from training.data.store import Sequences
 from training.data.subwords import SubwordSampler, make_sampler
 from training.fit.train import train
-from training.runs.begin import open_run
 from training.runs.files import RunFiles
+from training.runs.start import open_run
 from training.runs.tokens import read_batches
 
 CUT = ["source_tokenizer=sentencepiece", "target_tokenizer=sentencepiece"]

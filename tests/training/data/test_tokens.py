@@ -25,8 +25,8 @@ from training.data.tokenizers import load_tokenizer
 from training.data.tokens import digest_of, prepare_corpus, write_tokens
 from training.data.workers import workers
 from training.fit import train as texts
-from training.runs.begin import open_run, prepare_run
 from training.runs.files import RunFiles
+from training.runs.start import open_run, prepare_run
 from training.runs.tokens import read_batches
 
 

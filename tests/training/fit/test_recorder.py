@@ -11,8 +11,8 @@ from training.config.schema import Config
 from training.data.plan import Statistics
 from training.fit.recorder import Recorder
 from training.runs.files import RunFiles
+from training.runs.history import summary
 from training.runs.run import load_best
-from training.runs.summary import summary
 
 
 class Scripted:

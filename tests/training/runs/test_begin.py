@@ -8,8 +8,8 @@ import pytest
 from tests.training.conftest import tiny_config, untrained
 from training.command.errors import ConfigError
 from training.fit.train import train
-from training.runs.begin import open_run
 from training.runs.files import RunFiles
+from training.runs.start import open_run
 
 KINDS = "source_tokenizer=words", "target_tokenizer=words", "train_limit=0", "test="
 

@@ -1,6 +1,5 @@
 """The state of a training that its run directory keeps."""
 
-import json
 from pathlib import Path
 
 import keras
@@ -15,7 +14,6 @@ from training.runs.checkpoints import (
     save_checkpoint,
     save_recent,
 )
-from training.runs.digests import check
 from training.runs.files import RunFiles
 from training.runs.run import load_best
 
@@ -123,16 +121,11 @@ def test_damaged_weights_are_not_averaged(tmp_path):
         load_average(files, model, [1, 2])
 
 
-@pytest.mark.parametrize("has_digests", [True, False])
-def test_a_stop_between_digest_and_weights_leaves_a_run_that_can_be_read(
-    tmp_path, has_digests, monkeypatch
-):
+def test_a_stop_between_digest_and_weights_leaves_a_run_that_can_be_read(tmp_path, monkeypatch):
     files, model = RunFiles(tmp_path), make_model()
     for value in (1, 2, 3):
         save_best(files, filled(model, value))
-        check(files, files.best)
-    if not has_digests:
-        files.digests.unlink()  # a run of an older version
+        files.check(files.best)
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.replace", stopped_at("best.weights.h5"))
         with pytest.raises(KeyboardInterrupt):
@@ -179,10 +172,3 @@ def test_dropout_draws_on_where_it_had_got_to(tmp_path):
     found = [keras.ops.convert_to_numpy(other(ones, training=True)) for _ in range(2)]
     np.testing.assert_array_equal(found, wanted)
     assert not np.array_equal(*wanted)
-
-
-def test_a_checkpoint_of_an_older_version_has_neither_seeds_nor_digests(files):
-    folder = files.checkpoint(3)
-    (folder / "seeds.npz").unlink()
-    (folder / "progress.json").write_text(json.dumps({"epoch": 3, "history": records(3)}))
-    assert restore_checkpoint(files, make_model()) == records(3)

@@ -11,7 +11,6 @@ import pytest
 
 from training.command.files import write_json
 from training.runs.checkpoints import restore_checkpoint, save_best, save_checkpoint
-from training.runs.digests import check
 from training.runs.files import RunFiles
 
 pytestmark = [
@@ -60,7 +59,7 @@ def test_a_power_cut_leaves_the_last_epoch_that_was_kept(tmp_path, model):
             try:
                 there = RunFiles(after / "run")
                 assert restore_checkpoint(there, model, writes=False) == history
-                check(there, there.best)
+                there.check(there.best)
             finally:
                 subprocess.run(["umount", str(after)], check=True)
     finally:

@@ -3,28 +3,27 @@ import pytest
 from training.command.errors import UserError
 from training.command.files import aside_of
 from training.runs.files import RunFiles
-from training.runs.lock import locked
 
 
 def test_a_second_process_is_refused_until_the_first_is_done(tmp_path):
     files = RunFiles(tmp_path / "run")
-    with locked(files):
-        with pytest.raises(UserError, match=r"run is in use by process \d+$"), locked(files):
+    with files.locked():
+        with pytest.raises(UserError, match=r"run is in use by process \d+$"), files.locked():
             pass
         files.config.write_text("")
-    with locked(files):
+    with files.locked():
         pass
 
 
 def test_a_directory_that_did_not_become_a_run_is_removed(tmp_path):
-    with pytest.raises(KeyError), locked(RunFiles(tmp_path / "a" / "b")):
+    with pytest.raises(KeyError), RunFiles(tmp_path / "a" / "b").locked():
         raise KeyError
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_was_in_the_directory_stays(tmp_path):
     (tmp_path / "notes").write_text("mine")
-    with locked(RunFiles(tmp_path)):
+    with RunFiles(tmp_path).locked():
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["notes"]
 
@@ -32,10 +31,10 @@ def test_what_was_in_the_directory_stays(tmp_path):
 def test_what_a_killed_process_left_half_written_is_removed(tmp_path):
     files = RunFiles(tmp_path)
     kept = [files.checkpoint(1), files.recent, tmp_path / "writing"]
-    left = [files.checkpoints / "writing-4711", tmp_path / "config.toml.writing"]
-    left += [aside_of(files.best), aside_of(files.recent_weights(1))]
+    left = [files.checkpoints / "writing-4711", aside_of(files.best)]
+    left.append(aside_of(files.recent_weights(1)))
     for path in (*kept, *left):
         path.mkdir(parents=True, exist_ok=True)
-    with locked(files):
+    with files.locked():
         assert not any(path.exists() for path in left)
         assert all(path.exists() for path in kept)

@@ -11,8 +11,8 @@ from training.command.errors import ConfigError, RunError
 from training.data import tokens as writing
 from training.fit import train as texts
 from training.fit.arrays import train_arrays
-from training.runs.begin import prepare_run
 from training.runs.files import RunFiles
+from training.runs.start import prepare_run
 from training.runs.tokens import tokens_of
 
 

@@ -1,9 +1,8 @@
-"""The beginning of a run, or its resumption: the data and their readers, written whole or not."""
+"""The start of a run, or its resumption: the data and their readers, written whole or not."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,28 +11,24 @@ import keras
 
 from training.command.errors import ConfigError, RunError
 from training.command.files import sync, write_json
-from training.config.load import load_config
 from training.config.schema import Config
 from training.data.batches import Batches
 from training.data.prepared import Prepared
 from training.data.specs import is_prepared
 from training.data.splits import fitting_metric
-from training.data.tokenizers import Tokenizer, load_tokenizer
+from training.data.tokenizers import Tokenizer
 from training.data.tokenizing import make_tokenizer
 from training.data.tokens import digest_of, write_tokens
 from training.model.build import build_model
 from training.model.seq2seq import check_attention
 from training.runs.checkpoints import save_checkpoint
-from training.runs.digests import keep_digests
 from training.runs.files import SIDES, RunFiles
-from training.runs.lock import locked
 from training.runs.origin import Origin, check_corpus, write_origin
 from training.runs.run import load_sides
-from training.runs.tokens import keep_tokens, read_batches, tokens_of
+from training.runs.tokens import move_tokens, read_batches, tokens_of
 from training.sources.batches import make_batches
 from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
-from training.sources.text.source import TextSource
 
 Sides = tuple[Source, Tokenizer | None]
 ENOUGH_TO_SCORE = 200  # dev sentences
@@ -73,26 +68,27 @@ def check_free(files: RunFiles) -> None:
         )
 
 
-def saved_config(files: RunFiles) -> Config:
-    """Return the configuration of the run that is to go on; a RunError if there is none."""
-    if not files.config.is_file():
-        raise RunError(f"nothing to resume: {files.config} does not exist")
-    return load_config(files.config)
-
-
 def as_init_reads(config: Config, init: Path) -> Config:
     """Return the configuration with the sizes of the vocabularies of `init`, a run to start from.
 
-    A prepared corpus has its own, which are compared later.
+    A prepared corpus has its own, which must be the same.
 
     Raises:
         ConfigError: other kinds of tokenizers are asked for than those of `init`.
-        RunError: those of `init` cannot be read.
+        RunError: those of `init` cannot be read, or differ from those of a prepared corpus.
     """
-    if is_prepared(config.data):
-        return config
     source, target = load_sides(config, RunFiles(init))
-    read = source.tokenizer if isinstance(source, TextSource) else None
+    read = getattr(source, "tokenizer", None)
+    if read is not None and read.copies != config.copy:
+        raise ConfigError(f"copy expected {read.copies}, as {init} has it. Received: {config.copy}")
+    if is_prepared(config.data):
+        files = zip(RunFiles(init).tokenizers, Prepared(config.data).tokenizers, strict=True)
+        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
+            raise RunError(
+                f"{init} and {config.data} have different tokenizers: prepare the corpus with "
+                f"--tokenizers {init}"
+            )
+        return config
     sizes: dict[str, Any] = {}
     for side, tokenizer in zip(SIDES, (read, target), strict=True):
         if tokenizer is None:
@@ -109,52 +105,31 @@ def as_init_reads(config: Config, init: Path) -> Config:
 def open_run(files: RunFiles, config: Config, init: Path | None = None) -> Opened:
     """Read the data of a new run, and make its readers; token ids are written aside.
 
-    Tokenizers are new ones, or those of `init`, a run to start from.
+    Tokenizers are new ones, or those of `init`, a run to start from: see `as_init_reads`.
 
     Raises:
         UserError: the data cannot be read, or do not fit the configuration.
     """
-    if not KINDS[config.source].tokens:
+    if KINDS[config.source].tokens:
+        if is_prepared(config.data):
+            _check_settings(config, Prepared(config.data))
+        tokens = write_tokens(files.streamed, config, init)
+        sides = load_sides(config, RunFiles(tokens.path))
+        opened = _open_tokens(config, tokens, sides, init)
+    else:
         data, dev = source_class(config).load_training(config)
-        opened = _opened_examples(config, data, dev, _make_sides(config, data, init), init)
-        return opened if opened.target is None else _decided(opened)
-    if init is not None:
-        check_init(config, init)
-    if is_prepared(config.data):
-        _check_settings(config, Prepared(config.data))
-    tokens = write_tokens(files.streamed, config, init)
-    sides = _load_tokenizers(tokens.tokenizers)
+        sides = make_sides(config, data) if init is None else load_sides(config, RunFiles(init))
+        opened = _open_examples(config, data, dev, sides, init)
     if init is None:
         _print_sizes(config, *sides)
-    return _decided(_opened_tokens(config, tokens, sides, init))
-
-
-def check_init(config: Config, init: Path) -> None:
-    """Refuse a run to start from whose tokenizers do not fit.
-
-    Raises:
-        RunError, ConfigError: they are damaged, or others than those of a prepared corpus.
-    """
-    source, _ = load_sides(config, RunFiles(init))  # refuses what is damaged
-    if isinstance(source, TextSource) and source.tokenizer.copies != config.copy:
-        raise ConfigError(
-            f"copy expected {source.tokenizer.copies}, as {init} has it. Received: {config.copy}"
-        )
-    if is_prepared(config.data):
-        files = zip(RunFiles(init).tokenizers, Prepared(config.data).tokenizers, strict=True)
-        if any(theirs.read_bytes() != ours.read_bytes() for theirs, ours in files):
-            raise RunError(
-                f"{init} and {config.data} have different tokenizers: prepare the corpus with "
-                f"--tokenizers {init}"
-            )
+    return opened if opened.target is None else _decided(opened)
 
 
 def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     """Read the data of a run that goes on; other sentences than it began with need `force`."""
     sides = load_sides(config, files)
     if not KINDS[config.source].tokens:
-        data, dev = source_class(config).load_training(config)
-        opened = _opened_examples(config, data, dev, sides)
+        opened = _open_examples(config, *source_class(config).load_training(config), sides)
         check_corpus(files, config.data, opened.origin.corpus, force)
         return opened
     tokens = tokens_of(files)
@@ -162,8 +137,8 @@ def reopen(files: RunFiles, config: Config, force: bool = False) -> Opened:
     check_corpus(files, config.data, digest, force)
     if tokens is None or tokens.manifest["digest"] != digest:
         write_tokens(files.streamed, config, files.path)
-        tokens = Prepared(keep_tokens(files))
-    return _opened_tokens(config, tokens, sides)
+        tokens = Prepared(move_tokens(files))
+    return _open_tokens(config, tokens, sides)
 
 
 def _decided(opened: Opened) -> Opened:
@@ -196,17 +171,17 @@ def prepare_run(config: Config, output: Path) -> dict[str, int]:
     if not KINDS[config.source].tokens:
         raise ConfigError(f"training.prepare expected source = text. Received: {config.source}")
     files = RunFiles(output)
-    with locked(files):
+    with files.locked():
         check_free(files)
         check_attention(config)  # before the data are read
         opened = open_run(files, config)
         build_model(config, *opened.origin.vocabulary)  # finds out now what would fail elsewhere
-        begin(files, opened)
+        write_run(files, opened)
     pairs, dev_pairs = opened.pairs.statistics, opened.dev_pairs.statistics
     return {"train": pairs.pairs + pairs.dropped, "dev": dev_pairs.pairs}
 
 
-def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> None:
+def write_run(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> None:
     """Write the files of a new run. The configuration, which makes it a run, comes last."""
     try:
         files.config.unlink(missing_ok=True)  # of a run without a finished epoch
@@ -214,9 +189,9 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
         opened.source.save(files.path)
         if opened.target is not None:
             opened.target.save(files.tokenizers[1])
-        keep_digests(files)
-        if isinstance(opened.source, TextSource):
-            keep_tokens(files)
+        files.write_digests()
+        if KINDS[opened.config.source].tokens:
+            move_tokens(files)
         write_origin(files, opened.origin)
         write_json(files.history, [])
         if model is not None:
@@ -226,15 +201,6 @@ def begin(files: RunFiles, opened: Opened, model: keras.Model | None = None) -> 
         opened.config.save(files.config)
     except OSError as error:
         raise RunError(f"cannot write to {files.path}: {error.strerror}") from error
-
-
-def _make_sides(config: Config, data: Any, init: Path | None = None) -> Sides:
-    """Return the source and the tokenizer of a text as target: those of `init`, or new ones."""
-    if init is not None:
-        return load_sides(config, RunFiles(init))
-    sides = make_sides(config, data)
-    _print_sizes(config, *sides)
-    return sides
 
 
 def make_sides(config: Config, data: Any) -> Sides:
@@ -252,9 +218,8 @@ def make_sides(config: Config, data: Any) -> Sides:
 
 
 def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:
-    """Say which vocabularies are smaller than asked for."""
-    read = source.tokenizer if isinstance(source, TextSource) else None
-    for side, made in zip(SIDES, (read, target), strict=True):
+    """Print which vocabularies are smaller than asked for."""
+    for side, made in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
         asked = getattr(config, f"{side}_vocab_size")
         if made is not None and made.vocab_size < asked:
             print(
@@ -263,22 +228,20 @@ def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> No
             )
 
 
-def _opened_examples(
+def _open_examples(
     config: Config, data: Any, dev: Any, sides: Sides, init: Path | None = None
 ) -> Opened:
     """Make the batches of examples that are no texts."""
-    source, target = sides
-    train, held = (
-        make_batches(config, split, source, target, training=training)
-        for split, training in ((data, True), (dev, False))
+    batches = (
+        make_batches(config, data, *sides, training=True),
+        make_batches(config, dev, *sides, training=False),
     )
     corpus = source_class(config).fingerprint(data, dev)
     unusable = getattr(data, "unusable", 0) + getattr(dev, "unusable", 0)
-    origin = _origin(config, corpus, sides, (train, held), dev, unusable, init)
-    return Opened(config, source, target, train, held, dev, origin)
+    return _opened(config, sides, batches, dev, corpus, unusable, init)
 
 
-def _opened_tokens(
+def _open_tokens(
     config: Config, tokens: Prepared, sides: tuple[Any, Any], init: Path | None = None
 ) -> Opened:
     """Make the batches of token ids."""
@@ -287,32 +250,32 @@ def _opened_tokens(
     batches = read_batches(config, tokens.path, states)
     dev, manifest = tokens.texts("dev"), tokens.manifest
     unusable = manifest["unusable"] + dev.unusable
-    origin = _origin(config, manifest["digest"], sides, batches, dev, unusable, init)
-    return Opened(config, source, target, *batches, dev, origin)
+    return _opened(config, sides, batches, dev, manifest["digest"], unusable, init)
 
 
-def _origin(
+def _opened(
     config: Config,
-    corpus: str,
     sides: Sides,
     batches: tuple[Batches, Batches],
     dev: Any,
+    corpus: str,
     unusable: int,
     init: Path | None,
-) -> Origin:
-    pairs, held = (made.statistics for made in batches)
+) -> Opened:
+    pairs, dev_pairs = (made.statistics for made in batches)
     source, target = sides
-    return Origin(
+    origin = Origin(
         data=config.data,
         corpus=corpus,
         train=pairs.pairs,
         dropped=pairs.dropped,
         unusable=unusable,
-        dev=held.pairs if target is None else len(dev.sources),
+        dev=dev_pairs.pairs if target is None else len(dev.sources),
         target_tokens=pairs.target_tokens,
         vocabulary=(source.size, target.vocab_size if target else 0),
         init=None if init is None else str(init.absolute()),
     )
+    return Opened(config, source, target, *batches, dev, origin)
 
 
 def _check_settings(config: Config, data: Prepared) -> None:
@@ -324,11 +287,3 @@ def _check_settings(config: Config, data: Prepared) -> None:
             )
     if config.copy:
         raise ConfigError(f"copy expected texts. Received: {config.data}, which has token ids")
-
-
-def _load_tokenizers(paths: Sequence[Path]) -> tuple[TextSource, Tokenizer]:
-    try:
-        source, target = (load_tokenizer(file) for file in paths)
-    except (OSError, ValueError) as error:
-        raise RunError(f"cannot read the tokenizers of {paths[0].parent}: {error}") from error
-    return TextSource(source), target
