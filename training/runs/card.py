@@ -50,8 +50,8 @@ def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Rec
     target = "text" if config.target == "text" else "an outcome's probability"
     return f"""# {files.path.absolute().name}
 
-From {config.source} to {target}, with {attention}, trained on `{config.data}`. All settings are in \
-`{files.config.name}`.
+From {config.source} to {target}, with {attention}, trained on `{config.data}`.
+All settings are in `{files.config.name}`.
 
 {len(history)} of {config.epochs} epochs are done. Kept in `{files.best.name}`: {which}, \
 chosen by {_chosen_by(config, best_record)}.
@@ -152,12 +152,12 @@ def _facts(config: Config, origin: Origin | None, parameters: int) -> dict[str, 
 
 
 def _commands(files: RunFiles, config: Config, origin: Origin | None) -> str:
-    run = shlex.quote(str(files.path))
+    run, name = shlex.quote(str(files.path)), shlex.quote(files.path.absolute().name)
     lines = [f"python -m training.evaluate --run {run} --split dev"]
     if (config.source, config.target) == ("text", "text"):
         lines.append(f"python -m training.translate --run {run} < source.txt > target.txt")
     lines += [
-        f"python -m serving.export --run {run} --output models/{shlex.quote(files.path.absolute().name)}",
+        f"python -m serving.export --run {run} --output models/{name}",
         f"python -m training.train --resume --output {run}    # goes on where it stopped",
     ]
     if origin is not None and origin.command:
