@@ -28,7 +28,6 @@ from training.metrics import auc
 from training.model.build import build_model
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES, last_known
-from training.score.label_evaluation import SCORES, draw_calibration
 from training.sources.events import data as events
 from training.sources.events.histories import Histories
 from training.sources.events.source import Statistics, last_events
@@ -92,7 +91,7 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
     table = _table(data, said, SAMPLES)
     shared.write_table(options.output / "order.csv", table)
     drawn = {name: (data.labels, said[name][0]) for name in said if name in _SHOWN}
-    draw_calibration(drawn, options.output / "calibration.png")
+    scores.draw_calibration(drawn, options.output / "calibration.png")
     return {
         "data": config.data,
         "examples": len(data.labels),
@@ -221,12 +220,12 @@ def _table(
     first = {name: values[0] for name, values in said.items()}
     drawn = {
         key: scores.bootstrap_people(data.people, data.labels, first, score, samples=samples)
-        for key, score in SCORES.items()
+        for key, score in scores.SCORES.items()
     }
     rows = []
     for name, repeats in said.items():
         row: dict[str, Any] = {"model": name}
-        for key, score in SCORES.items():
+        for key, score in scores.SCORES.items():
             found = [score(data.labels, values) for values in repeats]
             low, high = scores.interval(drawn[key][name])
             row |= {

@@ -19,7 +19,7 @@ from gpu_parts import training as measured
 from training.config.schema import Config
 from training.data.ids import END_ID
 from training.decode.search import Search, search
-from training.fit.compiled import compile_model, settle
+from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model
 
 STEPS_AN_EPOCH = 100  # of the learning rate's schedule, which has no kernels of its own
@@ -41,7 +41,7 @@ def _config(case: dict[str, Any]) -> Config:
     config = Config(
         batch_size=case["batch"], epochs=1, dropout=0.2, jit_compile=True, **case["config"]
     )
-    settle(config)
+    configure_keras(config)
     return config
 
 

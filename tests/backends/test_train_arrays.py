@@ -9,7 +9,7 @@ import keras
 import pytest
 
 from tests.training.conftest import TINY, tiny_config
-from training.fit.compiled import compile_model
+from training.fit.optimizer import compile_model
 from training.model.build import build_model
 
 # As on a machine without TensorFlow: to import it fails.

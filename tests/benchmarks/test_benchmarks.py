@@ -1,6 +1,5 @@
 """The benchmarks run, at tiny sizes; what they measure is for them to say."""
 
-import csv
 import json
 import os
 import subprocess
@@ -99,28 +98,6 @@ def test_decoding_speed(tmp_path):
     assert list(ours) == list(rounded) == list(onnx) == list(small) == modes[1:]
     assert [list(row) for row in stock] == [modes[1:2]] * 2  # loops for greedy search alone
     assert ours[modes[1]]["sentences_per_s"] > 0
-
-
-@pytest.mark.tensorflow
-def test_growth(tmp_path):
-    arguments = ["--divide", "64", "--repeat", "1", "--works", "layer, forward", "translation"]
-    rows, _ = run(tmp_path, "growth.py", *arguments, "--output", str(tmp_path), sizes=())
-    assert rows["layer, forward over source, plain formulas"]["up_to"] == 64
-    with (tmp_path / "growth.csv").open(newline="") as file:
-        record = list(csv.DictReader(file))
-    assert {row["work"] for row in record} == {"layer, forward", "translation"}
-    assert all(float(row["ms"]) > 0 and float(row["peak_mb"]) >= 0 for row in record)
-    assert (tmp_path / "growth.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_the_exponent_is_that_of_the_upper_half(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    from growth import exponent
-
-    sizes = [2, 3, 5, 7, 11, 13]
-    curve = [19.0, 19.0, 3 * 5**1.5, 3 * 7**1.5, 3 * 11**1.5, None]
-    assert exponent(sizes, curve) == 1.5
-    assert exponent(sizes, [None] * 5 + [17.0]) is None
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 
 from training.config.schema import Config
 from training.data.ids import END_ID
-from training.fit.compiled import compile_model, settle
+from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model
 
 pytestmark = pytest.mark.slow  # XLA compiles
@@ -58,7 +58,7 @@ CONFIGS = {
 def train(config, jit_compile, steps, lengths):
     keras.utils.clear_session()
     config = Config(batch_size=BATCH, epochs=1, jit_compile=jit_compile, **config)
-    settle(config)
+    configure_keras(config)
     model = build_model(config, VOCABULARY, VOCABULARY)
     compile_model(model, config, steps)
     rng, losses = np.random.default_rng(7), []

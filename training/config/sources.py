@@ -7,9 +7,19 @@ from typing import ClassVar
 
 from training.command.errors import ConfigError
 from training.config.keys import key
-from training.config.recurrent import Recurrent
 
 TOKENIZERS = ("sentencepiece", "words", "characters", "letters", "symbols")
+CELLS = {"simple_rnn": "SimpleRNNCell", "gru": "GRUCell", "lstm": "LSTMCell"}  # of keras.layers
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """The encoder of a sequence, see `training.sources.recurrent`."""
+
+    encoder: str = key("gru", "recurrent cell of the encoder", choices=CELLS)
+    bidirectional: bool = key(True, "read the source in both directions")
+    encoder_layers: int = key(1, "recurrent layers of the encoder")
+    encoder_units: int = key(256, "units of the encoder's cell, in each direction")
 
 
 @dataclass(frozen=True)

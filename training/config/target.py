@@ -8,8 +8,7 @@ from typing import Any
 
 from training.command.errors import ConfigError
 from training.config.keys import key
-from training.config.recurrent import CELLS
-from training.config.sources import TOKENIZERS
+from training.config.sources import CELLS, TOKENIZERS
 from training.metrics import OF_TEXTS
 
 

@@ -17,9 +17,9 @@ from training.config.load import load_config
 from training.config.schema import Config
 from training.data.batches import Batches
 from training.fit.callbacks import Bar
-from training.fit.compiled import compile_model, settle
 from training.fit.crossentropy import Perplexity, TokenCrossentropy
 from training.fit.distributed import ALONE, Processes, SharedRecorder, undistributed
+from training.fit.optimizer import compile_model, configure_keras
 from training.metrics import deciding
 from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint, save_checkpoint
@@ -50,13 +50,13 @@ def train_arrays(path: Path, processes: Processes = ALONE) -> Record:
 
 
 def _train(config: Config, origin: Origin, files: RunFiles, processes: Processes) -> Record:
-    settle(config)
+    configure_keras(config)
     model = _build(config, origin, files, processes)
     tokenizers = [read_json(file) for file in files.tokenizers] if config.subword_sampling else ()
     pairs, dev = read_batches(config, files.tokens, tokenizers)
     steps = pairs.statistics.steps_per_epoch
     compile_model(model, config, steps)
-    score = _judge(model, dev, processes)
+    score = _judge(model, config, dev, processes)
     history = restore_checkpoint(files, model, processes.writes)
     if any(deciding(record) for record in history):  # perplexities are another measure
         raise RunError(f"{files.path} began with training.train: go on with its --resume")
@@ -105,11 +105,11 @@ def _build(config: Config, origin: Origin, files: RunFiles, processes: Processes
 
 
 def _judge(
-    model: keras.Model, dev: Batches, processes: Processes
+    model: keras.Model, config: Config, dev: Batches, processes: Processes
 ) -> Callable[[], dict[str, float]]:
     """Return a function that scores the model on dev."""
     judge = type(model)(model.input, model.output)
-    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=_on_jax())
+    judge.compile(loss=TokenCrossentropy(), metrics=[Perplexity()], jit_compile=config.compiles())
 
     def score() -> dict[str, float]:
         scores = judge.evaluate(
@@ -148,8 +148,3 @@ def device() -> str:
 
         return torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     return "GPU" if keras.distribution.list_devices("gpu") else "cpu"
-
-
-def _on_jax() -> bool:
-    """Whether the backend is JAX, where nothing but what is compiled is quick."""
-    return keras.backend.backend() == "jax"

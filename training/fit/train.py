@@ -16,9 +16,9 @@ from training.config.load import changed_later, load_config
 from training.config.schema import Config
 from training.data.pipeline import make_dataset
 from training.fit.callbacks import Bar, EpochEnd, EpochEnds
-from training.fit.compiled import compile_model, settle
 from training.fit.dev import DevSet, LabelledDevSet
 from training.fit.heat_maps import HeatMaps
+from training.fit.optimizer import compile_model, configure_keras
 from training.fit.recorder import Recorder
 from training.model.build import build_model
 from training.runs.checkpoints import restore_checkpoint
@@ -45,7 +45,7 @@ def train(config: Config, output: Path, init: Path | None = None) -> Record:
         check_free(files)
         if init is not None:
             config = as_init_reads(config, init)
-        settle(config)
+        configure_keras(config)
         opened = open_run(files, config, init)
         model, gradient_norm = _build(opened)
         opened.source.begin(model)
@@ -74,7 +74,7 @@ def resume(output: Path, changes: Sequence[str] = (), force: bool = False) -> Re
         raise RunError(f"nothing to resume: {files.config} does not exist")
     config = changed_later(load_config(files.config), changes)
     with files.locked():
-        settle(config)
+        configure_keras(config)
         opened = reopen(files, config, force)
         model, gradient_norm = _build(opened)
         history = restore_checkpoint(files, model)

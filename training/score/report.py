@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Hashable, Sequence
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from training.command.errors import UserError
 from training.command.files import write_json
@@ -17,9 +21,8 @@ from training.decode.asked import Search, check_precision
 from training.decode.texts import say_cut
 from training.metrics import figures, score
 from training.runs.run import Run, load_ensemble
-from training.score.baselines import most_similar
 from training.score.evaluation import evaluate
-from training.score.label_evaluation import evaluate_labels
+from training.score.labels import evaluate_labels
 
 
 def report(options: argparse.Namespace) -> None:
@@ -122,3 +125,35 @@ def _finish(options: argparse.Namespace, read: dict[str, Any], scores: dict[str,
     for key, value in result.items():
         print(f"{key:>24}  {value:.4g}" if isinstance(value, float) else f"{key:>24}  {value}")
     print(json.dumps(result))
+
+
+def most_similar(pairs: Sequence[tuple[str, str]], sources: Sequence[str]) -> list[str]:
+    """Translate each source by the target of the training pair whose source shares most words.
+
+    Similarity is the Dice coefficient of the sets of words and of neighbouring words; of equally
+    similar pairs the first is taken.
+    """
+    features: dict[Hashable, int] = {}
+    known = [_features(source) for source, _ in pairs]
+    for words in known:
+        for word in words:
+            features.setdefault(word, len(features))
+    rows_of: list[list[int]] = [[] for _ in features]
+    for row, words in enumerate(known):
+        for word in words:
+            rows_of[features[word]].append(row)
+    rows_with = [np.array(rows) for rows in rows_of]
+    sizes = np.array([len(words) for words in known])
+    result = []
+    for source in sources:
+        words = _features(source)
+        shared = np.zeros(len(pairs))
+        for word in words & features.keys():
+            shared[rows_with[features[word]]] += 1
+        result.append(pairs[int(np.argmax(2 * shared / (sizes + len(words))))][1])
+    return result
+
+
+def _features(text: str) -> set[Hashable]:
+    words = re.findall(r"\w+|[^\w\s]", text.lower())
+    return {*words, *pairwise(words)}

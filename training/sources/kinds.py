@@ -1,28 +1,79 @@
-"""The kinds of sources, by the configuration's key `source`, each declared in its folder."""
+"""The kinds of sources, declared without Keras, so that a command's help does not wait for it."""
 
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from training.config.schema import SOURCES, Config
+from training.config.schema import Config
 
 if TYPE_CHECKING:
     import keras
 
-    from training.sources.kind import Kind
     from training.sources.source import Source
 
-KINDS: dict[str, Kind] = {
-    name: importlib.import_module(f"training.sources.{name}.kind").KIND for name in SOURCES
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of source.
+
+    Attributes:
+        reader: module and name of its class, see `training.sources.source.Source`.
+        unit: what its examples are called, in the plural.
+        specs: the forms of SPECs that name its data, such as "images:PATH", each with its meaning.
+        own: the settings for own data, a file of `training/presets/own`; "" where the number of
+            pairs decides.
+        tokens: whether it is read as tokens, which are kept in the run, prepared for other
+            backends, linked to a target's words and shown in heat-maps.
+    """
+
+    reader: str
+    unit: str
+    specs: Mapping[str, str]
+    own: str = ""
+    tokens: bool = False
+
+    @property
+    def forms(self) -> list[str]:
+        """The beginnings of SPECs that name its files."""
+        return [spec.partition(":")[0] for spec in self.specs if ":" in spec]
+
+
+# By the configuration's key `source`; the keys of each are in `training.config.sources`.
+KINDS = {
+    "text": Kind(
+        reader="training.sources.text.source:TextSource",
+        unit="pairs",
+        specs={
+            "tsv:PATH": "source TAB target; further columns are not read",
+            "multiref:PATH": "source TAB translation TAB further translation …",
+            "parallel:SOURCE,TARGET": "two files, line by line",
+            "prepared:DIR": "a corpus of python -m training.prepare --corpus DIR",
+        },
+        tokens=True,
+    ),
+    "image": Kind(
+        reader="training.sources.image.source:ImageSource",
+        unit="images",
+        specs={"images:PATH": "a folder of PNG or JPEG files with labels.tsv: file TAB text"},
+        own="images",
+    ),
+    "events": Kind(
+        reader="training.sources.events.source:EventSource",
+        unit="examples",
+        specs={"events:PATH": "a CSV of events with a TOML file beside it"},
+        own="events",
+    ),
 }
 
 
 def source_class(config: Config) -> type[Source]:
     """Return the kind of source that a configuration attends to."""
     module, _, name = KINDS[config.source].reader.partition(":")
-    found: type[Source] = getattr(importlib.import_module(module), name)
-    return found
+    reader: type[Source] = getattr(importlib.import_module(module), name)
+    return reader
 
 
 def build_encoder(config: Config, size: int) -> keras.Model:

@@ -8,7 +8,7 @@ import keras
 
 from keras_attention import HoistedRNN
 from keras_attention.recurrent.hoisted_rnn import HoistedBidirectional
-from training.config.recurrent import CELLS, Recurrent
+from training.config.sources import CELLS, Recurrent
 
 Tensor = Any
 

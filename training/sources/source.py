@@ -13,7 +13,6 @@ from keras import ops
 
 from training.config.schema import Config
 from training.data.store import Sequences
-from training.sources.kind import Kind
 from training.sources.recurrent import states_of
 
 Tensor = Any
@@ -40,13 +39,11 @@ class Source(ABC):
     run is trained, on any backend.
 
     Attributes:
-        kind: what it declares.
         size: what the encoder has to know of the data: entries of the vocabulary, columns of a
             table; 0 where there is nothing to know.
         files: what `save` writes; runs that are used together have the same ones.
     """
 
-    kind: ClassVar[Kind]
     files: ClassVar[tuple[str, ...]] = ()
     size: int = 0
 

@@ -6,7 +6,8 @@ from training.command.errors import UserError
 from training.metrics import auc
 from training.score import labels as scores
 from training.score.label_baselines import BASELINES
-from training.score.label_evaluation import evaluate_labels
+from training.score.labels import evaluate_labels
+from training.score.report import most_similar
 
 
 def pairs_in_order(labels, values):
@@ -75,3 +76,9 @@ def test_baselines_of_too_few_ids_are_refused(fit):
         fit(x, labels, np.array(list("aaabbb")))
     with pytest.raises(UserError, match=r"--baseline expected both outcomes.*: 1 of 6 examples"):
         fit(x, labels, np.array(list("aabbcc")))
+
+
+def test_the_translation_of_the_most_similar_source_is_taken():
+    pairs = [("a b c d", "one"), ("a b x y", "two"), ("d c b a", "three")]
+    found = most_similar(pairs, ["A b x z", "a b c d", "d c b q", "nothing known"])
+    assert found == ["two", "one", "three", "one"]

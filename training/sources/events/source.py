@@ -17,7 +17,6 @@ from training.config.schema import Config
 from training.data.store import Sequences
 from training.sources.events import data as events
 from training.sources.events.histories import Histories, Schema
-from training.sources.events.kind import KIND
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
 
@@ -105,7 +104,6 @@ def last_events(data: Histories, most: int) -> Sequences:
 class EventSource(Source):
     """Tables of events: numbers in columns, with times, of which the last `most` are read."""
 
-    kind = KIND
     files = ("source.events",)
 
     def __init__(self, schema: Schema, statistics: Statistics, most: int) -> None:

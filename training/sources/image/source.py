@@ -19,7 +19,6 @@ from training.config.schema import Config
 from training.data.pair_files import Split
 from training.graphs import graph
 from training.sources.image import data as images
-from training.sources.image.kind import KIND
 from training.sources.source import Source, encoded
 
 Tensor = Any
@@ -68,8 +67,6 @@ class Images:
 
 class ImageSource(Source):
     """PNG or JPEG files, brought to one size."""
-
-    kind = KIND
 
     def __init__(self, config: Config) -> None:
         self.height, self.width = config.image_height, config.image_width

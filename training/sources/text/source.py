@@ -14,7 +14,6 @@ from training.data.ids import PAD_ID, UNK_ID
 from training.data.store import Sequences
 from training.sources.recurrent import read_sequence
 from training.sources.source import Source, encoded
-from training.sources.text.kind import KIND
 
 if TYPE_CHECKING:
     from training.data.pair_files import Split
@@ -35,7 +34,6 @@ def known_tokens(ids: Tensor, vocab_size: int) -> Tensor:
 class TextSource(Source):
     """Texts, read by a tokenizer."""
 
-    kind = KIND
     files = ("source.tokenizer",)
 
     def __init__(self, tokenizer: Tokenizer) -> None:
