@@ -5,6 +5,7 @@ from __future__ import annotations
 import training.command.extras  # noqa: F401
 from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, count, file_to_write
+from training.command.programs import keep_programs
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -47,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
         help="write the JSON to FILE; for an outcome, add the calibration as a PNG",
     )
     options = parser.parse_args(arguments)
+    keep_programs()
     import training.command.startup  # noqa: F401
 
     from training.score.report import report

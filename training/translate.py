@@ -12,6 +12,7 @@ import training.command.extras  # noqa: F401
 from training.command.errors import UsageError
 from training.command.options import SEARCH, add_options, main_guard
 from training.command.parser import Parser, positive_int
+from training.command.programs import keep_programs
 from training.command.progress import progress
 from training.data.pair_files import clean
 
@@ -49,6 +50,7 @@ def main(arguments: list[str] | None = None) -> None:
         raise UsageError(
             f"--nbest expected at most --beam-width, {options.beam_width}. Received: {count}"
         )
+    keep_programs()
     import training.command.startup  # noqa: F401
 
     from training.decode.asked import Search

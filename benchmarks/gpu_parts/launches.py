@@ -5,7 +5,7 @@ an environment that has JAX and its CUDA plugin, and nothing of this project. Ea
 JSON. FOLDER keeps NAME.thunks.txt, what runs, in order, and NAME.hlo.txt, each kernel's formula.
 
 Kernels of a loop's body count as often as the loop runs. Where XLA does not know how often, so that
-the host is asked each time, the longer side of the case's shape is taken.
+the host is asked each time, it is the case's `iterations`, or the longer side of its shape.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def count(case: dict, thunks: str, optimized: str, report: str) -> dict:
     total, bodies = len(outside), []
     for loop, trip in zip(loops, trips, strict=True):
         body, _ = split_loops([x for x in loop.children if x.part == "body"])
-        total += len(body) * (trip or max(case["shape"]))
+        total += len(body) * (trip or case.get("iterations", max(case["shape"])))
         bodies.append({"kernels": len(body), "times": trip})
     return {
         "name": case["name"],

@@ -65,7 +65,8 @@ def unfold(
     Args:
         step: `(t, state) -> (outputs at t, state)`. Dtypes and ranks of the state stay.
         state: structure of tensors.
-        done: `state -> ()` boolean tensor.
+        done: `state -> ()` boolean tensor. A step of a state that is done changes nothing that
+            counts: where XLA compiles for a GPU some are taken.
         max_length: greatest number of steps; a Python integer on JAX and for XLA.
         pause: `state -> ()` boolean tensor: whether the state goes through `resume` now.
         resume: `state -> state`, which may change the size of first axes. Both only where

@@ -117,15 +117,24 @@ def unfold(
     traced = traced.get_concrete_function(tf.TensorSpec([], tf.int32), *specs)
     output_specs = traced.structured_outputs[0]
     shapes = [x.shape for x in tree.flatten(output_specs)]
+    # On a GPU steps after the last that counts cost less than asking the host whether to go on.
+    together = gpu_scan.STEPS if for_gpu() else 1
+    iterations = max_length if together == 1 else -(-max_length // together)
     flat_outputs = [
-        tf.TensorArray(x.dtype, max_length, infer_shape=False) for x in tree.flatten(output_specs)
+        tf.TensorArray(x.dtype, iterations, infer_shape=False) for x in tree.flatten(output_specs)
     ]
     invariants = (tf.TensorShape([]), known, [tf.TensorShape(None) for _ in flat_outputs])
 
     def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
-        output, new = traced(t, *flat_state)
-        written = [a.write(t, x) for a, x in zip(flat_outputs, tree.flatten(output), strict=True)]
-        return t + 1, flatten(new), written
+        steps = []
+        for i in range(together):
+            output, flat_state = traced(t + i if i else t, *flat_state)
+            steps.append(tree.flatten(output))
+        row, values = t, steps[0]
+        if together > 1:
+            row, values = t // together, [tf.stack(x) for x in zip(*steps, strict=True)]
+        written = [a.write(row, x) for a, x in zip(flat_outputs, values, strict=True)]
+        return t + together, flatten(flat_state), written
 
     def until_pause(*carry: Any) -> tuple[Any, ...]:
         assert pause is not None
@@ -145,10 +154,13 @@ def unfold(
         until_pause if pause else body,
         (tf.constant(0), flat_state, flat_outputs),
         shape_invariants=invariants,
-        maximum_iterations=max_length,
+        maximum_iterations=iterations,
     )
     if under_xla():
         stacked = [a.stack() for a in outputs]
+        if together > 1:
+            stacked = [tf.reshape(x, tf.concat([[-1], tf.shape(x)[2:]], 0)) for x in stacked]
+            stacked, steps = [x[:max_length] for x in stacked], tf.minimum(steps, max_length)
     else:
         stacked = [a.gather(tf.range(steps)) for a in outputs]
     for x, shape in zip(stacked, shapes, strict=True):

@@ -37,6 +37,7 @@ def beam_search(
     start_id: int | Tensor,
     end_id: int | Sequence[int],
     max_length: int | Tensor,
+    max_steps: int | Tensor | None = None,
     beam_width: int = 5,
     length_penalty: float = 1.0,
     coverage_penalty: float = 0.0,
@@ -59,7 +60,9 @@ def beam_search(
         start_id: the token that the decoder reads first; or int32 `(B,)`, one for each sentence.
         end_id: the token that ends a sentence, or several that do.
         max_length: the greatest number of tokens, end token included; or int32 `(B,)`, one for
-            each sentence, where 0 gives an empty one. A Python integer on JAX.
+            each sentence, where 0 gives an empty one. A Python integer on JAX without `max_steps`.
+        max_steps: a bound of a `max_length` `(B,)` that does not depend on values: JAX and XLA need
+            it.
         beam_width: number of hypotheses kept for each sentence.
         length_penalty: see `SearchResult.scores` (Wu et al. 2016, arXiv 1609.08144, eq. 14);
             0 gives the plain sum, more prefers longer results.
@@ -110,7 +113,7 @@ def beam_search(
         )
     search = Search(
         loop.decoder("beam_search", step, state, memory, batch_size),
-        tokens.rules("beam_search", batch_size, start_id, end_id, max_length),
+        tokens.rules("beam_search", batch_size, start_id, end_id, max_length, max_steps),
         results.form("beam_search", length_penalty, pad_id, return_attention_weights),
     )
     beam = _Beam(search, beam_width, coverage_penalty, num_results)

@@ -59,6 +59,7 @@ def rules(
     start_id: int | Tensor,
     end_id: int | Sequence[int],
     max_length: int | Tensor,
+    max_steps: int | Tensor | None = None,
 ) -> Rules:
     """Return the rules of the search `name`, see `beam_search`.
 
@@ -69,7 +70,7 @@ def rules(
         raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape):
-        longest = backend.greatest(limits, 1)
+        longest = backend.greatest(limits, 1) if max_steps is None else max_steps
     limits = ops.zeros((batch_size,), "int32") + limits
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
     start = ops.zeros((batch_size, 1), "int32") + start

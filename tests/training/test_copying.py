@@ -140,6 +140,14 @@ def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
     assert translate([""]) == [""]
 
 
+@pytest.mark.slow
+def test_a_search_that_xla_compiles_for_a_gpu_copies_the_same(copying_run, monkeypatch):
+    sources = [source for source, _ in names_task(np.random.default_rng(2), 7)]
+    expected = make_translator([copying_run], Search(beam_width=3))(sources)
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
+    assert make_translator([copying_run], Search(beam_width=3))(sources) == expected
+
+
 def test_what_is_hidden_are_names_and_numbers_of_both_sides():
     sources = ["Tom, I saw Tom and 2 of Ann", "the train of Zoë", "A 7", "I, Bob"] * 50
     targets = ["Ann a vu Tom (2) et Tom", "le train de Zoe", "7 A", "I, bob"] * 50

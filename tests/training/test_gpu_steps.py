@@ -1,13 +1,20 @@
-"""A training step as XLA compiles it for a GPU loses what it loses otherwise; XLA runs it here."""
+"""Training steps and searches as XLA compiles them for a GPU, beside the graph's; XLA runs here."""
 
 import keras
 import numpy as np
 import pytest
 
+from tests.training.conftest import untrained
+from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data.ids import END_ID
+from training.decode.asked import Search
+from training.decode.labels import make_predictor
+from training.decode.texts import make_nbest
 from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model
+from training.sources.events import data as events
+from training.sources.image import digits
 
 pytestmark = pytest.mark.slow  # XLA compiles
 
@@ -90,3 +97,64 @@ def test_dropout_draws_what_it_draws_otherwise(monkeypatch):
     plain = train(config, True, 5, [(5, 6)])
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
     np.testing.assert_allclose(train(config, True, 5, [(5, 6)]), plain, rtol=1e-4)
+
+
+def on_both_devices(monkeypatch, function):
+    results = []
+    for device in ("cpu", "gpu"):
+        monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)
+        results.append(function())
+    return results
+
+
+def check_translations(plain, compiled):
+    for expected, translations in zip(plain, compiled, strict=True):
+        assert [x.text for x in translations] == [x.text for x in expected]
+        scores = [x.score for x in expected]
+        assert [x.score for x in translations] == pytest.approx(scores, rel=1e-4)
+
+
+TEXTS = ["a green apple", "", "is", "we see", *["she eats " * 5 + "a pear"] * 7, "I see him " * 20]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"beam_width": 1},
+        {"beam_width": 5, "num_results": 3, "coverage_penalty": 0.3, "max_source_length": 40},
+        {"beam_width": 2, "replaces_unknown": True},
+    ],
+)
+def test_translations_are_those_of_the_graph(monkeypatch, terse_run, settings):
+    search = Search(**settings)
+    check_translations(
+        *on_both_devices(monkeypatch, lambda: make_nbest([terse_run], search)(TEXTS))
+    )
+
+
+def test_transcriptions_are_those_of_the_graph(monkeypatch, tmp_path):
+    sizes = ["train_limit=40", "decoder_units=7", "embedding_size=3", "attention_units=5"]
+    sizes += ["convolutions=3:2x2 5:2x2", "readout_units=7", "batch_size=20"]
+    run = untrained(override(load_preset("digits"), sizes), tmp_path / "digits")
+    images = [example.image for example in digits.make(11, seed=9)]
+    search = Search(beam_width=3)
+    check_translations(*on_both_devices(monkeypatch, lambda: make_nbest([run], search)(images)))
+
+
+def test_outcomes_are_those_of_the_graph(monkeypatch, tmp_path):
+    rng, lines = np.random.default_rng(7), ["patient,day,bili,died"]
+    for person in range(60):
+        for day in range(1 + person % 5):
+            lines.append(f"p{person},{day},{rng.normal():.3f},{person % 2}")
+    (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
+    (tmp_path / "visits.toml").write_text('id = "patient"\ntime = "day"\noutcome = "died"\n')
+    data = f"events:{tmp_path / 'visits.csv'}"
+    config = override(load_preset("pbcseq"), [f"data={data}", "encoder_units=7", "batch_size=16"])
+    run = untrained(config, tmp_path / "run")
+    histories = events.load(data, "all")
+    plain, compiled = on_both_devices(
+        monkeypatch, lambda: make_predictor([run], batch_size=23)(histories)
+    )
+    np.testing.assert_allclose(compiled.probabilities, plain.probabilities, rtol=1e-5)
+    for weights, expected in zip(compiled.weights, plain.weights, strict=True):
+        np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-6)

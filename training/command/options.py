@@ -55,9 +55,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     },
     "--batch-size": {
         "type": positive_int,
-        "default": 64,
         "metavar": "N",
-        "help": "sentences translated together",
+        "help": "sentences translated together; default: 64, on a GPU 512",
     },
     "--lowercase": {"action": "store_true", "help": "compare in lower case"},
     "--limit": {"type": positive_int, "metavar": "N", "help": "score N sentences, drawn at random"},

@@ -55,16 +55,18 @@ def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any]
     models = [run.model for run in runs]
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
-    compiled = graph(spec)(lambda source: predict(models, source))
+    few_shapes = runs[0].config.compiles()
+    compiled = graph(spec, jit_compile=few_shapes or None)(lambda source: predict(models, source))
 
     def run(examples: Any) -> Prediction:
         rows = runs[0].source.rows(examples)
-        lengths, read = rows.lengths, reader(rows, int(rows.lengths.max(initial=1)))
+        lengths, longest = rows.lengths, int(rows.lengths.max(initial=1))
+        read, width = reader(rows, longest), longest if few_shapes else 1
         probabilities = np.zeros(len(lengths), np.float32)
         weights: list[np.ndarray] = [np.zeros(0, np.float32)] * len(lengths)
         for start in range(0, len(lengths), batch_size):
             chosen = np.arange(start, min(start + batch_size, len(lengths)))
-            said, looked = compiled(read(tf.constant(chosen[:, None]), 1))
+            said, looked = compiled(read(tf.constant(chosen[:, None]), width))
             probabilities[chosen] = said.numpy()
             for i, row in zip(chosen, looked.numpy(), strict=True):
                 weights[i] = row[: lengths[i]]

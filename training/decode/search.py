@@ -64,8 +64,10 @@ def search(
     asked = asked or Search()
     steps = steps or [PlainStep(model, asked.beam_width) for model in models]
     source, memories, states = source if isinstance(source, Encoded) else encode(steps, source)
+    max_steps = None
     if max_length is None:
         max_length = 2 * ops.sum(ops.cast(ops.not_equal(source, PAD_ID), "int32"), axis=1) + 10
+        max_steps = 2 * ops.shape(source)[1] + 10 if backend.under_xla() else None
 
     def step(tokens, states, memories):
         taken = [
@@ -83,6 +85,7 @@ def search(
         "start_id": START_ID,
         "end_id": END_ID,
         "max_length": max_length,
+        "max_steps": max_steps,
         "length_penalty": asked.length_penalty,
         "return_attention_weights": return_attention_weights,
         "memory": memories,

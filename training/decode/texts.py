@@ -28,8 +28,11 @@ class Translation:
     score: float
 
 
+BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 sentences
+
+
 def make_translator(
-    runs: Sequence[Run], asked: Search | None = None, batch_size: int = 64
+    runs: Sequence[Run], asked: Search | None = None, batch_size: int | None = None
 ) -> Callable[..., list[str]]:
     """Return a function from texts to their best translations: see `make_nbest`."""
     nbest = make_nbest(runs, asked, batch_size)
@@ -41,16 +44,18 @@ def make_translator(
 
 
 def make_nbest(
-    runs: Sequence[Run], asked: Search | None = None, batch_size: int = 64
+    runs: Sequence[Run], asked: Search | None = None, batch_size: int | None = None
 ) -> Callable[..., list[list[Translation]]]:
     """Return a function from texts to the best translations of each, compiled once for all calls.
 
-    A text without a token, as an empty line is, has empty translations of score 0.
+    A text without a token, as an empty line is, has empty translations of score 0. Where a GPU
+    trains, XLA compiles the search for few shapes of batches.
 
     Args:
         runs: a run, or several that are used as an ensemble.
         asked: how they search; `Search()` by default.
-        batch_size: texts translated together; they are sorted by length for it.
+        batch_size: texts translated together; they are sorted by length for it. By default 64, and
+            512 where XLA compiles.
 
     Returns:
         `translate(texts, progress=None)`; `progress` is called with the number of texts done.
@@ -64,6 +69,8 @@ def make_nbest(
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
     rounded = asked.precision == "bfloat16"
     steps = fixed_steps(models, asked.beam_width, asked.precision) if rounded else None
+    compiled = runs[0].config.compiles() and not rounded  # constant kernels are a CPU's
+    size = batch_size or (COMPILED_BATCH_SIZE if compiled else BATCH_SIZE)
     settings: dict[str, Any] = {
         "steps": steps,
         "max_length": source.longest_target(runs[0].config),
@@ -73,22 +80,29 @@ def make_nbest(
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
-    @graph(spec, tf.TensorSpec([None], tf.string))
-    def translate_ids(ids, copied_from):
+    def search_ids(ids):
         found = search(models, ids, asked, **settings)
         ids = found.ids
         if asked.replaces_unknown:
             ids = replace_unknown(ids, found.attention_weights, target_tokenizer.vocab_size)
+        return ids, found.scores
+
+    if compiled:
+        search_ids = graph(spec, jit_compile=True)(search_ids)
+
+    @graph(spec, tf.TensorSpec([None], tf.string))
+    def translate_ids(ids, copied_from):
+        ids, scores = search_ids(ids)
         flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
         copied = tokens_to_copy(runs[0], copied_from, num_results) if copies else None
         found_texts = target_tokenizer.detokenize(flat, copied)
-        return tf.reshape(found_texts, [-1, num_results]), found.scores
+        return tf.reshape(found_texts, [-1, num_results]), scores
 
     def translate(
         texts: Sequence[str], progress: Callable[[int], None] | None = None
     ) -> list[list[Translation]]:
         result = [[Translation("", 0.0)] * num_results for _ in texts]
-        batches = source_batches(source.rows(texts), batch_size, asked.max_source_length)
+        batches = source_batches(source.rows(texts), size, asked.max_source_length, compiled)
         done = 0
         for indices, ids in batches:
             read = [texts[index] for index in indices] if copies else []
@@ -98,9 +112,10 @@ def make_nbest(
                     Translation(text.decode("utf-8", errors="replace"), float(score))
                     for text, score in zip(found_texts, scores, strict=True)
                 ]
-            done += len(indices)
+            count = len(set(indices))
+            done += count
             if progress:
-                progress(len(indices))
+                progress(count)
         if progress and done < len(texts):
             progress(len(texts) - done)
         return result

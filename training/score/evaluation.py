@@ -25,7 +25,7 @@ def evaluate(
     split: Split,
     asked: Search | None = None,
     *,
-    batch_size: int = 64,
+    batch_size: int | None = None,
     lowercase: bool = False,
     hypotheses_file: Path | None = None,
     bootstrap: bool = False,
@@ -37,7 +37,7 @@ def evaluate(
         runs: a run, or several of the same data that are used as an ensemble.
         split: sources with their references, and gold links where there are.
         asked: how they search; `Search()` by default.
-        batch_size: sentences translated together.
+        batch_size: sentences translated together, see `make_nbest`.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
         bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER.

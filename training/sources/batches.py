@@ -67,9 +67,16 @@ def _unsorted(
 
 
 def source_batches(
-    source: Rows, batch_size: int, max_source_length: int
+    source: Rows, batch_size: int, max_source_length: int, few_shapes: bool = False
 ) -> Iterator[tuple[np.ndarray, tf.Tensor]]:
     """Batches of sources for inference, the shortest first; empty texts are not in any.
+
+    Args:
+        source: the rows of the sources.
+        batch_size: of each batch but the last.
+        max_source_length: steps after which sources are cut.
+        few_shapes: whether sizes and widths are powers of two, for programs that are compiled for
+            each. The last source is repeated for it.
 
     Yields:
         `(indices (b,), batch (b, …))`: which they are, and of texts int32 ids `(b, S)` padded with
@@ -80,5 +87,13 @@ def source_batches(
     order = order[lengths[order] > 0]
     read = reader(source, max_source_length)
     for start in range(0, order.size, batch_size):
-        rows = order[start : start + batch_size]
-        yield rows, read(tf.constant(rows[:, None]), 1)
+        rows, width = order[start : start + batch_size], 1
+        if few_shapes:
+            width = _rounded(int(lengths[rows[-1]]), max_source_length)
+            rows = np.pad(rows, (0, _rounded(len(rows), batch_size) - len(rows)), mode="edge")
+        yield rows, read(tf.constant(rows[:, None]), width)
+
+
+def _rounded(size: int, most: int) -> int:
+    """Return the next power of two from 8, or `most`."""
+    return min(max(8, 1 << (size - 1).bit_length()), most)

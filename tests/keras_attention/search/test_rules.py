@@ -127,6 +127,28 @@ def test_a_limit_of_0_gives_an_empty_sentence(rng, find, with_memory):
     assert not found["lengths"].any()
 
 
+@pytest.mark.parametrize("find", FINDS)
+@pytest.mark.parametrize("most", [5, 8])  # no multiple, and one, of the steps of an iteration
+def test_limits_below_a_bound_are_compiled_to_the_same(rng, monkeypatch, find, most):
+    decoder = Decoder(rng, length=8)
+    limits = np.array([most, 1, 3], "int32")
+    expected = search(find, decoder, max_length=limits)
+    monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
+
+    def bounded(limits):
+        options = {"batch_size": B, "start_id": START, "end_id": END, "length_penalty": 0.0}
+        options |= {"max_length": limits, "max_steps": most, "pad_id": PAD}
+        return find(decoder.step, decoder.state(), **options)._asdict()
+
+    found = array(compiled(bounded)(ops.convert_to_tensor(limits)))
+    steps = expected["ids"].shape[-1]
+    assert (found["ids"][..., steps:] == PAD).all()
+    for name in ("scores", "lengths"):
+        assert_close(found[name], expected[name])
+    for name in ("ids", "log_probs"):
+        assert_close(found[name][..., :steps], expected[name])
+
+
 @pytest.mark.parametrize("width", [51, 200])
 def test_a_beam_may_be_wider_than_the_root_of_a_large_vocabulary(rng, width):
     size = 2001

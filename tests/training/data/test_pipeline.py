@@ -290,6 +290,18 @@ def test_batches_of_tokens(pairs, tokenizer, tokens, multiple):
         assert np.mean(sizes) > 0.75 * tokens
 
 
+def test_source_batches_of_few_shapes_repeat_the_last_source(tokenizer):
+    texts = [" ".join("abcde"[: 1 + i % 5]) for i in range(23)] + ["a b c d e " * 2, "", "c " * 40]
+    rows = tokenize(texts, tokenizer)
+    batches = list(source_batches(rows, 13, max_source_length=20, few_shapes=True))
+    assert [ids.shape for _, ids in batches] == [(13, 8), (13, 20)]
+    assert [int(i) for indices, _ in batches for i in dict.fromkeys(indices)][-2:] == [23, 25]
+    assert sorted({int(i) for indices, _ in batches for i in indices}) == [*range(24), 25]
+    for indices, ids in batches:
+        expected = [min(int(rows.lengths[i]), 20) for i in indices]
+        assert np.count_nonzero(ids, axis=1).tolist() == expected
+
+
 def test_source_batches_restore_the_order_and_pass_over_empty_texts(tokenizer):
     texts = ["a b c d e", "", "b", "a b c", "c c"]
     batches = list(
