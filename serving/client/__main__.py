@@ -20,6 +20,8 @@ from serving.client.options import (
 )
 from serving.client.printing import install, print_error, print_json, printable
 
+FORMATS = ("sherpa", "kaldi", "mfa", "json", "tsv")
+
 if TYPE_CHECKING:
     from serving.client.texts import Translator
 
@@ -28,6 +30,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Translate; returns the exit status."""
     parser = _parser()
     arguments = parser.parse_args(argv)
+    if mistake := _lexicon_mistake(arguments):
+        parser.error(mistake)
     if arguments.png and not arguments.align:
         parser.error("--png needs --align")
     if arguments.png and importlib.util.find_spec("matplotlib") is None:
@@ -52,6 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     signature.add_argument(
         "--nbest", type=size, metavar="N", help="the N best translations, with scores"
     )
+    _add_lexicon(parser)
     signature.add_argument("--align", action="store_true", help="draw the attention weights")
     signature.add_argument(
         "--score",
@@ -71,7 +76,42 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_lexicon(parser: argparse.ArgumentParser) -> None:
+    """Add the options of lexicons, which a pronouncer with --local writes."""
+    parser.set_defaults(threads=None)
+    add = parser.add_argument_group(
+        "lexicons of speech software, by a pronouncer with --local (on all cores, or --threads)"
+    ).add_argument
+    add(
+        "--format",
+        choices=FORMATS,
+        help="write a line for each word: of sherpa-onnx, Kaldi, MFA, JSON objects or a TSV",
+    )
+    add("--text", action="store_true", help="the input is a text: its words, each once")
+    add("--lexicon", metavar="FILE", help="WORD<TAB>PHONES: these words keep their phones")
+    add("--map", metavar="FILE", help="PHONE<TAB>PHONES: renames phones first; or arpabet-ipa")
+    add("--phones", metavar="FILE", help="tokens.txt of a voice: phones are split into its tokens")
+
+
+def _lexicon_mistake(arguments: argparse.Namespace) -> str:
+    """Return the reason why options do not go together, "" where they do."""
+    if not arguments.format:
+        names = ("text", "lexicon", "map", "phones")
+        wrong = next((name for name in names if getattr(arguments, name)), None)
+        return f"--{wrong} needs --format" if wrong else ""
+    others = ("model", "align", "score", "split", "metadata", "png", "scores", "json")
+    if wrong := next((name for name in others if getattr(arguments, name)), None):
+        return "--format needs --local" if wrong == "model" else f"--format takes no --{wrong}"
+    if arguments.nbest and arguments.format == "sherpa":
+        return "--format sherpa takes no --nbest: sherpa-onnx reads one pronunciation of a word"
+    return ""
+
+
 def _ask(arguments: argparse.Namespace) -> int:
+    if arguments.format:
+        from serving.client.local.lexicon import write_lexicon
+
+        return write_lexicon(arguments)
     texts = arguments.texts
     if not texts and not arguments.metadata:
         lines = sys.stdin.buffer.read().decode("utf-8", "replace")

@@ -163,7 +163,7 @@ def opened(arguments: argparse.Namespace, name: str) -> Iterator[Any]:
     """Open the model that is asked, on a server or in this process, once it is ready."""
     client = importlib.import_module("serving.client")
     if arguments.local:
-        options = {"batch_size": arguments.batch_size, "threads": arguments.threads}
+        options = {"batch_size": arguments.batch_size, "threads": arguments.threads or 1}
         model = getattr(client, f"Local{name}")(arguments.local, **options)
     else:
         model = getattr(client, name)(**_connection_options(arguments))

