@@ -14,17 +14,31 @@ from tests.keras_attention.padding import assert_padding_changes_nothing
 
 ROOT = Path(__file__).parents[1]
 PAGES = tuple(ROOT / each for each in ("README.md", "docs/index.md", "docs/guides/layers.md"))
-SNIPPETS = [
-    snippet
+README, HOME, LAYERS = (
+    re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     for page in PAGES
-    for snippet in re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-]
+)
 
 
-def a_classifier_that_is_loaded_again(names):
-    tokens = np.array([[3, 4, 5, 0], [6, 7, 8, 9]])
-    expected = names["model"].predict(tokens, verbose=0)
-    np.testing.assert_allclose(names["again"].predict(tokens, verbose=0), expected, atol=1e-5)
+def an_encoder_decoder(names):
+    source = np.array([[3, 4, 5, 0], [6, 7, 8, 9]])
+    target = np.array([[1, 2, 3], [1, 5, 4]])
+    model, looking = names["model"], names["looking"]
+    weights = looking.predict([source, target], verbose=0)
+    np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
+    assert not weights[0, :, 3].any()  # the padding
+    before = model.predict([source, target], verbose=0)
+    assert before.shape == (2, 3, 6000)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss)
+    words = np.array([[2, 3, 4], [5, 4, 7]])
+    losses = model.fit([source, target], words, epochs=4, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+    model.save("model.keras")
+    again = keras.models.load_model("model.keras")
+    after = model.predict([source, target], verbose=0)
+    assert np.abs(after - before).max() > 0.01
+    np.testing.assert_allclose(again.predict([source, target], verbose=0), after, atol=1e-5)
 
 
 def a_classifier(names):
@@ -86,8 +100,7 @@ def a_beam_search(names):
 
 
 CHECKS = [
-    a_classifier_that_is_loaded_again,
-    a_classifier,  # of the home page
+    an_encoder_decoder,
     a_classifier,
     two_decoders,
     a_saved_model,
@@ -99,7 +112,7 @@ CHECKS = [
 
 
 WITH_PADDING = [
-    *(a_classifier_that_is_loaded_again, a_classifier, two_decoders, a_saved_model),
+    *(an_encoder_decoder, a_classifier, two_decoders, a_saved_model),
     *(weights_of_a_trained_model, a_decoder_with_coverage),
 ]
 
@@ -108,10 +121,11 @@ def test_the_readme_is_read_in_one_sitting():
     assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) < 120
 
 
-EXAMPLES = [snippet for snippet in SNIPPETS if "from serving" not in snippet]
+EXAMPLES = [*README, *LAYERS]
 
 
 def test_every_example_has_its_check():
+    assert HOME == README
     assert len(EXAMPLES) == len(CHECKS)
 
 
