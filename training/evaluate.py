@@ -31,6 +31,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--hypotheses", type=file_to_write, metavar="FILE", help="write the translations"
     )
+    parser.add_argument(
+        "--errors",
+        type=file_to_write,
+        metavar="FILE",
+        help="write a table of source, reference, output and its probability, the wrong ones first",
+    )
     parser.add_argument("--bootstrap", action="store_true", help="add 95 %% confidence intervals")
     parser.add_argument(
         "--baseline",

@@ -26,6 +26,7 @@ class Metric:
             and probabilities to the figure.
         better: "higher" or "lower".
         label: the name that people read.
+        meaning: the figure in a few words, for whoever does not know the name.
         statistics: from hypotheses and references to numbers of each sentence, `(N, K)`; None where
             the figure is not one of their sums.
         value: from the sums `(K,)` to the figure.
@@ -34,6 +35,7 @@ class Metric:
     score: Callable[..., float]
     better: str
     label: str
+    meaning: str
     statistics: Callable[[Texts, References], Rows] | None = None
     value: Callable[[Sequence[float]], float] | None = None
 
@@ -86,13 +88,13 @@ def streams(hypotheses: Texts, references: References) -> list[tuple[str | None,
     return list(zip_longest(*references))
 
 
-def phone_errors(hypotheses: Texts, references: References) -> Rows:
-    """Return edits to the closest pronunciation and that one's length, of each word: `(N, 2)`.
+def symbol_errors(hypotheses: Texts, references: References) -> Rows:
+    """Return edits to the closest reference and that one's length in symbols: `(N, 2)`.
 
-    Phones are separated by spaces; of equally close pronunciations the first counts.
+    Symbols, such as phones, are separated by spaces; of equally close references the first counts.
     """
-    spoken = [[text.split() for text in texts] for texts in references]
-    return character_errors([hypothesis.split() for hypothesis in hypotheses], spoken)
+    symbols = [[text.split() for text in texts] for texts in references]
+    return character_errors([hypothesis.split() for hypothesis in hypotheses], symbols)
 
 
 def character_errors(
@@ -155,30 +157,35 @@ def auprc(labels: Any, probabilities: Any) -> float:
 def _corpus(name: str, label: str) -> Metric:
     score = partial(corpus_score, name)
     if name == "chrf":
-        return Metric(score, "higher", label)
-    return Metric(score, "higher", label, partial(bleu_statistics, name), bleu_of)
+        return Metric(
+            score, "higher", label, "runs of characters shared with a reference, 0 to 100"
+        )
+    meaning = "runs of words shared with a reference, 0 to 100"
+    return Metric(score, "higher", label, meaning, partial(bleu_statistics, name), bleu_of)
 
 
-def _rate(statistics: Callable[..., Rows], better: str, label: str) -> Metric:
+def _rate(statistics: Callable[..., Rows], better: str, label: str, meaning: str) -> Metric:
     def score(hypotheses: Texts, references: References) -> float:
         return percent(
             [sum(column) for column in zip(*statistics(hypotheses, references), strict=True)]
         )
 
-    return Metric(score, better, label, statistics, percent)
+    return Metric(score, better, label, meaning, statistics, percent)
 
 
 # Of several figures of a record, the first here is the one by which epochs are compared.
 METRICS: dict[str, Metric] = {
     "bleu": _corpus("bleu", "BLEU"),
     "bleu-zh": _corpus("bleu-zh", "BLEU"),  # of Chinese characters; recorded as "bleu"
-    "wer": _rate(word_errors, "lower", "WER"),
-    "cer": _rate(character_errors, "lower", "CER"),
-    "exact": _rate(exact_matches, "higher", "exact"),
+    "wer": _rate(word_errors, "lower", "WER", "% of whole answers wrong"),
+    "cer": _rate(character_errors, "lower", "CER", "% of characters wrong, missing or too many"),
+    "exact": _rate(exact_matches, "higher", "exact", "% of whole answers right"),
     "chrf": _corpus("chrf", "chrF"),
-    "per": _rate(phone_errors, "lower", "PER"),
-    "auc": Metric(auc, "higher", "AUC"),
-    "auprc": Metric(auprc, "higher", "AUPRC"),
+    "per": _rate(symbol_errors, "lower", "PER", "% of symbols wrong, missing or too many"),
+    "auc": Metric(
+        auc, "higher", "AUC", "how often of two people the one with the outcome is ranked first"
+    ),
+    "auprc": Metric(auprc, "higher", "AUPRC", "precision, averaged over recall"),
 }
 # The figures of a configuration's `metric`, where it is not one of METRICS alone.
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -14,7 +14,7 @@ from training.data import corpus
 from training.data.pair_files import Split
 from training.decode.asked import Search
 from training.decode.search import score_targets, search
-from training.decode.texts import make_attender, make_nbest, make_translator
+from training.decode.texts import Translation, make_attender, make_nbest, make_translator
 from training.score import evaluation
 from training.sources.batches import source_batches
 
@@ -30,17 +30,16 @@ def run_command(run, tmp_path, *arguments):
 def scored(tiny_run, tmp_path_factory):
     """What the command found, the translations, and the last line that it printed."""
     folder = tmp_path_factory.mktemp("scored")
-    hypotheses, printed = folder / "hypotheses.txt", io.StringIO()
+    hypotheses, errors, printed = folder / "hypotheses.txt", folder / "errors", io.StringIO()
+    words = ["--hypotheses", str(hypotheses), "--errors", str(errors), "--baseline", "--bootstrap"]
     with contextlib.redirect_stdout(printed):
-        result = run_command(
-            tiny_run, folder, "--hypotheses", str(hypotheses), "--baseline", "--bootstrap"
-        )
-    texts = hypotheses.read_text(encoding="utf-8").splitlines()
-    return result, texts, printed.getvalue().strip().splitlines()[-1]
+        result = run_command(tiny_run, folder, *words)
+    texts, table = (path.read_text(encoding="utf-8") for path in (hypotheses, errors))
+    return result, texts.splitlines(), printed.getvalue().strip(), table
 
 
 def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
-    result, texts, printed = scored
+    result, texts, printed, _ = scored
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
     references = [[references[0] for references in split.references]]
     assert result["bleu"] == pytest.approx(sacrebleu.corpus_bleu(texts, references).score)
@@ -50,7 +49,40 @@ def test_scores_are_those_of_sacrebleu_on_what_was_translated(scored):
     assert result["baseline_bleu"] > result["bleu"]
     low, high = result["aer_interval"]
     assert 0 < low <= result["aer"] <= high <= 1
-    assert json.loads(printed) == result
+    assert json.loads(printed.splitlines()[-1]) == result
+    assert f"bleu  {result['bleu']:<8.4g}runs of words shared with a reference" in printed
+
+
+def test_the_table_of_errors_has_the_probability_of_each_output(scored, tiny_run):
+    _, texts, _, table = scored
+    head, *rows = [line.split("\t") for line in table.splitlines()]
+    split = corpus.load("phrasebook-en-fr", "test", limit=23)
+    assert head == ["source", "reference", "output", "probability"]
+    expected = zip(split.sources, split.references, texts, strict=True)
+    assert sorted(row[:3] for row in rows) == sorted([a, *b, c] for a, b, c in expected)
+    probabilities = [float(row[3]) for row in rows]
+    assert probabilities == sorted(probabilities, reverse=True)  # all are wrong
+    ids = tiny_run.source.rows([rows[0][0]])
+    ((_, source),) = source_batches(ids, 1, 99)
+    found = search([tiny_run.model], source, Search())
+    target = np.array(found.ids)[:, 0, : int(found.lengths[0, 0])]
+    total = np.array(score_targets([tiny_run.model], source, target)).sum()
+    assert probabilities[0] == pytest.approx(np.exp(total), abs=1e-4)
+
+
+def test_wrong_answers_come_first_and_of_those_the_surest():
+    split = Split(["a", b"png", "c", "d\te"], [["x"], ["y", "z z"], ["w"], ["v"]])
+    answers = [("x", 0.9), ("z  z", 0.3), ("W", 0.2), ("q\n", 0.7)]
+    table = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split)
+    assert table.splitlines()[1:] == [
+        "d e\tv\tq\t0.7000",
+        "c\tw\tW\t0.2000",
+        "example 1\ty ; z z\tz z\t0.3000",
+        "a\tx\tx\t0.9000",
+    ]
+    small = evaluation.errors([Translation(text, -1.0, p) for text, p in answers], split, True)
+
+    assert small.splitlines()[2] == "c\tw\tW\t0.2000"
 
 
 def test_an_ensemble_of_a_run_with_itself_is_that_run(tiny_run, scored, tmp_path):

@@ -24,8 +24,8 @@ class Target:
     )
     metric: str = key(
         "auto",
-        "metric of translations: bleu-zh for Chinese, phones for PER and WER, characters for "
-        "CER; auto takes exact matches where most dev targets have three words or fewer, and "
+        "metric of translations: bleu-zh for Chinese, phones for symbols wrong (PER) and whole "
+        "answers wrong (WER), characters for CER; auto takes exact matches where most dev targets have three words or fewer, and "
         "bleu otherwise",
         choices=("auto", *OF_TEXTS),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -34,6 +35,8 @@ def unknown(what: str, spec: str, expected: str, names: Sequence[str]) -> SpecEr
 def _meant(spec: str, names: Sequence[str]) -> str | None:
     """Return the SPEC that is near, None where none is."""
     path, (form, colon, rest) = Path(spec), spec.partition(":")
+    if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", spec):
+        return f"{float(percent[1]) / 100:g}, a share of the lines"
     if path.is_dir():
         marks = {"manifest.json": "prepared", "labels.tsv": "images"}
         return next(

@@ -22,10 +22,17 @@ from training.sources.batches import source_batches
 
 @dataclass(frozen=True)
 class Translation:
-    """A translation and its score, see `keras_attention.beam_search`."""
+    """A translation.
+
+    Attributes:
+        text: the translation.
+        score: see `keras_attention.beam_search`.
+        probability: of all its tokens, the end included, 0 to 1.
+    """
 
     text: str
     score: float
+    probability: float
 
 
 BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 sentences
@@ -85,32 +92,33 @@ def make_nbest(
         ids = found.ids
         if asked.replaces_unknown:
             ids = replace_unknown(ids, found.attention_weights, target_tokenizer.vocab_size)
-        return ids, found.scores
+        probabilities = tf.exp(tf.minimum(tf.reduce_sum(found.log_probs, axis=-1), 0.0))
+        return ids, found.scores, probabilities
 
     if compiled:
         search_ids = graph(spec, jit_compile=True)(search_ids)
 
     @graph(spec, tf.TensorSpec([None], tf.string))
     def translate_ids(ids, copied_from):
-        ids, scores = search_ids(ids)
+        ids, scores, probabilities = search_ids(ids)
         flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
         copied = tokens_to_copy(runs[0], copied_from, num_results) if copies else None
         found_texts = target_tokenizer.detokenize(flat, copied)
-        return tf.reshape(found_texts, [-1, num_results]), scores
+        return tf.reshape(found_texts, [-1, num_results]), scores, probabilities
 
     def translate(
         texts: Sequence[str], progress: Callable[[int], None] | None = None
     ) -> list[list[Translation]]:
-        result = [[Translation("", 0.0)] * num_results for _ in texts]
+        result = [[Translation("", 0.0, 1.0)] * num_results for _ in texts]
         batches = source_batches(source.rows(texts), size, asked.max_source_length, compiled)
         done = 0
         for indices, ids in batches:
             read = [texts[index] for index in indices] if copies else []
             found = map(np.array, translate_ids(ids, tf.constant(read, tf.string)))
-            for index, found_texts, scores in zip(indices, *found, strict=True):
+            for index, *columns in zip(indices, *found, strict=True):
                 result[index] = [
-                    Translation(text.decode("utf-8", errors="replace"), float(score))
-                    for text, score in zip(found_texts, scores, strict=True)
+                    Translation(text.decode("utf-8", errors="replace"), float(score), float(chance))
+                    for text, score, chance in zip(*columns, strict=True)
                 ]
             count = len(set(indices))
             done += count

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ from training.command.files import write_text
 from training.command.progress import progress
 from training.data.pair_files import Split
 from training.decode.asked import Search
-from training.decode.texts import make_attender, make_translator
-from training.metrics import figures, lowered, percent, score, signatures
+from training.decode.texts import Translation, make_attender, make_nbest
+from training.metrics import exact_matches, figures, lowered, percent, score, signatures
 from training.runs.run import Run
 from training.score import links
 from training.score.intervals import bootstrap_interval, by_length, ratio
@@ -28,6 +29,7 @@ def evaluate(
     batch_size: int | None = None,
     lowercase: bool = False,
     hypotheses_file: Path | None = None,
+    errors_file: Path | None = None,
     bootstrap: bool = False,
     by_length: bool = False,
 ) -> dict:
@@ -40,6 +42,7 @@ def evaluate(
         batch_size: sentences translated together, see `make_nbest`.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
+        errors_file: where a table of them is written, the wrong ones first.
         bootstrap: whether to add 95 % confidence intervals of BLEU, the rates and AER.
         by_length: whether to add BLEU by number of source words.
 
@@ -51,11 +54,14 @@ def evaluate(
     """
     config = runs[0].config
     asked = asked or Search()
-    translate = make_translator(runs, asked, batch_size)
+    nbest = make_nbest(runs, asked, batch_size)
     started = time.perf_counter()
     with progress(len(split.sources), "sentences") as advance:
-        hypotheses = translate(split.sources, advance)
+        best = [translations[0] for translations in nbest(split.sources, advance)]
     seconds = time.perf_counter() - started
+    hypotheses = [translation.text for translation in best]
+    if errors_file is not None:
+        write_text(errors_file, errors(best, split, lowercase))
     if hypotheses_file is not None:
         write_text(hypotheses_file, "\n".join(hypotheses) + "\n")
 
@@ -72,6 +78,26 @@ def evaluate(
         "seconds": round(seconds, 1),
         "sentences_per_second": round(len(split.sources) / seconds, 1),
     }
+
+
+def errors(translations: Sequence[Translation], split: Split, lowercase: bool = False) -> str:
+    """Return a table of translations, tabs between its columns.
+
+    Wrong ones come first, of those the most probable first; then right ones, the least probable
+    first. Spaces decide nothing, and with `lowercase` neither does case. An image that is no file
+    is called by its place in the split.
+    """
+    texts: Any = [translation.text for translation in translations], split.references
+    matches = exact_matches(*(lowered(*texts) if lowercase else texts))
+    rows = []
+    for number, ((right, _), best) in enumerate(zip(matches, translations, strict=True)):
+        source, chance = split.sources[number], best.probability
+        name = f"example {number}" if isinstance(source, bytes) else str(source)
+        cells = [name, " ; ".join(split.references[number]), best.text, f"{chance:.4f}"]
+        rows.append(((right, chance if right else -chance), cells))
+    rows.sort(key=itemgetter(0))
+    table = [["source", "reference", "output", "probability"], *(cells for _, cells in rows)]
+    return "".join("\t".join(" ".join(cell.split()) for cell in cells) + "\n" for cells in table)
 
 
 def _score(

@@ -19,7 +19,7 @@ from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
 from training.decode.asked import Search, check_precision
 from training.decode.texts import say_cut
-from training.metrics import figures, score
+from training.metrics import METRICS, figures, score
 from training.runs.run import Run, load_ensemble
 from training.score.evaluation import evaluate
 from training.score.labels import evaluate_labels
@@ -43,6 +43,7 @@ def report(options: argparse.Namespace) -> None:
         batch_size=options.batch_size,
         lowercase=options.lowercase,
         hypotheses_file=options.hypotheses,
+        errors_file=options.errors,
         bootstrap=options.bootstrap,
         by_length=options.by_length,
     )
@@ -107,7 +108,7 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
 
 def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
     """Score runs that predict an outcome."""
-    texts = ("by_length", "hypotheses", "lowercase", "replace_unknown")
+    texts = ("by_length", "hypotheses", "errors", "lowercase", "replace_unknown")
     _refuse(options, texts, "target = text", "label")
     config, source = runs[0].config, runs[0].source
     split, read = _load_others(options, runs[0])
@@ -123,7 +124,8 @@ def _finish(options: argparse.Namespace, read: dict[str, Any], scores: dict[str,
     if options.output:
         write_json(options.output, result)
     for key, value in result.items():
-        print(f"{key:>24}  {value:.4g}" if isinstance(value, float) else f"{key:>24}  {value}")
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+        print(f"{key:>24}  {text:8}{METRICS[key].meaning if key in METRICS else ''}".rstrip())
     print(json.dumps(result))
 
 

@@ -150,7 +150,7 @@ def test_pronunciations_count_against_the_closest_reference():
     hypotheses = ["AH B", "K AE T", "D AO", ""]
     references = [["EY B IY", "AH B"], ["K AA T S", "K AE T S"], ["D AO G"], ["T UW"]]
     # 0 of 2 phones, 1 of 4, 1 of 3, 2 of 2; one word of four matches
-    assert metrics.phone_errors(hypotheses, references) == [(0, 2), (1, 4), (1, 3), (2, 2)]
+    assert metrics.symbol_errors(hypotheses, references) == [(0, 2), (1, 4), (1, 3), (2, 2)]
     scores = score("phones", hypotheses, references)
     assert scores["per"] == pytest.approx(100 * 4 / 11)
     assert metrics.word_errors(hypotheses, references) == [(0, 1), (1, 1), (1, 1), (1, 1)]
