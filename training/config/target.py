@@ -25,8 +25,8 @@ class Target:
     metric: str = key(
         "auto",
         "metric of translations: bleu-zh for Chinese, phones for symbols wrong (PER) and whole "
-        "answers wrong (WER), characters for CER; auto takes exact matches where most dev targets have three words or fewer, and "
-        "bleu otherwise",
+        "answers wrong (WER), characters for CER; auto takes exact matches where most dev targets "
+        "have three words or fewer, and bleu otherwise",
         choices=("auto", *OF_TEXTS),
     )
     decoder: str = key("gru", "recurrent cell of the decoder", choices=CELLS)
