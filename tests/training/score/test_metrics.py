@@ -112,7 +112,7 @@ def test_a_figure_is_one_entry_of_the_table(monkeypatch):
     def longest(hypotheses, references):
         return float(max(map(len, hypotheses)))
 
-    monkeypatch.setitem(METRICS, "longest", Metric(longest, "lower", "longest word"))
+    monkeypatch.setitem(METRICS, "longest", Metric(longest, "lower", "longest", "words"))
     assert score("longest", ["abc", "d"], [["a"], ["b"]]) == {"longest": 3.0}
     history = [{"epoch": 1, "longest": 5.0}, {"epoch": 2, "longest": 3.0}]
     assert best(history)["epoch"] == 2
