@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,8 @@ from keras_attention.search import coverage_penalty as coverage
 from keras_attention.search import loop, results, tokens
 from keras_attention.search.loop import Progress, Running, Search
 from keras_attention.search.results import SearchResult
-from keras_attention.search.tokens import NEVER, Shortlist, Step
+from keras_attention.search.tokens import NEVER, Shortlist, Step, expect
+from keras_attention.shapes import alike
 
 Tensor = Any
 
@@ -100,21 +102,68 @@ def beam_search(
         scores = result.scores  # (2, 3)
         ```
     """
+    return _search(
+        "beam_search",
+        step,
+        state,
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        max_steps,
+        beam_width,
+        length_penalty,
+        coverage_penalty,
+        memory_mask,
+        num_results,
+        pad_id,
+        return_attention_weights,
+        memory,
+    )
+
+
+def _search(
+    name: str,
+    step: Step,
+    state: Any,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    end_id: int | Sequence[int],
+    max_length: int | Tensor,
+    max_steps: int | Tensor | None,
+    beam_width: int,
+    length_penalty: float,
+    coverage_penalty: float,
+    memory_mask: Tensor | None,
+    num_results: int,
+    pad_id: int,
+    return_attention_weights: bool,
+    memory: Any,
+) -> SearchResult:
+    """Run the search `name`, see `beam_search`."""
+    rows = batch_size if isinstance(batch_size, Integral) else None
     masked = memory_mask is not None and np.ndim(memory_mask) == 2
-    if coverage_penalty < 0 or (coverage_penalty and not masked):
-        raise ValueError(
-            "beam_search expected coverage_penalty >= 0, and a memory_mask with it, (B, S). "
-            f"Received: coverage_penalty={coverage_penalty}, memory_mask={memory_mask}"
-        )
-    if not 1 <= num_results <= beam_width:
-        raise ValueError(
-            "beam_search expected 1 <= num_results <= beam_width. "
-            f"Received: num_results={num_results}, beam_width={beam_width}"
-        )
+    masked = masked and alike(np.shape(memory_mask)[0], rows)
+    expect(
+        name,
+        coverage_penalty == 0 or (coverage_penalty > 0 and masked),
+        "coverage_penalty >= 0, and a memory_mask with it, (B, S)",
+        f"coverage_penalty={coverage_penalty}, memory_mask "
+        + ("None" if memory_mask is None else str(tuple(np.shape(memory_mask)))),
+    )
+    integers = isinstance(num_results, Integral) and isinstance(beam_width, Integral)
+    expect(
+        name,
+        integers and 1 <= num_results <= beam_width,
+        "1 <= num_results <= beam_width, integers",
+        f"num_results={num_results}, beam_width={beam_width}",
+    )
+    rules = tokens.rules(name, batch_size, start_id, end_id, max_length, max_steps)
     search = Search(
-        loop.decoder("beam_search", step, state, memory, batch_size),
-        tokens.rules("beam_search", batch_size, start_id, end_id, max_length, max_steps),
-        results.form("beam_search", length_penalty, pad_id, return_attention_weights),
+        name,
+        loop.decoder(name, step, state, memory, batch_size),
+        rules,
+        results.form(name, length_penalty, pad_id, return_attention_weights),
     )
     beam = _Beam(search, beam_width, coverage_penalty, num_results)
 
@@ -132,23 +181,30 @@ def beam_search(
     length = progress.length[:, :num_results]
     result = search.form.finish(parts, length, scores[:, :num_results])
     if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
-        raise ValueError(
-            "beam_search expected log-probabilities from step, at most 0, as keras.ops.log_softmax "
-            f"makes them of logits. Received: {float(ops.max(result.log_probs)):.3g}"
-        )
+        expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
+        expect(name, False, expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
     return result
 
 
 def greedy_search(
-    step: Step, state: Any, *, length_penalty: float = 0.0, **options: Any
+    step: Step,
+    state: Any,
+    *,
+    batch_size: int | Tensor,
+    start_id: int | Tensor,
+    end_id: int | Sequence[int],
+    max_length: int | Tensor,
+    max_steps: int | Tensor | None = None,
+    length_penalty: float = 0.0,
+    coverage_penalty: float = 0.0,
+    memory_mask: Tensor | None = None,
+    pad_id: int = 0,
+    return_attention_weights: bool = True,
+    memory: Any = None,
 ) -> SearchResult:
     """Take the most probable token at every step: a beam search that keeps one hypothesis.
 
-    Args:
-        step: the decoder, see `keras_attention.search`.
-        state: the decoder's state before the first step, with `batch_size` rows.
-        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
-        **options: the other arguments of `beam_search` but `beam_width` and `num_results`.
+    The arguments are those of `beam_search`.
 
     Returns:
         A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
@@ -167,7 +223,24 @@ def greedy_search(
         result = greedy_search(step, (), batch_size=2, start_id=1, end_id=2, max_length=5)
         ```
     """
-    result = beam_search(step, state, beam_width=1, length_penalty=length_penalty, **options)
+    result = _search(
+        "greedy_search",
+        step,
+        state,
+        batch_size,
+        start_id,
+        end_id,
+        max_length,
+        max_steps,
+        1,
+        length_penalty,
+        coverage_penalty,
+        memory_mask,
+        1,
+        pad_id,
+        return_attention_weights,
+        memory,
+    )
     return SearchResult(
         *(x if x is None else tree.map_structure(lambda y: ops.squeeze(y, 1), x) for x in result)
     )
@@ -196,8 +269,14 @@ def _advance(beam: _Beam, running: Running) -> tuple[dict[str, Any], Running]:
     _, _, ended, _, _, limits, covered = running.progress
     rules = beam.search.rules
     log_probs, weights, state = loop.decode(beam.search, running)
-    _check_ends(beam.search, log_probs)
     if beam.coverage_penalty:
+        length, shape = covered.shape[-1], getattr(weights, "shape", (0,))
+        expect(
+            beam.search.name,
+            alike(shape[-1], length),
+            f"with coverage_penalty, attention weights as long as memory_mask, {length}",
+            None if weights is None else tuple(shape),
+        )
         covered = coverage.add(covered, weights, ended)
     lost = _lost(beam, covered)
     if beam.width == 1:
@@ -221,17 +300,6 @@ def _advance(beam: _Beam, running: Running) -> tuple[dict[str, Any], Running]:
     progress = Progress((), last, ended, total, length, limits, covered)
     progress = progress._replace(finished=_is_finished(beam, progress, lost))
     return loop.scatter(outputs, running), running._replace(progress=progress, state=state)
-
-
-def _check_ends(search: Search, log_probs: Tensor | Shortlist) -> None:
-    if isinstance(log_probs, Shortlist):
-        return
-    size = log_probs.shape[-1]
-    if isinstance(size, int) and not all(0 <= end < size for end in search.rules.ends):
-        raise ValueError(
-            f"beam_search expected end_id among the {size} tokens of step's log-probabilities. "
-            f"Received: end_id={search.rules.ends}"
-        )
 
 
 def _best(

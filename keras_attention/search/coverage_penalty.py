@@ -6,8 +6,6 @@ from typing import Any
 
 from keras import ops
 
-from keras_attention.shapes import alike
-
 Tensor = Any
 
 NOT_COVERED = 1e-6  # the least that a source position counts as looked at
@@ -29,16 +27,7 @@ def add(coverage: Tensor, weights: Tensor, finished: Tensor) -> Tensor:
         coverage: before it.
         weights: of the step, `(B·W, S)` or `(B·W, heads, S)`, of which the mean counts.
         finished: boolean `(B, W)`, the hypotheses that look at nothing any more.
-
-    Raises:
-        ValueError: for no weights, and for those of a memory of another length.
     """
-    shape = getattr(weights, "shape", None)  # a tuple of weights is of several memories
-    if shape is None or not alike(shape[-1], coverage.shape[-1]):
-        raise ValueError(
-            "beam_search expected, with coverage_penalty, attention weights as long as "
-            f"memory_mask, {coverage.shape[-1]}. Received: {shape}"
-        )
     weights = ops.cast(weights, "float32")
     if len(weights.shape) > 2:
         weights = ops.mean(weights, axis=1)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NamedTuple
 
 from keras import ops, tree
@@ -11,7 +11,8 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.fast import switch
 from keras_attention.search.results import Form
-from keras_attention.search.tokens import Rules, Step
+from keras_attention.search.tokens import Rules, Shortlist, Step, expect
+from keras_attention.shapes import alike
 
 Tensor = Any
 
@@ -25,8 +26,9 @@ class Decoder(NamedTuple):
 
 
 class Search(NamedTuple):
-    """The checked arguments of a search, see `beam_search`."""
+    """The checked arguments of the search `name`, see `beam_search`."""
 
+    name: str
     decoder: Decoder
     rules: Rules
     form: Form
@@ -36,17 +38,31 @@ def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Te
     """Return the decoder of the search `name`.
 
     Raises:
-        ValueError: a state with other than `batch_size` rows.
+        ValueError: a step that is no function; a state or memory with other than `batch_size` rows.
     """
-    for x in tree.flatten(state):
-        rows = x.shape[0] if len(x.shape) else None
-        if isinstance(batch_size, numbers.Integral) and rows is not None and rows != batch_size:
-            raise ValueError(
-                f"{name} expected a state with one row for each of batch_size={batch_size} "
-                "sentences: the search repeats it for its hypotheses, and nothing is tiled. "
-                f"Received: {tuple(x.shape)}"
-            )
+    expect(name, callable(step), "a function step(tokens, state)", repr(step))
+    rows = batch_size if isinstance(batch_size, Integral) else None
+    parts = {"state": state, "memory": () if memory is None else memory}
+    for part, tensors in parts.items():
+        for x in tree.flatten(tensors):
+            if x is not None or part == "state":  # a memory may lack its mask
+                expect(
+                    name,
+                    _has_rows(x, rows),
+                    f"a {part} with one row for each of batch_size={batch_size} sentences: the "
+                    "search repeats it for its hypotheses, and nothing is tiled",
+                    _shape_of(x),
+                )
     return Decoder(step, state, memory)
+
+
+def _has_rows(x: Any, rows: int | None) -> bool:
+    shape = getattr(x, "shape", ())
+    return len(shape) > 0 and alike(shape[0], rows)
+
+
+def _shape_of(x: Any) -> Any:
+    return tuple(x.shape) if hasattr(x, "shape") else repr(x)
 
 
 class Progress(NamedTuple):
@@ -133,22 +149,62 @@ def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
     step, _, memory = search.decoder
     last = ops.reshape(running.progress.tokens, (-1,))
     if memory is None:
-        return _checked(step(last, running.state))
+        return _checked(search, step(last, running.state), running)
     if running.everything:  # some sentences have left
         tensors = iter(running.memory)
         flat = [None if x is None else next(tensors) for x in tree.flatten(memory)]
         memory = tree.pack_sequence_as(memory, flat)
-    return _checked(step(last, running.state, memory))
+    return _checked(search, step(last, running.state, memory), running)
 
 
-def _checked(results: Any) -> tuple[Any, Any, Any]:
-    if not isinstance(results, tuple | list) or len(results) != 3:
-        received = f"{len(results)} values" if isinstance(results, tuple | list) else results
-        raise ValueError(
-            "beam_search expected step to return log-probabilities, attention weights or None, and "
-            f"the next state. Received: {received}"
-        )
+def _checked(search: Search, results: Any, running: Running) -> tuple[Any, Any, Any]:
+    """Return what a step returned; a ValueError for another number of values or other shapes."""
+    name, several = search.name, isinstance(results, tuple | list)
+    expect(
+        name,
+        several and len(results) == 3,
+        "step to return log-probabilities, attention weights or None, and the next state",
+        f"{len(results)} values" if several else type(results).__name__,
+    )
     log_probs, weights, state = results
+    sizes = running.progress.tokens.shape
+    rows = None if None in sizes else sizes[0] * sizes[1]
+    listed = isinstance(log_probs, Shortlist)
+    scores = log_probs.log_probs if listed else log_probs
+    expect(
+        name,
+        _has_rows(scores, rows) and len(scores.shape) == 2,
+        f"log-probabilities (rows, vocabulary) from step, for {rows or 'all'} rows",
+        _shape_of(scores),
+    )
+    count = scores.shape[1]
+    if listed:
+        fits = len(log_probs.ids.shape) == 2 and all(map(alike, log_probs.ids.shape, scores.shape))
+        enough = count is None or count >= sizes[1]
+        expect(
+            name,
+            fits and enough,
+            f"a Shortlist of ids (rows, K) for as many log-probabilities, K >= {sizes[1]}",
+            f"ids {_shape_of(log_probs.ids)}, log_probs {_shape_of(scores)}",
+        )
+    elif count is not None:
+        expect(
+            name,
+            all(0 <= end < count for end in search.rules.ends),
+            f"end_id among the {count} tokens of step's log-probabilities",
+            f"end_id={search.rules.ends}",
+        )
+    for x in [] if weights is None else tree.flatten(weights):
+        fits = _has_rows(x, rows) and len(x.shape) > 1
+        expect(name, fits, f"attention weights ({rows or 'rows'}, S) from step", _shape_of(x))
+    before, after = tree.flatten(running.state), tree.flatten(state)
+    expect(
+        name,
+        len(before) == len(after) and all(_has_rows(x, rows) for x in after),
+        f"step to return the next state in the form of the last, {len(before)} tensors of "
+        f"{rows or 'all'} rows",
+        ", ".join(str(_shape_of(x)) for x in after) or "no tensors",
+    )
     return log_probs, weights, state
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attention import backend
+from keras_attention.search.tokens import expect
 
 Tensor = Any
 
@@ -72,12 +73,15 @@ def form(
     """Return the form of the results of the search `name`.
 
     Raises:
-        ValueError: `length_penalty` below 0.
+        ValueError: `length_penalty` below 0, or no number.
     """
-    if isinstance(length_penalty, (int, float)) and length_penalty < 0:
-        raise ValueError(
-            f"{name} expected length_penalty >= 0. Received: length_penalty={length_penalty}"
-        )
+    number = isinstance(length_penalty, (int, float))
+    expect(
+        name,
+        length_penalty >= 0 if number else hasattr(length_penalty, "dtype"),
+        "length_penalty >= 0",
+        f"length_penalty={length_penalty!r}",
+    )
     return Form(length_penalty, pad_id, return_attention_weights)
 
 

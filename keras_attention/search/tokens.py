@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +11,18 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.fast.top_k import top_k
+from keras_attention.shapes import alike
 
 Tensor = Any
 Step = Callable[..., tuple[Tensor, Any, Any]]
 
 NEVER = -np.inf
+
+
+def expect(name: str, holds: Any, expected: str, received: Any) -> None:
+    """Raise a ValueError of the search `name` unless something holds."""
+    if not holds:
+        raise ValueError(f"{name} expected {expected}. Received: {received}")
 
 
 class Shortlist(NamedTuple):
@@ -64,23 +71,51 @@ def rules(
     """Return the rules of the search `name`, see `beam_search`.
 
     Raises:
-        ValueError: `max_length` below 1, or `end_id` of a wrong shape.
+        ValueError: for a batch size or length below what there is, and tokens that are no integers
+            or of another shape.
     """
-    if isinstance(max_length, numbers.Integral) and max_length < 1:
-        raise ValueError(f"{name} expected max_length >= 1. Received: max_length={max_length}")
+    number, least = isinstance(batch_size, Integral), isinstance(max_length, Integral)
+    scalar = number or getattr(batch_size, "shape", None) == ()
+    expect(
+        name,
+        scalar and not (number and batch_size < 0),
+        "batch_size >= 0, an integer",
+        f"batch_size={batch_size!r}",
+    )
+    rows = [(), (1,), (batch_size if number else None,)]
+    expect(
+        name,
+        _are_integers(max_length, rows) and not (least and max_length < 1),
+        "max_length >= 1, an integer or one for each sentence",
+        f"max_length={max_length!r}",
+    )
+    expect(
+        name,
+        _are_integers(start_id, rows),
+        "start_id to be a token, or one for each sentence",
+        f"start_id={start_id!r}",
+    )
+    expect(
+        name,
+        np.size(end_id) and _are_integers(end_id, [(), (None,)]),
+        "end_id to be a token or several, for all sentences",
+        f"end_id={end_id!r}",
+    )
     limits, longest = ops.convert_to_tensor(max_length, "int32"), max_length
     if len(limits.shape):
         longest = backend.greatest(limits, 1) if max_steps is None else max_steps
     limits = ops.zeros((batch_size,), "int32") + limits
     start = ops.reshape(ops.convert_to_tensor(start_id, "int32"), (-1, 1))
     start = ops.zeros((batch_size, 1), "int32") + start
-    ends = [int(x) for x in np.ravel(end_id)]
-    if np.ndim(end_id) > 1 or not ends or not np.issubdtype(np.asarray(end_id).dtype, np.integer):
-        raise ValueError(
-            f"{name} expected end_id to be a token or several, for all sentences. "
-            f"Received: end_id={end_id!r}"
-        )
-    return Rules(start, ends, longest, limits)
+    return Rules(start, [int(x) for x in np.ravel(end_id)], longest, limits)
+
+
+def _are_integers(x: Any, shapes: list[tuple[Any, ...]]) -> bool:
+    """Return whether a tensor, an array, a list or a number has integers and one of the shapes."""
+    x = x if hasattr(x, "dtype") else np.asarray(x)
+    shape = tuple(x.shape)
+    fits = any(len(shape) == len(each) and all(map(alike, shape, each)) for each in shapes)
+    return fits and "int" in str(x.dtype)
 
 
 def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor]:

@@ -5,10 +5,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import (
-    beam_search,
-    greedy_search,
-)
+from keras_attention import Shortlist, beam_search, greedy_search
 from tests.keras_attention.decoders import END, PAD, START, VOCABULARY, B, Decoder
 from tests.keras_attention.helpers import array, assert_close, compiled
 
@@ -197,33 +194,87 @@ def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):
     assert_close(found["scores"], expected["scores"])
 
 
+def ending(*, log_probs=None, weights=None, state=None):
+    """A step whose values are changed."""
+    changes = [x or (lambda x: x) for x in (log_probs, weights, state)]
+    return lambda values: tuple(f(x) for f, x in zip(changes, values, strict=True))
+
+
+# Options, or what becomes of the step's values, and what is told.
 BAD = {
     "ends": ({"end_id": [[1], [2]]}, "a token or several"),
     "no end": ({"end_id": []}, "a token or several"),
+    "None for an end": ({"end_id": None}, "a token or several"),
     "an end of another vocabulary": ({"end_id": [END, VOCABULARY]}, f"among the {VOCABULARY}"),
     "an end below 0": ({"end_id": -1}, f"among the {VOCABULARY}"),
+    "starts of another batch": ({"start_id": [1] * (B + 1)}, "start_id to be a token, or one for"),
+    "a start between two tokens": ({"start_id": 1.5}, "start_id to be a token"),
+    "length 0": ({"max_length": np.int64(0)}, "max_length >= 1"),
+    "half a length": ({"max_length": 2.5}, "max_length >= 1, an integer"),
+    "lengths of another batch": ({"max_length": [3] * (B + 1)}, "one for each sentence"),
+    "no batch size": ({"batch_size": None}, "batch_size >= 0"),
+    "a batch size below 0": ({"batch_size": -1}, "batch_size >= 0"),
+    "another batch size": ({"batch_size": np.int64(B + 1)}, "a state with one row for each"),
+    "a memory of another batch": ({"memory": np.ones((B + 1, 2))}, "a memory with one row for"),
+    "a penalty below 0": ({"length_penalty": -1.0}, "length_penalty >= 0"),
+    "a penalty as text": ({"length_penalty": "1"}, "length_penalty >= 0"),
+    "a mask of one row": (
+        {"coverage_penalty": 0.2, "memory_mask": np.ones(5, bool)},
+        "a memory_mask with it, (B, S)",
+    ),
+    "a mask of another batch": (
+        {"coverage_penalty": 0.2, "memory_mask": np.ones((B + 1, 5), bool)},
+        "a memory_mask with it, (B, S)",
+    ),
+    "two values": (lambda x: (x[0], x[2]), "and the next state. Received: 2 values"),
+    "no values": (lambda x: None, "and the next state. Received: NoneType"),
+    "logits": (ending(log_probs=lambda x: x + 3.0), "log-probabilities from step, at most 0"),
+    "probabilities": (ending(log_probs=ops.exp), "log-probabilities from step, at most 0"),
+    "an axis of steps": (ending(log_probs=lambda x: x[:, None]), "(rows, vocabulary) from step"),
+    "one row": (ending(log_probs=lambda x: x[:1]), "(rows, vocabulary) from step"),
+    "one token": (ending(log_probs=lambda x: x[:, 0]), "(rows, vocabulary) from step"),
+    "weights of one row": (ending(weights=lambda x: x[:1]), "attention weights ("),
+    "weights of no place": (ending(weights=lambda x: x[:, 0]), "attention weights ("),
+    "no state": (ending(state=lambda x: ()), "the next state in the form of the last"),
+    "a state of one row": (
+        ending(state=lambda x: keras.tree.map_structure(lambda y: y[:1], x)),
+        "the next state in the form of the last",
+    ),
+    "ids of another shape": (
+        ending(log_probs=lambda x: Shortlist(x, ops.zeros((1, 3), "int32"))),
+        "a Shortlist of ids (rows, K)",
+    ),
 }
 
 
 @pytest.mark.parametrize("find", FINDS)
 @pytest.mark.parametrize("case", BAD)
-def test_bad_rules_are_told(rng, find, case):
-    options, expected = BAD[case]
-    with pytest.raises(ValueError, match=r"_search expected .*Received: ") as error:
-        search(find, Decoder(rng), **options)
+def test_bad_arguments_and_steps_are_told_with_the_name_of_the_search(rng, find, case):
+    (change, expected), decoder = BAD[case], Decoder(rng)
+    options = change if isinstance(change, dict) else {}
+
+    def step(*args):
+        values = decoder.step(*args[:2])
+        return values if options else change(values)
+
+    with pytest.raises(ValueError, match=rf"^{find.__name__} expected .*Received: ") as error:
+        search(find, decoder, step, **options)
     assert expected in str(error.value)
+    assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("find", FINDS)
-def test_a_step_of_two_values_is_told(rng, find):
-    decoder = Decoder(rng)
-
-    def step(tokens, state):
-        log_probs, _, state = decoder.step(tokens, state)
-        return log_probs, state
-
-    with pytest.raises(ValueError, match=r"weights or None, and the next state\. Received: 2 va"):
-        search(find, decoder, step)
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"beam_width": 2, "num_results": 3}, "1 <= num_results <= beam_width"),
+        ({"beam_width": 2.5}, "integers"),
+        ({"num_results": 0}, "1 <= num_results"),
+    ],
+)
+def test_widths_of_a_beam_are_integers_in_order(rng, options, expected):
+    with pytest.raises(ValueError, match=r"beam_search expected .*Received: ") as error:
+        search(beam_search, Decoder(rng), **options)
+    assert expected in str(error.value)
 
 
 @pytest.mark.parametrize("find", FINDS)
@@ -242,32 +293,6 @@ def test_a_batch_of_0_gives_no_results(rng, find):
     options = {"start_id": START, "end_id": END, "max_length": LENGTH, "batch_size": 0}
     found = find(step, (), return_attention_weights=False, **options)
     assert found.ids.shape[0] == found.scores.shape[0] == 0
-
-
-@pytest.mark.parametrize(
-    ("find", "options", "said"),
-    [
-        (greedy_search, {"max_length": np.int64(0)}, "max_length >= 1"),
-        (greedy_search, {"batch_size": np.int64(B + 1)}, "a state with one row for each"),
-    ],
-)
-def test_numbers_of_numpy_are_checked_too(rng, find, options, said):
-    with pytest.raises(ValueError, match=said):
-        search(find, Decoder(rng), **options)
-
-
-@pytest.mark.parametrize("find", FINDS)
-@pytest.mark.parametrize("values", ["logits", "probabilities"])
-def test_logits_and_probabilities_are_refused(rng, find, values):
-    decoder = Decoder(rng)
-    change = {"logits": lambda x: x + 3.0, "probabilities": ops.exp}[values]
-
-    def step(tokens, state):
-        log_probs, weights, state = decoder.step(tokens, state)
-        return change(log_probs), weights, state
-
-    with pytest.raises(ValueError, match=r"expected log-probabilities from step.*Received: \d"):
-        search(find, decoder, step)
 
 
 def test_greedy_search_is_a_loop_over_the_best_tokens_in_random_searches():
