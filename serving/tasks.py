@@ -124,6 +124,9 @@ def pronounce_without_server(output: Path) -> None:
     print(f"\n      {size / 1e6:.1f} MB, {speed:,.0f} words a second on one core")
     for aligned in pronouncer.align(HARD):
         print("\n" + letters_under_phones(aligned))
+    print("\n      The lexicon of a text, for a voice that reads IPA:")
+    lexicon = ("--format", "sherpa", "--text", "--map", "arpabet-ipa")
+    command("serving.client", "--local", folder, *lexicon, 'The colonel\'s choir sang: "Quinoa!"')
 
 
 def letters_under_phones(aligned: Alignment) -> str:

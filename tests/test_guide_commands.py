@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import importlib.util
 import os
+import random
 import re
 import shlex
 import shutil
@@ -23,7 +24,7 @@ from training.command.errors import UserError
 ROOT = Path(__file__).parents[1]
 GUIDES = ROOT / "docs" / "guides"
 READ = ("own-data.md", "production.md", "page.md", "from-addons.md", "fast.md")
-READ += ("without-a-server.md", "from-opennmt.md")
+READ += ("without-a-server.md", "from-opennmt.md", "pronouncer.md")
 
 
 def blocks(guide, kinds):
@@ -91,23 +92,17 @@ def test_the_files_that_a_guide_names_are_there(guide):
         assert path.exists(), path
 
 
-@pytest.mark.skipif("EVERY_GUIDE" not in os.environ, reason="takes minutes: make test-guides")
-def test_the_guide_to_own_data_runs_as_it_stands(tmp_path):
-    """All its `bash` blocks in one shell, on few sentences and a port that nobody has."""
-    script = "set -eu\n" + "".join(blocks("own-data.md", ("bash",)))
-    script = script.replace("8500", str(free_port()))
-    corpus = [sys.executable, "-m", "training.phrasebook", "--split", "train", "--count", "300"]
-    with (tmp_path / "my.tsv").open("wb") as file:
-        subprocess.run(corpus, stdout=file, cwd=ROOT, check=True)
-    folder = Path(sys.executable).parent
+def run_blocks(guide, folder):
+    """Run all `bash` blocks of a guide in one shell, on a free port; return its output."""
+    script = "set -eu\n" + "".join(blocks(guide, ("bash",)))
     environment = {
         **os.environ,
-        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
     shell = subprocess.Popen(
-        [shutil.which("bash"), "-c", script],
-        cwd=tmp_path,
+        [shutil.which("bash"), "-c", script.replace("8500", str(free_port()))],
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -115,11 +110,47 @@ def test_the_guide_to_own_data_runs_as_it_stands(tmp_path):
         start_new_session=True,
     )
     try:
-        said = shell.communicate(timeout=540)[0]
+        output = shell.communicate(timeout=540)[0]
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(shell.pid, signal.SIGTERM)  # the server too
-    assert shell.returncode == 0, said + (tmp_path / "server.log").read_text(encoding="utf-8")
+    logs = "".join(path.read_text(encoding="utf-8") for path in folder.glob("server.log"))
+    assert shell.returncode == 0, output + logs
+    return output
+
+
+MINUTES = pytest.mark.skipif(
+    "EVERY_GUIDE" not in os.environ, reason="takes minutes: make test-guides"
+)
+
+
+@MINUTES
+def test_the_guide_to_own_data_runs_as_it_stands(tmp_path):
+    pairs = [sys.executable, "-m", "training.phrasebook", "--split", "train", "--count", "300"]
+    with (tmp_path / "my.tsv").open("wb") as file:
+        subprocess.run(pairs, stdout=file, cwd=ROOT, check=True)
+    output = run_blocks("own-data.md", tmp_path)
     first = (tmp_path / "english.txt").read_text(encoding="utf-8").splitlines()[0]
     assert len((tmp_path / "french.txt").read_text(encoding="utf-8").splitlines()) == 3
-    assert "".join(first.split())[:3] in "".join(said.split())
+    assert "".join(first.split())[:3] in "".join(output.split())
+
+
+@MINUTES
+def test_the_guide_to_pronouncers_runs_as_it_stands(tmp_path):
+    """A language of open syllables, whose letters are its phones but for c."""
+    rng = random.Random(2)
+    syllables = [consonant + vowel for consonant in "bcdfglmnpst" for vowel in "aeiou"]
+    words = {"".join(rng.choices(syllables, k=rng.randrange(1, 4))) for _ in range(500)}
+    phones = {word: " ".join(word.replace("c", "k")) for word in sorted(words)}
+    *unseen, _ = rng.sample(sorted(phones), 20)
+    lines = (f"{word}\t{phones[word]}\n" for word in phones if word not in unseen)
+    (tmp_path / "my.tsv").write_text("".join(lines))
+    (tmp_path / "tokens.txt").write_text(
+        "".join(f"{x} {n}\n" for n, x in enumerate("abdefgiklmnopstu"))
+    )
+    (tmp_path / "text.txt").write_text(" ".join(phones).upper())
+    run_blocks("pronouncer.md", tmp_path)
+    lexicon = (tmp_path / "lexicon.txt").read_text(encoding="utf-8").splitlines()
+    spoken = dict(line.split(" ", 1) for line in lexicon)
+    assert list(spoken) == list(phones)
+    assert sum(spoken[word] == phones[word] for word in unseen) > len(unseen) / 2

