@@ -20,10 +20,10 @@ from training.command.errors import UserError
 from training.command.options import add_options as add_common
 from training.config.schema import Config
 from training.data import corpus
-from training.data.copying import WORD, replace_words
 from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
+from training.data.tokenizing import WORD, replace_words
 from training.decode.asked import Search
 from training.metrics import figures
 from training.runs.run import Run, load_run

@@ -14,8 +14,8 @@ from serving.export.version import export
 from tests.serving.conftest import serving
 from training.command.errors import ConfigError
 from training.config.schema import Config
-from training.data.copying import hide_names, shared_words, tokenize_to_copy
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
+from training.data.tokenizing import hide_names, shared_words, tokenize_to_copy
 from training.decode.asked import Search
 from training.decode.search import force_decode, search
 from training.decode.texts import make_translator

@@ -31,7 +31,7 @@ class Text(Recurrent):
     dev: str = key(
         "",
         "development data: a SPEC, or the share of the files' lines to hold out, such as "
-        "0.05; default: the corpus's dev split, or 1 in 50 lines, at most 1,000",
+        "0.05; default: the corpus's dev split, or some 300 of the lines, 1,000 of many",
     )
     test: str = key(
         "", "test data of training.evaluate, as dev; default: the corpus's test split, or none"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from training.command.files import move
 from training.data import sigmorphon
-from training.data.hashing import number_of
+from training.data.pair_files import number_of
 
 TATOEBA_URL = "https://www.manythings.org/anki/{code}-eng.zip"
 MULTI30K_URL = "https://raw.githubusercontent.com/multi30k/dataset/HEAD/data/task1/raw/{file}"

@@ -9,23 +9,22 @@ import functools
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from training.command.errors import ConfigError
 from training.command.native_log import without_native_log
 from training.data import corpus
 from training.data.lines import Block, Skipped, parse
 from training.data.pair_files import Split
 from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
 from training.data.splits import split_of
-from training.data.store import SIDES, ids_dtype
+from training.data.store import SIDES, Ids, ids_dtype, in_chunks
 
 _TOGETHER = 8192  # texts
-Ids = tuple[np.ndarray, np.ndarray]  # of some texts, one after another, and the tokens of each
-PairEncoder = Callable[[list[str], list[str]], tuple[Ids, Ids]]
 
 
 class Copying(NamedTuple):
@@ -60,7 +59,7 @@ class Encoded(NamedTuple):
     """A block in token ids.
 
     Attributes:
-        sides: of sources and targets the ids of all, and the lengths.
+        sides: sources and targets to learn from.
         held_out: pairs of dev and test, as text.
         hashes: of the pairs, uint64, where they are wanted.
         skipped: the lines that are no pair.
@@ -82,68 +81,75 @@ def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, st
             yield split_of(source, job.shares), source, target
 
 
-def train_side(
-    sample: Sequence[tuple[Block, Job]], side: int, kind: str, size: int
+def train_state(
+    side: str, kind: str, size: int, lines: Callable[[], Iterable[str]]
 ) -> dict[str, Any]:
-    """Train the tokenizer of a side, 0 or 1, on the training pairs of blocks; return its state.
+    """Train the tokenizer of a side, whose rule unifies characters; return its file's content.
+
+    Args:
+        side: "source" or "target".
+        kind: one of the configuration's tokenizers.
+        size: of the vocabulary.
+        lines: gives the texts to learn from, each time that it is called.
 
     Raises:
-        ValueError: if none can be trained from this text.
+        ConfigError: it cannot be trained with these settings.
     """
+    try:
+        if kind == KIND:
+            model = train_sentencepiece(lines, size, normalization=normalization(side))
+            return {"kind": KIND, **model_state(model)}
+        with without_native_log():
+            from training.data.tokenizers import train_tokenizer
+        return train_tokenizer(kind, lines(), size).state()
+    except ValueError as error:
+        raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
+
+
+def train_side(
+    samples: Sequence[tuple[Block, Job]], side: str, kind: str, size: int
+) -> dict[str, Any]:
+    """Train the tokenizer of a side on the training pairs of blocks, as `train_state` does."""
 
     def lines() -> Iterator[str]:
-        for block, job in sample:
+        for block, job in samples:
             for split, *pair in pairs_of(block, job, Skipped()):
                 if split == "train":
-                    yield pair[side]
+                    yield pair[SIDES.index(side)]
 
-    if kind == KIND:
-        model = train_sentencepiece(lines, size, normalization=normalization(SIDES[side]))
-        return {"kind": KIND, **model_state(model)}
-    with without_native_log():
-        from training.data.tokenizers import train_tokenizer
-    return train_tokenizer(kind, lines(), size).state()
+    return train_state(side, kind, size, lines)
 
 
 def encode_block(block: Block, job: Job) -> Encoded:
-    """Return the token ids of a block, and what is held out of it."""
-    skipped, train = Skipped(), list[tuple[str, str]]()
-    held_out: dict[str, list[tuple[str, str]]] = {"dev": [], "test": []}
+    """Return the token ids of a block, and the pairs that are held out of it."""
+    skipped, parts = Skipped(), dict[str, list[tuple[str, str]]](train=[], dev=[], test=[])
     for split, source, target in pairs_of(block, job, skipped):
-        (train if split == "train" else held_out[split]).append((source, target))
-    sides = encode_pairs(train, job.tokenizers, job.copying)
-    hashes = np.fromiter((_hash(*pair) for pair in train), np.uint64) if job.unique else _NONE
+        parts[split].append((source, target))
+    train = parts.pop("train")
+    hashes = np.fromiter((_hash(*pair) for pair in train if job.unique), np.uint64)
     digest = hashlib.sha256(b"\0".join(block.columns)).digest()
-    return Encoded(sides, held_out, hashes, skipped, digest)
-
-
-_NONE = np.zeros(0, np.uint64)
+    sides = encode_pairs(train, job.tokenizers, job.copying)
+    return Encoded(sides, parts, hashes, skipped, digest)
 
 
 def encode_pairs(
     pairs: Sequence[tuple[str, str]], tokenizers: tuple[Path, Path], copying: Copying | None
 ) -> tuple[Ids, Ids]:
     """Return the token ids of the sources and targets of pairs."""
-    states = tuple(path.read_text(encoding="utf-8") for path in tokenizers)
-    encode = _encoder(states, copying)
-    parts = []
-    for start in range(0, len(pairs) or 1, _TOGETHER if copying is None else 512):
-        chunk = pairs[start : start + (_TOGETHER if copying is None else 512)]
-        parts.append(encode([source for source, _ in chunk], [target for _, target in chunk]))
-    sources, targets = (
-        tuple(np.concatenate(each) for each in zip(*side, strict=True))
-        for side in zip(*parts, strict=True)
-    )
-    return (sources[0], sources[1]), (targets[0], targets[1])
+    encode = _encoder(tuple(file.read_text(encoding="utf-8") for file in tokenizers), copying)
+    sources, targets = ([pair[side] for pair in pairs] for side in range(2))
+    return encode(sources, targets)
 
 
 @functools.lru_cache(maxsize=2)
-def _encoder(states: tuple[str, str], copying: Copying | None) -> PairEncoder:
-    """Return the encoder of two tokenizers, given by what their files hold."""
+def _encoder(
+    states: tuple[str, ...], copying: Copying | None
+) -> Callable[[list[str], list[str]], tuple[Ids, Ids]]:
+    """Return a function from sources and targets to ids, by the contents of tokenizers' files."""
     if copying is not None:
         with without_native_log():
-            from training.data.copying import copying_encoder
             from training.data.tokenizers import tokenizer_of
+            from training.data.tokenizing import copying_encoder
         source, target = (tokenizer_of(json.loads(state)) for state in states)
         return copying_encoder(source, target, *copying)
     encode_source, encode_target = (_side_encoder(json.loads(state)) for state in states)
@@ -156,11 +162,11 @@ def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
             from training.data.tokenizers import tokenizer_of
             from training.data.tokenizing import tokenize
         tokenizer = tokenizer_of(state)
-        kind = ids_dtype(tokenizer.vocab_size)
+        small = ids_dtype(tokenizer.vocab_size)
 
         def encode_in_graph(texts: list[str]) -> Ids:
-            rows = tokenize(texts, tokenizer)
-            return rows.values.astype(kind), rows.lengths
+            ids = tokenize(texts, tokenizer)
+            return ids.values.astype(small), ids.lengths
 
         return encode_in_graph
     import sentencepiece
@@ -171,10 +177,9 @@ def _side_encoder(state: dict[str, Any]) -> Callable[[list[str]], Ids]:
     def encode(texts: list[str]) -> Ids:
         rows = pieces.encode(texts, num_threads=1)
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        ids = np.fromiter(itertools.chain.from_iterable(rows), dtype, int(lengths.sum()))
-        return ids, lengths
+        return np.fromiter(itertools.chain.from_iterable(rows), dtype, lengths.sum()), lengths
 
-    return encode
+    return lambda texts: in_chunks(len(texts), _TOGETHER, lambda part: encode(texts[part]))
 
 
 def _hash(source: str, target: str) -> int:

@@ -1,32 +1,34 @@
 """Sentence pairs from files, a block of lines at a time: the one reader of TSV and aligned files.
 
 A line ends with a line feed, before which there may be a carriage return; no other character ends
-one. Texts become NFC with single spaces, and lose the byte order marks of files that were joined.
-Files may be compressed: see `training.data.pair_files.opened`.
+one. Texts become NFC with single spaces, and lose the byte order marks of files that were joined
+and the quotes of spreadsheets, in which there may be tabs and line ends. Files may be compressed:
+see `training.data.pair_files.opened`.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 import itertools
-import random
 import re
+import unicodedata
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from training.data.pair_files import CorpusError, Split, clean, opened
+from training.data.pair_files import CorpusError, Split, opened
 
 FORMS = ("tsv", "multiref", "parallel")  # of SPECs that name files of pairs
 BLOCK_BYTES = 4 << 20
 LINE_BYTES = 1 << 16  # a longer line is no sentence
-SAMPLE_BYTES = 20_000_000  # that a survey keeps
 MOST_UNUSABLE = 0.1  # share of lines without a pair; with more it is another kind of file
 MOST_UNREADABLE = 0.001  # share of lines that are not UTF-8; with more the file is not
-MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source has other targets
 NEARLY_ALL = 0.99
+_HEAD = 1 << 16  # bytes that show whether columns are in quotes
+_QUOTED = re.compile(r'(?:^|(?<=[\t\n]))"((?:[^"]|"")*)"(?=[\t\r\n]|$)')
 _NUL, _MARKS = "NUL characters", (b"\xff\xfe", b"\xfe\xff")
 _UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it"
 
@@ -37,14 +39,19 @@ class Block(NamedTuple):
     Attributes:
         spec: whose lines they are.
         first: number of the first line, from 1.
-        columns: the lines; of line-aligned files those of each.
-        quoted: whether columns are in quotes, as spreadsheets write them.
+        columns: the lines, each with its line feed; of line-aligned files those of each.
+        quoted: whether columns were in quotes, as spreadsheets write them.
     """
 
     spec: str
     first: int
     columns: tuple[bytes, ...]
     quoted: bool = False
+
+    @property
+    def lines(self) -> int:
+        """How many lines there are."""
+        return self.columns[0].count(b"\n")
 
 
 @dataclass
@@ -76,7 +83,7 @@ class Skipped:
             self.add(reason, line, count)
 
     def check(self, spec: str) -> None:
-        """Refuse what is another kind of file than sentence pairs.
+        """Refuse another kind of file than sentence pairs.
 
         Raises:
             CorpusError: naming the first line that is otherwise.
@@ -127,104 +134,73 @@ def read_blocks(spec: str, size: int = BLOCK_BYTES) -> Iterator[Block]:
     Raises:
         CorpusError: one cannot be read, or line-aligned files differ in their number of lines.
     """
-    paths = files_of(spec)
-    quoted: bool | None = None
-    first = 1
+    paths, first = files_of(spec), 1
     with ExitStack() as stack:
-        files = [_text(stack.enter_context(opened(path)), path) for path in paths]
-        for columns in _whole(files[0], size) if len(files) == 1 else _aligned(files, paths, size):
-            if quoted is None:
-                quoted = len(columns) == 1 and _is_quoted(columns[0])
-            block = Block(spec, first, columns, quoted)
-            yield block
-            first += _line_count(block)
-
-
-def _whole(file: io.BufferedReader, size: int) -> Iterator[tuple[bytes, ...]]:
-    """Yield whole lines of a file; of one that is longer than a block the rest is not read."""
-    while data := file.read(size):
-        if not data.endswith(b"\n"):
-            data += next(_lines(file), b"")
-        yield (data,)
-
-
-def _aligned(
-    files: list[io.BufferedReader], paths: list[Path], size: int
-) -> Iterator[tuple[bytes, ...]]:
-    """Yield as many lines of each file."""
-    counts, rows, bytes_read = [0] * len(files), list[tuple[bytes, ...]](), 0
-    for row in itertools.zip_longest(*map(_lines, files)):
-        counts = [count + (line is not None) for count, line in zip(counts, row, strict=True)]
-        if None not in row:
-            rows.append(row)
-            bytes_read += sum(map(len, row))
-        if bytes_read >= size:
-            yield tuple(b"".join(column) for column in zip(*rows, strict=True))
-            rows, bytes_read = [], 0
-    if len(set(counts)) > 1:
-        raise CorpusError(
-            f"Expected as many lines in {paths[0]} and {paths[1]}. "
-            f"Received: {counts[0]} and {counts[1]}"
-        )
-    if rows:
-        yield tuple(b"".join(column) for column in zip(*rows, strict=True))
+        files = [_checked(stack.enter_context(opened(path)), path) for path in paths]
+        quoted = len(files) == 1 and _is_quoted(files[0].peek(_HEAD)[:_HEAD])
+        if quoted:
+            cut = _grouped(_unquoted(files[0], paths[0]), size)
+        elif len(files) == 1:
+            cut = _cut(files[0], size)
+        else:
+            cut = _grouped(_aligned(files, paths), size)
+        for columns in cut:
+            yield (block := Block(spec, first, columns, quoted))
+            first += block.lines
 
 
 def text_block(spec: str, split: Split) -> Block:
     """Return sentences of a named corpus as lines: the source, and all its references."""
     rows = zip(split.sources, split.references, strict=True)
-    lines = ("\t".join([source, *references]) for source, references in rows)
-    return Block(f"multiref:{spec}", 1, ("\n".join(lines).encode(),))
+    lines = ("\t".join([source, *references]) + "\n" for source, references in rows)
+    return Block(f"multiref:{spec}", 1, ("".join(lines).encode(),))
 
 
 def parse(block: Block, skipped: Skipped) -> tuple[list[str], list[list[str]]]:
     """Return the sources of a block and the targets of each; count the other lines."""
-    if not any(column.strip() for column in block.columns):
-        skipped.add("blank", block.first, _line_count(block))
+    if not any(map(bytes.strip, block.columns)):
+        skipped.add("blank", block.first, block.lines)
         return [], []
-    several = block.spec.startswith("multiref:")
     sources, references = [], []
-    for line, row in enumerate(_rows(block), start=block.first):
-        if len(row) == 1 and row[0] in _REASONS:
-            skipped.add(row[0], line)
-            continue
-        source, *targets = map(clean, row if several else row[:2])
-        targets = [target for target in targets if target]
+    width = None if block.spec.startswith("multiref:") else 2
+    for line, (source, *others) in rows_of(block, skipped, width):
+        targets = [target for target in others if target]
         if source and targets:
             sources.append(source)
             references.append(targets)
         else:
-            skipped.add("no pair" if any(map(clean, row)) else "blank", line)
+            skipped.add("no pair" if source or targets else "blank", line)
     skipped.usable += len(sources)
     return sources, references
 
 
 def read_split(spec: str) -> Split:
-    """Read files whole.
+    """Read files to their end.
 
     Raises:
         CorpusError: they cannot be read, or hold other things than pairs.
     """
     split, skipped = Split([], []), Skipped()
-    for block in read_blocks(spec):
-        sources, references = parse(block, skipped)
+    for sources, references in _parsed(spec, skipped):
         split.sources.extend(sources)
         split.references.extend(references)
-        if not skipped.usable:
-            skipped.check(spec)
-    skipped.check(spec)
     return Split(split.sources, split.references, unusable=skipped.unusable)
 
 
 def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of files, without holding them.
+    """Yield the pairs of files, a block at a time.
 
     Raises:
         CorpusError: as `read_split`.
     """
-    skipped = Skipped()
+    for sources, references in _parsed(spec, Skipped()):
+        yield from Split(sources, references).pairs()
+
+
+def _parsed(spec: str, skipped: Skipped) -> Iterator[tuple[list[str], list[list[str]]]]:
+    """Yield sources and references; refuse a file whose first block has no pair, unread."""
     for block in read_blocks(spec):
-        yield from Split(*parse(block, skipped)).pairs()
+        yield parse(block, skipped)
         if not skipped.usable:
             skipped.check(spec)
     skipped.check(spec)
@@ -232,98 +208,84 @@ def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
 
 def count_lines(spec: str) -> int:
     """Return how many lines files have."""
-    return sum(_line_count(block) for block in read_blocks(spec))
+    return sum(block.lines for block in read_blocks(spec))
 
 
-class Survey(NamedTuple):
-    """The files of a SPEC.
-
-    Attributes:
-        lines: how many there are.
-        sample: some of them, each drawn with the same probability, in their order.
-        notes: what a person should know of how they are read.
-    """
-
-    lines: int
-    sample: list[Block]
-    notes: list[str]
-
-
-def survey(spec: str, blocks: Iterator[Block], seed: int, most: int = SAMPLE_BYTES) -> Survey:
-    """Count the lines of blocks, and draw about `most` bytes of them.
-
-    Raises:
-        CorpusError: the first block has no pair; a third column, which is not read, tells apart
-            targets of one source; or as `read_blocks`.
-    """
-    rng, share, lines, total = random.Random(seed), 1.0, 0, 0
-    rows: list[tuple[float, tuple[bytes, ...]]] = []
-    last: Block | None = None
-    for block in blocks:
-        if last is None:
-            skipped = Skipped()
-            parse(block, skipped)
-            if not skipped.usable:
-                skipped.check(spec)
-        last = block
-        if not any(column.strip() for column in block.columns):
-            lines += _line_count(block)
-            continue
-        columns = [column.removesuffix(b"\n").split(b"\n") for column in block.columns]
-        new = list(zip(*columns, strict=True))
-        lines += len(new)
-        places = sorted(rng.sample(range(len(new)), round(share * len(new))))
-        drawn = [new[place] for place in places]
-        rows += [(rng.random() * share, row) for row in drawn]
-        total += sum(len(text) for row in drawn for text in row)
-        while total > 2 * most:
-            share /= 2
-            rows = [item for item in rows if item[0] < share]
-            total = sum(len(text) for _, row in rows for text in row)
-    if last is None:
-        raise CorpusError(f"{' and '.join(map(str, files_of(spec)))} is empty")
-    limit = share * min(1.0, most / max(1, total))
-    chosen = [row for place, row in rows if place < limit] or [row for _, row in rows[:1]]
-    together = tuple(b"\n".join(column) for column in zip(*chosen, strict=True))
-    sample = Block(last.spec, 1, together, last.quoted)
-    return Survey(lines, [sample], _notes(sample))
-
-
-def _notes(sample: Block) -> list[str]:
-    """Return what is to be said of the columns of a sample."""
-    notes = []
-    if sample.quoted:
-        notes.append(f"{sample.spec}: columns are in quotes, which are not read")
-    if not sample.spec.startswith("tsv:"):
-        return notes
-    rows = [[clean(column) for column in row] for row in _rows(sample)]
-    pairs = [row for row in rows if len(row) > 1 and row[0] and row[1]]
-    wide = [row for row in pairs if any(row[2:])]
-    if len(wide) <= len(pairs) / 2:
-        return notes
-    targets: dict[str, set[str]] = {}
-    for source, target, *_ in wide:
-        targets.setdefault(source, set()).add(target)
-    ambiguous = sum(len(targets[row[0]]) > 1 for row in wide)
-    further = len({column for row in wide for column in row[2:]})
-    if ambiguous > MOST_AMBIGUOUS * len(wide) and further <= len(wide) / 2:
-        raise CorpusError(
-            f"{sample.spec.partition(':')[2]} has columns after the second, which are not read, "
-            f"and without them {ambiguous:,} of {len(wide):,} lines have a source with several "
-            "targets: put what tells them apart into the source"
-        )
-    notes.append(f"{sample.spec}: columns after the second are not read")
-    return notes
-
-
-def _text(file: io.BufferedReader, path: Path) -> io.BufferedReader:
-    """Return a file after its byte order mark; refuse other encodings."""
+def _checked(file: io.BufferedReader, path: Path) -> io.BufferedReader:
+    """Return a file; refuse other encodings than UTF-8, and other line ends."""
     start = file.peek(4096)[:4096]
     if start.startswith(_MARKS) or b"\0" in start:
         raise CorpusError(f"{path}, line 1: expected UTF-8 text without NUL characters, {_UTF16}")
     if b"\n" not in start and b"\r" in start.rstrip():
         raise CorpusError(f"{path}: lines end in CR alone: expected LF, or CR and LF")
     return file
+
+
+def _is_quoted(head: bytes) -> bool:
+    """Whether columns are in quotes as spreadsheets write them.
+
+    Where a text has a quote, all of it is in quotes and its own are doubled; and nearly all texts
+    are in quotes, or some have doubled ones, or tabs or line ends inside.
+    """
+    text = head.decode(errors="replace").replace("\ufeff", "")
+    inside, plain = _QUOTED.findall(text), _QUOTED.sub("", text)
+    others = [field for field in re.split(r"[\t\n]", plain) if field.strip()]
+    if len(head) == _HEAD:
+        others = others[:-1]  # cut off
+    wrong = sum('"' in field for field in others)
+    if not inside or len(inside) < NEARLY_ALL * (len(inside) + wrong):
+        return False
+    special = any(re.search(r'""|[\t\n]', field) for field in inside)
+    return special or len(inside) >= NEARLY_ALL * (len(inside) + len(others))
+
+
+def _cut(file: io.BufferedReader, size: int) -> Iterator[tuple[bytes, ...]]:
+    """Yield lines of a file; of one that is longer than a block the rest is passed over."""
+    while data := file.read(size):
+        if not data.endswith(b"\n"):
+            data += next(_lines(file), b"\n")
+        yield (data,)
+
+
+def _grouped(rows: Iterator[tuple[bytes, ...]], size: int) -> Iterator[tuple[bytes, ...]]:
+    """Yield lines of each column together, about `size` bytes at a time."""
+    group, count = list[tuple[bytes, ...]](), 0
+    for row in rows:
+        group.append(row)
+        count += sum(map(len, row))
+        if count >= size:
+            yield tuple(map(b"".join, zip(*group, strict=True)))
+            group, count = [], 0
+    if group:
+        yield tuple(map(b"".join, zip(*group, strict=True)))
+
+
+def _aligned(files: list[io.BufferedReader], paths: list[Path]) -> Iterator[tuple[bytes, ...]]:
+    """Yield a line of each file."""
+    counts = [0] * len(files)
+    for row in itertools.zip_longest(*map(_lines, files)):
+        counts = [count + (line is not None) for count, line in zip(counts, row, strict=True)]
+        if None not in row:
+            yield row
+    if len(set(counts)) > 1:
+        raise CorpusError(
+            f"Expected as many lines in {paths[0]} and {paths[1]}. "
+            f"Received: {counts[0]} and {counts[1]}"
+        )
+
+
+def _unquoted(file: io.BufferedReader, path: Path) -> Iterator[tuple[bytes]]:
+    """Yield rows of a spreadsheet as lines without quotes; blank ones keep their numbers."""
+    lines = (line.decode(errors="surrogateescape").replace("\ufeff", "") for line in _lines(file))
+    rows, before = csv.reader(lines, delimiter="\t"), 0
+    try:
+        for row in rows:
+            line = "\t".join(" ".join(text.split()) for text in row)
+            line += "\n" * (rows.line_num - before)
+            before = rows.line_num
+            yield (line.encode(errors="surrogateescape"),)
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {rows.line_num}: {error}") from None
 
 
 def _lines(file: io.BufferedReader) -> Iterator[bytes]:
@@ -337,65 +299,36 @@ def _lines(file: io.BufferedReader) -> Iterator[bytes]:
         yield line
 
 
-def _line_count(block: Block) -> int:
-    column = block.columns[0]
-    return column.count(b"\n") + (not column.endswith(b"\n"))
+def rows_of(
+    block: Block, skipped: Skipped, width: int | None = None
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and at most `width` columns of each line; count those not to be read."""
+    bad: dict[int, str] = {}
+    texts = [_decoded(column, bad) for column in block.columns]
+    rows = zip(*texts, strict=True) if len(texts) > 1 else (line.split("\t") for line in texts[0])
+    for number, row in enumerate(rows):
+        if number in bad:
+            skipped.add(bad[number], block.first + number)
+        else:
+            yield block.first + number, [" ".join(text.split()) for text in row[:width]]
 
 
-# What stands between tabs, in quotes or not.
-_COLUMN = re.compile(r'(?:^|\t)(?:"((?:[^"]|"")*)"(?=\t|$)|([^\t]*))')
-_REASONS = ("not UTF-8", _NUL, "line too long")
-
-
-def _rows(block: Block) -> Iterator[tuple[str, ...] | list[str]]:
-    """Yield the columns of each line; a reason alone for one that cannot be read."""
-    texts = [_decoded(column) for column in block.columns]
-    if len(texts) > 1:
-        for row in zip(*texts, strict=True):
-            wrong = [text for text in row if text in _REASONS]
-            yield wrong[:1] or row
-    elif block.quoted:
-        for line in texts[0]:
-            columns = _COLUMN.findall(line.replace("\ufeff", "").rstrip("\r"))
-            yield [quoted.replace('""', '"') or plain for quoted, plain in columns]
-    else:
-        yield from (line.split("\t") for line in texts[0])
-
-
-def _decoded(column: bytes) -> list[str]:
-    """Return lines as text, or the reason why one cannot be read."""
-    lines = column.removesuffix(b"\n").split(b"\n")
-    long = max(map(len, lines)) >= LINE_BYTES - 1
-    if not long and b"\0" not in column:
-        try:
-            return column.decode().removesuffix("\n").split("\n")
-        except UnicodeDecodeError:
-            pass
-    return [_decoded_line(line) for line in lines]
-
-
-def _decoded_line(line: bytes) -> str:
-    if len(line) >= LINE_BYTES - 1:
-        return "line too long"
-    if b"\0" in line:
-        return _NUL
-    try:
-        return line.decode()
-    except UnicodeDecodeError:
-        return "not UTF-8"
-
-
-def _is_quoted(column: bytes) -> bool:
-    """Whether columns are in quotes as spreadsheets write them.
-
-    Where a text has a quote, all of it is in quotes and its own are doubled; and nearly all texts
-    are in quotes, or some have doubled ones.
-    """
-    texts = re.split("\r?\n", column.decode(errors="replace").replace("\ufeff", ""))
-    fields = [text for line in texts for text in line.split("\t") if text.strip()]
-    with_quotes = [text for text in fields if '"' in text]
-    right = [text for text in with_quotes if re.fullmatch('"(?:[^"]|"")*"', text)]
-    if not right or len(right) < NEARLY_ALL * len(with_quotes):
-        return False
-    doubled = any('""' in text[1:-1] for text in right)
-    return doubled or len(right) >= NEARLY_ALL * len(fields)
+def _decoded(column: bytes, bad: dict[int, str]) -> list[str]:
+    """Return lines as NFC text; add the reasons why some cannot be read, by their places."""
+    if b"\0" not in column:
+        with suppress(UnicodeDecodeError):
+            text = unicodedata.normalize("NFC", column.decode().replace("\ufeff", ""))
+            lines = text[:-1].split("\n")
+            if max(map(len, lines)) < LINE_BYTES // 4:  # a letter has four bytes at most
+                return lines
+    lines = []
+    for place, line in enumerate(column[:-1].split(b"\n")):
+        text = line.decode(errors="replace")
+        lines.append(unicodedata.normalize("NFC", text.replace("\ufeff", "")))
+        if len(line) >= LINE_BYTES - 1:
+            bad[place] = "line too long"
+        elif b"\0" in line:
+            bad[place] = _NUL
+        elif text.encode() != line:
+            bad[place] = "not UTF-8"
+    return lines

@@ -131,6 +131,11 @@ def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
     return digest.hexdigest()
 
 
+def number_of(text: str) -> int:
+    """Return the SHA-1 of a text as a whole number, so that an example stays in its split."""
+    return int(hashlib.sha1(text.encode()).hexdigest(), 16)
+
+
 def clean(text: str) -> str:
     """NFC with single spaces, without the byte order marks of files that were joined."""
     return " ".join(unicodedata.normalize("NFC", text.replace("\ufeff", "")).split())

@@ -22,6 +22,11 @@ MANIFEST, ROWS, WORDS = "manifest.json", "train.rows.npy", "source_words.npy"
 KEYS = ("pairs", "own", "unusable", "settings", "digest", "files", "bytes")
 
 
+def tokenizer_files(folder: Path) -> tuple[Path, Path]:
+    """Return the files of both tokenizers in a folder."""
+    return folder / f"{SIDES[0]}.tokenizer", folder / f"{SIDES[1]}.tokenizer"
+
+
 def write_manifest(folder: Path, values: dict[str, Any]) -> None:
     """Write what the files of a folder hold, whose sizes are added."""
     files = [file for file in sorted(folder.glob("[!.]*")) if file.name != MANIFEST]
@@ -57,7 +62,7 @@ class Prepared:
             if not there.is_file() or there.stat().st_size != size:
                 raise CorpusError(f"{there} is missing or damaged: expected {size:,} bytes")
         self.count: int = self.manifest["pairs"]
-        self.tokenizers = self.path / f"{SIDES[0]}.tokenizer", self.path / f"{SIDES[1]}.tokenizer"
+        self.tokenizers = tokenizer_files(self.path)
 
     @property
     def settings(self) -> dict[str, Any]:

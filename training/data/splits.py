@@ -14,12 +14,13 @@ from collections.abc import Sequence
 
 from training.config.schema import Config
 from training.data import corpus
-from training.data.hashing import number_of
 from training.data.lines import count_lines
-from training.data.pair_files import CorpusError, Split, merge_sources, sample
+from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
-DEV_SHARE = 0.02
-MOST_DEV = 1000  # lines, about, where the share is not chosen
+# Lines, about, that are held out for dev where no share is chosen: 1,000 of many, and of few enough
+# to tell epochs apart.
+DEV_SHARE, MOST_DEV = 0.02, 1000
+SMALL_DEV_SHARE, SMALL_DEV = 0.1, 300
 
 
 def load_split(
@@ -61,13 +62,26 @@ def held_out(config: Config, lines: int) -> tuple[float, float]:
     """Return the shares of the sources, in so many lines, that are held out for dev and test."""
     share = {name: _share(config, name) for name in ("dev", "test")}
     if share["dev"] is None and not config.dev and corpus.is_file(config.data):
-        share["dev"] = min(DEV_SHARE, MOST_DEV / max(1, lines))
+        share["dev"] = dev_share(lines)
     dev, test = (value or 0.0 for value in share.values())
     if dev + test >= 1:
         raise CorpusError(
             f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
         )
     return dev, test
+
+
+def dev_share(lines: int) -> float:
+    """Return the share of so many lines that is held out for dev where none is chosen."""
+    few = min(SMALL_DEV_SHARE * lines, SMALL_DEV)
+    return min(max(DEV_SHARE * lines, few), MOST_DEV) / max(1, lines)
+
+
+def too_few(data: str, name: str) -> CorpusError:
+    """Return the error for data of which no sentence is held out for dev or test."""
+    return CorpusError(
+        f"{data} has too few sentences to hold out a dev set or a test set: {name} would be empty"
+    )
 
 
 def _parts(config: Config) -> dict[str, Split]:
@@ -80,10 +94,7 @@ def _parts(config: Config) -> dict[str, Split]:
     wanted_splits = {"train": True, "dev": dev, "test": test}
     for name, wanted in wanted_splits.items():
         if wanted and not rows[name]:
-            raise CorpusError(
-                f"{config.data} has too few sentences, {len(everything.sources)}, to hold "
-                f"out a dev set or a test set: {name} would be empty"
-            )
+            raise too_few(config.data, name)
     parts = {
         name: everything.select(rows[name]) for name, wanted in wanted_splits.items() if wanted
     }

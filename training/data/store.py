@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from training.data.ids import END_ID, PAD_ID
 
 SIDES = ("source", "target")
 ARRAYS = ("values", "starts", "lengths")
+Ids = tuple[np.ndarray, np.ndarray]  # of texts, one after another, and how many each has
 
 
 @dataclass(frozen=True)
@@ -129,3 +131,10 @@ class SequenceWriter:
 def ids_dtype(vocab_size: int) -> np.dtype:
     """Return the smallest type that holds the ids of a vocabulary, and that TensorFlow gathers."""
     return np.dtype("<u2" if vocab_size <= 1 << 16 else "<i4")
+
+
+def in_chunks(count: int, size: int, ids_of: Callable[[slice], Ids]) -> Ids:
+    """Return the token ids of so many texts, of which `ids_of` encodes `size` at a time."""
+    parts = [ids_of(slice(start, start + size)) for start in range(0, count or 1, size)]
+    values, lengths = map(np.concatenate, zip(*parts, strict=True))
+    return values, lengths

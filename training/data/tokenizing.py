@@ -1,49 +1,108 @@
-"""Tokenizers are trained, and many texts tokenized."""
+"""Texts to token ids by TensorFlow's tokenizers; words that the target's lacks are copied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 
-from training.command.errors import ConfigError
-from training.command.progress import progress, stages
-from training.data.pieces import KIND, normalization
-from training.data.store import Sequences
-from training.data.tokenizers import Tokenizer, train_tokenizer
+from training.data.ids import END_ID, UNK_ID
+from training.data.pair_files import number_of
+from training.data.store import Ids, Sequences, in_chunks
+from training.data.tokenizers import Tokenizer, VocabularyTokenizer, first_places
 
-
-def make_tokenizer(side: str, kind: str, vocab_size: int, lines: Sequence[str]) -> Tokenizer:
-    """Train the tokenizer of a side, "source" or "target", whose rule unifies characters.
-
-    Raises:
-        ConfigError: it cannot be trained with these settings.
-    """
-    options = {"normalization": normalization(side)} if kind == KIND else {}
-    try:
-        with stages(f"training the tokenizer of the {side} side"):
-            made = train_tokenizer(kind, lines, vocab_size, **options)
-    except ValueError as error:
-        raise ConfigError(f"{side}_vocab_size={vocab_size}: {error}") from error
-    return made
+WORD = re.compile(r"\w+")
+_DRAWS = 1_000_000
+_HIDDEN = 0xE000  # the first of Unicode's private characters, which stand for no word
+_TOGETHER, _COMPARED = 8192, 512  # texts; words to be copied are compared with one another
 
 
 def tokenize(texts: Sequence[str], tokenizer: Tokenizer) -> Sequences:
     """Return the token ids of all texts."""
-    chunk = 512 if tokenizer.copies else 8192  # words to be copied are compared with one another
-    return in_chunks(
-        len(texts), chunk, lambda part: tokenizer.tokenize(tf.constant(texts[part], tf.string))
-    )
+
+    def ids_of(part: slice) -> Ids:
+        return _flat(tokenizer.tokenize(tf.constant(texts[part], tf.string)))
+
+    size = _COMPARED if tokenizer.copies else _TOGETHER
+    return Sequences.of(*in_chunks(len(texts), size, ids_of))
 
 
-def in_chunks(count: int, chunk: int, ids_of: Callable[[slice], tf.RaggedTensor]) -> Sequences:
-    """Return the token ids of so many texts, of which `ids_of` tokenizes a part at a time."""
-    values, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
-    with progress(count, "texts tokenized") as advance:
-        for start in range(0, count, chunk):
-            ids = ids_of(slice(start, start + chunk))
-            values.append(ids.values.numpy())
-            lengths.append(ids.row_lengths().numpy())
-            advance(int(ids.nrows()))
-    return Sequences.of(np.concatenate(values), np.concatenate(lengths))
+def _flat(ids: tf.RaggedTensor) -> Ids:
+    return ids.values.numpy(), ids.row_lengths().numpy()
+
+
+def tokenize_to_copy(
+    sources: Sequence[str],
+    targets: Sequence[str],
+    tokenizers: Sequence[VocabularyTokenizer],
+    max_source_length: int,
+) -> Sequences:
+    """Return the token ids of all targets.
+
+    A token that the target's vocabulary of V lacks is `V + i` if the source has it, at place `i`
+    first and within its length; otherwise it is UNK_ID.
+    """
+
+    def ids_of(chunk: slice) -> Ids:
+        words = tokenizers[0].split(tf.constant(sources[chunk], tf.string)).to_tensor()
+        words = words[:, :max_source_length]
+        text = tf.constant(targets[chunk], tf.string)
+        ids, strings = tokenizers[1].tokenize(text), tokenizers[1].split(text)
+        dense, places = ids.to_tensor(), first_places(strings.to_tensor(), words)
+        copied = (dense == UNK_ID) & (places < tf.shape(words)[1])
+        dense = tf.where(copied, tokenizers[1].vocab_size + places, dense)
+        return _flat(tf.RaggedTensor.from_tensor(dense, lengths=ids.row_lengths()))
+
+    return Sequences.of(*in_chunks(len(targets), _COMPARED, ids_of))
+
+
+def copying_encoder(
+    source: VocabularyTokenizer,
+    target: VocabularyTokenizer,
+    hidden: float,
+    longest: int,
+    seed: int,
+) -> Callable[[list[str], list[str]], tuple[Ids, Ids]]:
+    """Return a function from sources and targets to the ids and lengths of both.
+
+    Names are hidden as by `hide_names`. Words that the vocabularies lack have ids above them.
+    """
+
+    def encode(sources: list[str], targets: list[str]) -> tuple[Ids, Ids]:
+        for i, pair in enumerate(zip(sources, targets, strict=True)):
+            sources[i], targets[i] = hide_names(*pair, hidden, seed)
+        labels = tokenize_to_copy(sources, targets, (source, target), longest)
+        inputs = tokenize(sources, source)
+        return (inputs.values, inputs.lengths), (labels.values, labels.lengths)
+
+    return encode
+
+
+def hide_names(source: str, target: str, share: float, seed: int) -> tuple[str, str]:
+    """Hide names and numbers that both texts of a pair have, so that they have to be copied.
+
+    A vocabulary holds most names of a corpus, which are few, so that none of them would have to be.
+    All such words are hidden in a `share` of the pairs, drawn by a hash of the text and the seed: a
+    character that stands for no word takes the place of each.
+    """
+    if number_of(f"{seed}\t{source}\t{target}") % _DRAWS >= share * _DRAWS:
+        return source, target
+    both = set(WORD.findall(source)) & set(WORD.findall(target))
+    names = sorted(w for w in both if w.isdecimal() or (w[0].isupper() and len(w) > 1))
+    stand_in = {name: chr(_HIDDEN + n) for n, name in enumerate(names)}
+    return replace_words(source, stand_in), replace_words(target, stand_in)
+
+
+def replace_words(text: str, others: Mapping[str, str]) -> str:
+    """Put other words in the places of some."""
+    return WORD.sub(lambda word: others.get(word[0], word[0]), text)
+
+
+def shared_words(source: VocabularyTokenizer, target: VocabularyTokenizer) -> np.ndarray:
+    """The same word's id in the target's vocabulary, or -1, for each of the source's: int32."""
+    ids = tf.range(source.vocab_size)
+    shared = target.ids(source.tokens(ids)).numpy()
+    shared[(shared == UNK_ID) | (ids.numpy() <= END_ID)] = -1
+    return shared

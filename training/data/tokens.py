@@ -1,7 +1,7 @@
 """Texts become token ids in one pass: for a run, or prepared once for many runs.
 
 Files are read twice. The first time their lines are counted and some are drawn, which the
-tokenizers are trained on. The second time blocks of lines are cleaned, held_out out and encoded by
+tokenizers are trained on. The second time blocks of lines are cleaned, held out and encoded by
 worker processes, and appended to the arrays. Memory does not grow with the corpus.
 """
 
@@ -11,8 +11,9 @@ import hashlib
 import os
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from training.command.progress import progress, stages
 from training.config.schema import Config
 from training.data import corpus
 from training.data.encoding import Copying, Job, encode_block, encode_pairs, train_side
-from training.data.lines import Block, Skipped, files_of, read_blocks, survey, text_block
+from training.data.lines import Block, Skipped, files_of, read_blocks, text_block
 from training.data.pair_files import CorpusError, Split, fingerprint, merge_sources
 from training.data.pieces import write_state
-from training.data.prepared import ROWS, WORDS, Prepared, write_manifest
+from training.data.prepared import ROWS, WORDS, Prepared, tokenizer_files, write_manifest
 from training.data.specs import is_prepared
-from training.data.splits import held_out, load_split
+from training.data.splits import held_out, load_split, too_few
 from training.data.store import SIDES, Sequences, SequenceWriter
+from training.data.survey import survey
 from training.data.workers import workers
 
 INPUT = "input"  # where standard input is written
@@ -72,7 +74,7 @@ def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -
 
     Args:
         folder: made anew.
-        config: what is read and held_out out, and the tokenizers.
+        config: names the texts, their splits, and the tokenizers.
         tokenizers: a folder whose tokenizers are taken; None to train new ones.
 
     Raises:
@@ -124,36 +126,37 @@ class _Writer:
     ) -> None:
         self.folder, self.config, self.configure = folder, config, configure
         self.tokenizers, self.unique = tokenizers, unique
-        self.files = folder / f"{SIDES[0]}.tokenizer", folder / f"{SIDES[1]}.tokenizer"
+        self.files = tokenizer_files(folder)
         self.processes = _processes(config) if processes is None else processes
         self.copying: Copying | None = None
+        self.shares = (0.0, 0.0)
         self.measured: dict[str, Split] = {}
 
     def write(self) -> None:
-        config, specs = self.config, _specs(self.config)
-        surveys = {}
-        for spec in specs:
-            surveys[spec] = survey(spec, self._blocks(spec), config.seed)
-            for note in surveys[spec].notes:
-                print(note, flush=True)
+        specs = _specs(self.config)
+        surveys = [survey(spec, self._blocks(spec), self.config.seed) for spec in specs]
+        for note in (note for each in surveys for note in each.notes):
+            print(note, flush=True)
+        lines = surveys[0].lines if specs else 0
         if self.configure and specs:
-            self.config = config = self.configure(surveys[specs[0]].lines)
-        shares = held_out(config, surveys[specs[0]].lines if specs else 0)
-        self._read_measured(shares)
+            self.config = self.configure(lines)
+        config = self.config
+        self.shares = held_out(config, lines)
+        self._read_measured()
         if config.copy:
             self.copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
-        jobs = {spec: self._job(spec, shares) for spec in specs}
         if self.tokenizers is None:
-            samples = [(block, jobs[spec]) for spec in specs for block in surveys[spec].sample]
+            samples = [
+                (each.sample, self._job(spec)) for spec, each in zip(specs, surveys, strict=True)
+            ]
             self._train_tokenizers(samples)
         else:
-            self._take_tokenizers(self.tokenizers)
-        digest, counts = hashlib.sha256(), self._encode(specs, shares, surveys)
-        for each in counts.pop("digests"):
-            digest.update(each)
-        _add_dev(digest, config, None if shares[0] else self.measured["dev"])
+            self._copy_tokenizers(self.tokenizers)
+        digest = hashlib.sha256()
+        counts = self._encode(specs, sum(each.lines for each in surveys), digest)
+        _add_dev(digest, config, None if self.shares[0] else self.measured["dev"])
         for name, split in self.measured.items():
-            if name == "dev" or shares[1] or config.test:
+            if name == "dev" or self.shares[1] or config.test:
                 self._write_measured(name, split)
         if self.copying is not None:
             self._write_words()
@@ -171,42 +174,39 @@ class _Writer:
             spec = f"{spec.partition(':')[0]}:{self.folder / INPUT}"
         return _blocks(self.config, spec)
 
-    def _job(self, spec: str, shares: tuple[float, float]) -> Job:
+    def _job(self, spec: str) -> Job:
         """Return how a SPEC is encoded: of the data shares are held out, of extra data sources."""
         own = spec == self.config.data
-        measured = [] if own else [split.sources for split in self.measured.values()]
-        excluded = frozenset(source for sources in measured for source in sources)
-        shares = shares if own else (0.0, 0.0)
+        splits = [] if own else self.measured.values()
+        excluded = frozenset(source for split in splits for source in split.sources)
+        shares = self.shares if own else (0.0, 0.0)
         return Job(self.files, shares, excluded, self.config.data, self.copying, self.unique)
 
-    def _read_measured(self, shares: tuple[float, float]) -> None:
+    def _read_measured(self) -> None:
         """Read dev and test, where they are no shares of the data."""
-        if not shares[0]:
+        dev, test = self.shares
+        if not dev:
             self.measured["dev"] = load_split(self.config, "dev")[0]
-        if not shares[1] and self.config.test:
+        if not test and self.config.test:
             self.measured["test"] = load_split(self.config, "test")[0]
-        elif not shares[1] and self.config.extra_data:
-            with suppress(CorpusError):
+        elif not test and self.config.extra_data:
+            with suppress(CorpusError):  # a corpus may have none
                 self.measured["test"] = load_split(self.config, "test")[0]
 
     def _train_tokenizers(self, samples: list[tuple[Block, Job]]) -> None:
-        for number, side in enumerate(SIDES):
-            kind = getattr(self.config, f"{side}_tokenizer")
-            size = getattr(self.config, f"{side}_vocab_size")
+        for side, file in zip(SIDES, self.files, strict=True):
+            kind, size = (getattr(self.config, f"{side}_{k}") for k in ("tokenizer", "vocab_size"))
             # A process of its own, whose memory is free again when it has ended.
             with (
                 stages(f"training the tokenizer of the {side} side"),
                 workers(min(1, self.processes)) as run,
             ):
-                try:
-                    (state,) = run(train_side, [(samples, number, kind, size)])
-                except ValueError as error:
-                    raise ConfigError(f"{side}_vocab_size={size}: {error}") from error
+                (state,) = run(train_side, [(samples, side, kind, size)])
             if self.config.copy and side == "source":
                 state["copies"] = True
-            write_state(self.files[number], state)
+            write_state(file, state)
 
-    def _take_tokenizers(self, folder: Path) -> None:
+    def _copy_tokenizers(self, folder: Path) -> None:
         for file in self.files:
             if not (folder / file.name).is_file():
                 raise UserError(
@@ -215,74 +215,63 @@ class _Writer:
                 )
             shutil.copyfile(folder / file.name, file)
 
-    def _encode(
-        self, specs: list[str], shares: tuple[float, float], surveys: dict[str, Any]
-    ) -> dict[str, Any]:
+    def _encode(self, specs: list[str], lines: int, digest: Any) -> dict[str, Any]:
         """Write the arrays of all training pairs; return counts for the manifest."""
-        writers: list[SequenceWriter] = []
         pairs = own = unusable = 0
-        reasons: dict[str, int] = {}
-        hashes, digests = [], []
-        measured: dict[str, list[tuple[str, str]]] = {"dev": [], "test": []}
-        lines = sum(each.lines for each in surveys.values())
+        reasons: Counter[str] = Counter()
+        hashes: list[np.ndarray] = []
+        parts: dict[str, list[tuple[str, str]]] = {"dev": [], "test": []}
         with (
             ExitStack() as stack,
             workers(self.processes) as run,
             progress(lines, "lines tokenized") as advance,
         ):
+            writers: list[SequenceWriter] = []
             for spec in specs:
-                job = self._job(spec, shares)
-                skipped = Skipped()
+                job, skipped = self._job(spec), Skipped()
                 for encoded in run(encode_block, ((block, job) for block in self._blocks(spec))):
-                    if not writers:
-                        for side, (values, _) in zip(SIDES, encoded.sides, strict=True):
-                            writer = SequenceWriter(self.folder, f"train.{side}", values.dtype)
-                            writers.append(writer)
-                            stack.callback(writer.close)
-                    for writer, ids in zip(writers, encoded.sides, strict=True):
-                        writer.add(*ids)
+                    for side, ids in zip(SIDES, encoded.sides, strict=True):
+                        if len(writers) < len(SIDES):
+                            writer = SequenceWriter(self.folder, f"train.{side}", ids[0].dtype)
+                            writers.append(stack.enter_context(closing(writer)))
+                        writers[SIDES.index(side)].add(*ids)
                     for name, each in encoded.held_out.items():
-                        measured[name] += each
+                        parts[name] += each
                     hashes.append(encoded.hashes)
-                    digests.append(encoded.digest)
+                    digest.update(encoded.digest)
                     pairs += len(encoded.sides[0][1])
                     skipped.merge(encoded.skipped)
                     advance(encoded.skipped.usable)
                 if files_of(spec):
                     skipped.check(spec)
-                for name, share in zip(("dev", "test"), shares, strict=True):
-                    if share and spec == specs[0]:
-                        self._keep_held_out(name, measured[name])
+                if spec == specs[0]:
+                    self._hold_out(parts)
                 own = own or pairs
                 unusable += skipped.unusable
-                for reason, (count, _) in skipped.reasons.items():
-                    reasons[reason] = reasons.get(reason, 0) + count
+                reasons.update({reason: count for reason, (count, _) in skipped.reasons.items()})
                 if not pairs:
                     raise CorpusError(f"{spec} has no pair to learn from")
         counts = {"pairs": pairs, "own": own, "lines": lines, "unusable": unusable}
-        counts |= {"held_out": sum(map(len, measured.values()))}
-        more: dict[str, Any] = {"left_out": reasons, "digests": digests}
+        counts |= {"held_out": sum(map(len, parts.values())), "left_out": reasons}
         if self.unique:
             rows = np.sort(np.unique(np.concatenate(hashes), return_index=True)[1])
             np.save(self.folder / ROWS, rows.astype(np.int32))
-            more["repeated"] = pairs - len(rows)
-            counts["pairs"] = len(rows)
-        return {**counts, **more}
+            counts |= {"pairs": len(rows), "repeated": pairs - len(rows)}
+        return counts
 
-    def _keep_held_out(self, name: str, pairs: list[tuple[str, str]]) -> None:
-        if not pairs:
-            raise CorpusError(
-                f"{self.config.data} has too few sentences to hold out a dev set or a test set: "
-                f"{name} would be empty"
-            )
-        sources, targets = zip(*pairs, strict=True)
-        self.measured[name] = merge_sources(Split([*sources], [[target] for target in targets]))
+    def _hold_out(self, parts: dict[str, list[tuple[str, str]]]) -> None:
+        for name, share in zip(parts, self.shares, strict=True):
+            if not share:
+                continue
+            if not parts[name]:
+                raise too_few(self.config.data, name)
+            sources, targets = zip(*parts[name], strict=True)
+            self.measured[name] = merge_sources(Split([*sources], [[text] for text in targets]))
 
     def _write_measured(self, name: str, split: Split) -> None:
         """Write dev or test as text, and dev as token ids."""
-        rows = zip(split.sources, split.references, strict=True)
-        text = "".join("\t".join([source, *targets]) + "\n" for source, targets in rows)
-        (self.folder / f"{name}.tsv").write_text(text, encoding="utf-8")
+        text = text_block(name, split).columns[0]
+        (self.folder / f"{name}.tsv").write_bytes(text)
         if name == "dev":
             copying = self.copying._replace(hidden=0.0) if self.copying else None
             ids = encode_pairs(split.pairs(), self.files, copying)
@@ -291,8 +280,8 @@ class _Writer:
 
     def _write_words(self) -> None:
         """Write which words both vocabularies have, which a new model that copies needs."""
-        from training.data.copying import shared_words
         from training.data.tokenizers import load_tokenizer
+        from training.data.tokenizing import shared_words
 
         source, target = map(load_tokenizer, self.files)
         np.save(self.folder / WORDS, shared_words(source, target))

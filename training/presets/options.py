@@ -49,7 +49,7 @@ def add_configuration(parser: Parser) -> None:
         "--dev",
         metavar="SPEC",
         help="development data: a SPEC, or the share of --data's lines to hold out, such as 0.05; "
-        "default: the corpus's, or 1 in 50 lines, at most 1,000",
+        "default: the corpus's, or some 300 of the lines, 1,000 of many",
     )
     parser.add_argument(
         "--test", metavar="SPEC", help="test data of training.evaluate, as --dev; default: none"

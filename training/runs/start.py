@@ -11,13 +11,14 @@ import keras
 
 from training.command.errors import ConfigError, RunError
 from training.command.files import sync, write_json
+from training.command.progress import stages
 from training.config.schema import Config
 from training.data.batches import Batches
+from training.data.encoding import train_state
 from training.data.prepared import Prepared
 from training.data.specs import is_prepared
 from training.data.splits import fitting_metric
-from training.data.tokenizers import Tokenizer
-from training.data.tokenizing import make_tokenizer
+from training.data.tokenizers import Tokenizer, tokenizer_of
 from training.data.tokens import digest_of, write_tokens
 from training.model.build import build_model
 from training.model.seq2seq import check_attention
@@ -214,7 +215,9 @@ def make_sides(config: Config, data: Any) -> Sides:
         return source, None
     lines = [text for references in data.references for text in references]
     kind, size = config.target_tokenizer, config.target_vocab_size
-    return source, make_tokenizer("target", kind, size, lines)
+    with stages("training the tokenizer of the target side"):
+        state = train_state("target", kind, size, lambda: lines)
+    return source, tokenizer_of(state)
 
 
 def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:

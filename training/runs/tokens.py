@@ -70,5 +70,5 @@ def read_batches(
 
 
 def read_source_words(folder: Path) -> np.ndarray:
-    """Return the words of both vocabularies: see `training.data.copying.shared_words`."""
+    """Return the words of both vocabularies: see `training.data.tokenizing.shared_words`."""
     return np.load(folder / WORDS)

@@ -11,13 +11,12 @@ import tensorflow as tf
 
 from training.config.schema import Config
 from training.data.batches import Batches, text_batches
-from training.data.copying import tokenize_to_copy
 from training.data.pair_files import Split
 from training.data.pipeline import reader
 from training.data.plan import Batching, InOrder, Plan
 from training.data.store import Sequences
 from training.data.tokenizers import Tokenizer
-from training.data.tokenizing import tokenize
+from training.data.tokenizing import tokenize, tokenize_to_copy
 from training.sources.source import Rows, Source
 from training.sources.text.source import vocabularies
 

@@ -10,8 +10,9 @@ import time
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.lines import read_blocks, read_pairs, read_split, survey
+from training.data.lines import read_blocks, read_pairs, read_split
 from training.data.pair_files import CorpusError
+from training.data.survey import survey
 
 PAIRS = [('He said "hi".', "Il dit « salut »."), ("Go!", 'Va "vite" !'), ("No", "Non")] * 31
 
@@ -28,6 +29,23 @@ def test_quotes_of_spreadsheets_are_no_part_of_a_text(tmp_path, quoting, mark):
     path = write(tmp_path / "pairs.tsv", mark + text.getvalue())
     assert read_split(f"tsv:{path}").pairs() == PAIRS
     assert "in quotes" in surveyed(f"tsv:{path}").notes[0]
+
+
+@pytest.mark.parametrize("within", ["\n", "\r\n", "\t", '"\n\t'])
+def test_a_quoted_text_may_have_tabs_and_line_ends(tmp_path, within):
+    pairs = [(f"a {n}{within}b", f"c{within} {n}") for n in range(97)]
+    text = io.StringIO()
+    csv.writer(text, delimiter="\t").writerows([*pairs, ("no target", "")])
+    path = write(tmp_path / "pairs.tsv", text.getvalue())
+    expected = [tuple(" ".join(side.split()) for side in pair) for pair in pairs]
+    for size in (101, 1 << 20):
+        blocks = list(read_blocks(f"tsv:{path}", size))
+        assert sum(block.lines for block in blocks) == text.getvalue().count("\n")
+    split = read_split(f"tsv:{path}")
+    assert (split.pairs(), split.unusable) == (expected, 1)
+    write(path, text.getvalue() + 'a\t"b\n' + "x\ty\n" * 40_000)
+    with pytest.raises(CorpusError, match=r"line \d+: field larger than field limit"):
+        read_split(f"tsv:{path}")
 
 
 def test_quotes_of_texts_stay(tmp_path):
@@ -116,7 +134,7 @@ def test_a_sample_is_drawn_evenly(tmp_path):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
     found = survey(f"tsv:{path}", read_blocks(f"tsv:{path}", 5003), seed=3, most=20_000)
     assert found.lines == 20_011
-    rows = [int(line[1:7]) for line in found.sample[0].columns[0].split(b"\n")]
+    rows = [int(line[1:7]) for line in found.sample.columns[0].splitlines()]
     assert 1500 < len(rows) < 2500
     assert rows == sorted(set(rows))
     assert 8_500 < sum(rows) / len(rows) < 11_500

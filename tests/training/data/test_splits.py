@@ -1,6 +1,7 @@
 """The splits that a run learns from, measures progress on, and is scored on."""
 
 import gzip
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,7 @@ from training.command.parser import Parser
 from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import CorpusError
-from training.data.splits import load_split
+from training.data.splits import dev_share, load_split
 from training.data.store import SIDES
 from training.data.tokenizers import load_tokenizer
 from training.data.tokens import write_tokens
@@ -66,33 +67,34 @@ def test_lines_without_a_pair_are_counted_once(pairs, tmp_path):
     assert load_split(config, "test")[0].unusable == 0
 
 
-def test_where_nothing_is_said_one_in_fifty_is_held_out(pairs, tmp_path):
-    import hashlib
-
-    config = Config(data=f"tsv:{pairs}")
-    train, found = learned(config, tmp_path / "ids")
-    held_out = [
-        source
-        for source, _, _ in (line.partition("\t") for line in LINES)
-        if int(hashlib.sha1(source.encode()).hexdigest(), 16) % 50 == 0
-    ]
-    assert found.texts("dev").sources == held_out
-    assert len(train) == 997 - len(held_out)
-    scored, read = load_split(config, "dev", limit=5)
-    assert read == {"data": f"tsv:{pairs}", "split": "dev"}
-    assert len(scored.sources) == 5
-    assert set(scored.sources) <= set(held_out)
-
-
-def test_of_many_lines_about_a_thousand_are_held_out(tmp_path):
-    path = tmp_path / "many.tsv"
-    path.write_text("".join(f"s{i}\tt{i}\n" for i in range(80_021)))
+@pytest.mark.parametrize(
+    ("count", "least", "most"),
+    [(36, 1, 10), (200, 8, 35), (2_000, 160, 245), (9_001, 240, 360), (100_000, 880, 1_120)],
+)
+def test_dev_is_large_enough_where_no_share_is_chosen(tmp_path, count, least, most):
+    """By a loop over hashes; train, as evaluation reads it, is what a run learns from."""
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"source {i}\tcible {i}\n" for i in range(count)))
+    share = {36: 0.1, 200: 0.1, 2_000: 0.1, 9_001: 300 / 9_001, 100_000: 0.01}[count]
+    numbers = [int(hashlib.sha1(f"source {i}".encode()).hexdigest(), 16) for i in range(count)]
+    places = [(n % 50 + n // 50 % 10**6 / 10**6) / 50 for n in numbers]
+    expected = [f"source {i}" for i, place in enumerate(places) if place < share]
+    assert least <= len(expected) <= most
     config = Config(data=f"tsv:{path}", source_tokenizer="words", target_tokenizer="words")
-    found = write_tokens(tmp_path / "ids", config)
-    dev = found.texts("dev").sources
-    assert len(dev) == pytest.approx(1000, abs=130)  # four deviations
-    assert found.count + len(dev) == 80_021  # nothing is lost
-    assert load_split(config, "dev")[0].sources == dev
+    train, found = learned(config, tmp_path / "ids")
+    assert found.texts("dev").sources == load_split(config, "dev")[0].sources == expected
+    assert len(train) + len(expected) == count  # nothing is lost
+    if count < 9_000:
+        assert load_split(config, "train")[0].pairs() == train
+    sample, read = load_split(config, "dev", limit=1)
+    assert read == {"data": f"tsv:{path}", "split": "dev"}
+    assert set(sample.sources) < {*expected}
+
+
+def test_shares_of_dev():
+    lines = [0, 36, 2_000, 3_000, 10_000, 20_000, 50_000, 2_000_000]
+    expected = [0, 3.6, 200, 300, 300, 400, 1_000, 1_000]
+    assert [dev_share(count) * count for count in lines] == pytest.approx(expected)
 
 
 def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp_path):

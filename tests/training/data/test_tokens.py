@@ -132,7 +132,7 @@ def test_standard_input_is_read(text, tmp_path, monkeypatch, capsys):
     expected = prepare_corpus(tmp_path / "c", configured(text), processes=0).manifest
     data = io.BufferedReader(io.BytesIO(text.read_bytes()))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
-    words = ["--preset", "phrasebook-en-fr", "--data", "tsv:-", "--corpus", str(tmp_path / "i")]
+    words = ["--preset", "tatoeba-en-fr", "--data", "tsv:-", "--corpus", str(tmp_path / "i")]
     for side in ("source", "target"):
         words += ["--set", f"{side}_vocab_size=300"]
     prepare.main([*words, "--workers", "1"])
@@ -165,7 +165,7 @@ def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_pa
         Prepared(tmp_path / "c")
 
 
-@pytest.mark.parametrize("content", [b"", b"one column\n" * 9, b"a\tb\n" * 3 + b"\xff\tb\n", None])
+@pytest.mark.parametrize("content", [b"", b"one column\n" * 9, b"a\tb\nc\td\n\xff\tb\n", None])
 def test_a_wrong_file_is_one_line(tmp_path, content):
     file = tmp_path / "wrong.tsv"
     if content is not None:

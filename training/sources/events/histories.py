@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from training.data.hashing import number_of
+from training.data.pair_files import number_of
 
 MOST = 1e30  # of a number, so that differences fit into float32 as well
 # In lower case: cells that are missing in any column, and in a column of numbers.

@@ -87,7 +87,7 @@ class TextSource(Source):
 
 def begin_copying(model: keras.Model, source: Source, target: Tokenizer | None) -> None:
     """Give a new model the words that both vocabularies have."""
-    from training.data.copying import shared_words
+    from training.data.tokenizing import shared_words
 
     model.get_layer("source_words").words.assign(shared_words(*vocabularies(source, target)))
 
