@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from keras_attention import plot_attention
-from lab import shared
+from lab import alibi, shared
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
@@ -172,9 +172,9 @@ def gold_sets(data: str) -> Iterator[tuple[str, Split, Split | None]]:
         dev = corpus.load(phrasebook, "dev", limit=DEV_SENTENCES)
         yield "phrasebook", corpus.load(phrasebook, "test"), dev
     if language == "fr" and not data.startswith("phrasebook"):
-        alibi = corpus.load("alibi-en-fr", "test")
-        yield f"alibi, at most {SHORT} words", links.at_most(alibi, SHORT), None
-        yield "alibi, all", alibi, None
+        tales = alibi.load()
+        yield f"alibi, at most {SHORT} words", links.at_most(tales, SHORT), None
+        yield "alibi, all", tales, None
 
 
 def draw(rows: Sequence[dict], path: Path) -> None:

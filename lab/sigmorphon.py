@@ -29,7 +29,7 @@ from training.command.parser import positive_int
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data import corpus
-from training.data.sigmorphon import LANGUAGES, corpus_name
+from training.data.download import LANGUAGES
 from training.decode.asked import Search
 from training.decode.texts import make_translator
 from training.metrics import score
@@ -147,7 +147,7 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 
 
 def _configs(base: Config, language: str, seeds: int) -> list[Config]:
-    data = f"data={corpus_name(language)}"
+    data = f"data=sigmorphon2021-{language[:3]}"
     return [override(base, [data, f"seed={seed}"]) for seed in range(1, seeds + 1)]
 
 

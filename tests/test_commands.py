@@ -353,7 +353,7 @@ def test_presets_and_corpora_are_listed(capsys):
 
     main([])
     listed = capsys.readouterr().out
-    for text in ("tatoeba-en-fr", "160,575 pairs", "BLEU 49.5 on dev", "alibi-en-fr"):
+    for text in ("tatoeba-en-fr", "160,575 pairs", "BLEU 49.5 on dev", "cmudict-stress"):
         assert text in listed
     main(["--json"])
     found = json.loads(capsys.readouterr().out)

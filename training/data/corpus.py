@@ -1,10 +1,10 @@
-"""Where sentence pairs come from: by name, or from files.
+"""Sentence pairs by name, or from files.
 
 A SPEC is `tsv:PATH` (source TAB target; further columns are not read), `multiref:PATH` (source TAB
-reference TAB reference …), `parallel:SOURCE,TARGET` (line-aligned files), `prepared:PATH` (what
-`training.prepare --corpus` wrote; here its texts, of dev and test), or a name in `NAMES`.
-`training.data.lines` reads files. They have no splits: they are read whole whichever split is
-asked for; `training.data.splits` makes some of them.
+reference TAB reference …), `parallel:SOURCE,TARGET` (line-aligned files), `prepared:PATH` (written
+by `training.prepare --corpus`; here its texts, of dev and test), or a name in `NAMES`.
+`training.data.lines` reads files. They have no splits: they are read to their end whichever split
+is asked for; `training.data.splits` makes some of them.
 
 Named corpora are looked for in `$KERAS_ATTENTION_DATA`, then in the cache directory, and are
 downloaded into the latter where they are in neither.
@@ -15,21 +15,29 @@ it, references too, is read in Simplified characters; as a file it is read as it
 
 from __future__ import annotations
 
+import difflib
+import functools
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from training.data import lines, sigmorphon
-from training.data.chinese import simplified
-from training.data.download import fetch
+from training.command.errors import UsageError
+from training.data import lines
+from training.data.download import LANGUAGES, fetch
 from training.data.lines import files_of, parallel, read_split
-from training.data.linked import read_alibi, read_linked
-from training.data.pair_files import CorpusError, Split, merge_sources, sample
-from training.data.specs import is_prepared, unknown
+from training.data.pair_files import CorpusError, Split, merge_sources, read_text, sample
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
+PREPARED = "prepared"
+FORMS = (*lines.FORMS, PREPARED, "images", "events")
+
+
+class SpecError(CorpusError, UsageError):
+    """A SPEC that names nothing."""
 
 
 def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> Split:
@@ -64,7 +72,7 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
 
 
 def read_pairs(spec: str) -> Iterable[tuple[str, str]]:
-    """Return the training pairs of a SPEC, which are not held where it names files.
+    """Return the training pairs of a SPEC; of files a block at a time.
 
     Raises:
         CorpusError: as `load`.
@@ -79,12 +87,15 @@ def splits(name: str) -> list[str]:
 
 def is_here(name: str) -> bool:
     """Whether a named corpus is built in, or in one of `data_folders`."""
-    folder, files = _CORPORA[name].folder, _CORPORA[name].files
-    return any(
-        all((place / folder / file).is_file() for file in paths)
-        for place in data_folders()
-        for paths in files.values()
-    )
+    corpus = _CORPORA[name]
+    files = [file for each in corpus.files.values() for file in each]
+    places = [place / corpus.folder for place in data_folders()]
+    return any(all((place / file).is_file() for file in files) for place in places)
+
+
+def is_prepared(spec: str) -> bool:
+    """Whether a SPEC names a prepared corpus."""
+    return spec.startswith(f"{PREPARED}:")
 
 
 def is_file(spec: str) -> bool:
@@ -98,38 +109,71 @@ def absolute(spec: str) -> str:
     if not colon:
         return spec
     each = parallel(paths) if form == "parallel" else [paths]
-    return f"{form}:{','.join(_absolute(path) for path in each)}"
+    names = (path if path == STDIN else str(Path(path).expanduser().absolute()) for path in each)
+    return f"{form}:{','.join(names)}"
 
 
-def _absolute(path: str) -> str:
-    return path if path == STDIN else str(Path(path).expanduser().absolute())
+def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
+    """Return the error for a SPEC that names no data of a kind, with a near one if there is any."""
+    if near := _near(spec, names):
+        return SpecError(f"Unknown {kind} {spec!r}. Did you mean {near}?")
+    return SpecError(f"Unknown {kind} {spec!r}; expected {expected} or one of {', '.join(names)}")
+
+
+def _near(spec: str, names: Sequence[str]) -> str | None:
+    path, (form, colon, rest) = Path(spec), spec.partition(":")
+    if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", spec):
+        return f"{float(percent[1]) / 100:g}, a share of the lines"
+    if path.is_dir():
+        marks = {"manifest.json": PREPARED, "labels.tsv": "images"}
+        return next(
+            (f"{form}:{spec}" for mark, form in marks.items() if (path / mark).exists()), None
+        )
+    if path.is_file():
+        name = path.name.removesuffix(".gz")
+        is_table = name.endswith(".csv") and path.with_name(name).with_suffix(".toml").is_file()
+        return f"events:{spec}" if is_table else f"tsv:{spec}"
+    if "," in spec and all(Path(part).is_file() for part in spec.split(",")):
+        return f"parallel:{spec}"
+    if colon:
+        near = difflib.get_close_matches(form.lower(), FORMS, n=1)
+        return f"{near[0]}:{rest}" if near and near[0] != form else None
+    if near := difflib.get_close_matches(spec, names, n=1):
+        return near[0]
+    is_named_like_text = path.suffix in (".tsv", ".txt", ".gz", ".zst")
+    return f"tsv:{spec}, a file that is not there" if is_named_like_text else None
 
 
 def written_like(spec: str, split: Split) -> Split:
-    """The sentences with their references in the script of a corpus's targets."""
-    return _simplify(split) if spec == _MIXED_CHINESE else split
+    """Return the sentences with their references in the script of a corpus's targets."""
+    if spec != _MIXED_CHINESE:
+        return split
+    references = [[simplified(text) for text in texts] for texts in split.references]
+    return replace(split, references=references)
+
+
+def simplified(text: str) -> str:
+    """Write Traditional Chinese characters as Simplified ones; all other characters stay.
+
+    By OpenCC's dictionaries of words and characters, in which 後天 is 后天 and 皇后 stays 皇后. Of
+    the two, `tw2s` alone has the Taiwanese particle 著 (now 着), and `t2s` alone leaves the
+    Simplified particle 么 as it is.
+    """
+    return _converter("tw2s" if "著" in text else "t2s").convert(text)
+
+
+@functools.lru_cache
+def _converter(dictionary: str) -> Any:
+    import opencc
+
+    return opencc.OpenCC(dictionary)
 
 
 def data_folders() -> list[Path]:
-    """Folders in which named corpora are looked for; the last one takes downloads."""
+    """Return the folders in which named corpora are looked for; the last one takes downloads."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folders = [Path(cache, "keras-attention")]
-    if os.environ.get(DATA_VARIABLE):
-        folders.insert(0, Path(os.environ[DATA_VARIABLE]))
-    return folders
-
-
-def _load_named(name: str, split: str) -> Split:
-    corpus = _CORPORA[name]
-    expected = [file for files in corpus.files.values() for file in files]
-    folder = find_folder(name, corpus.folder, expected)
-    files = {key: [folder / file for file in value] for key, value in corpus.files.items()}
-    there = [key for key, paths in files.items() if all(path.is_file() for path in paths)]
-    if not there:
-        raise CorpusError(f"{name}: {folder} has none of its files: {', '.join(expected)}")
-    if split not in there:
-        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(there)}")
-    return corpus.read(files[split])
+    own = os.environ.get(DATA_VARIABLE)
+    return [*([Path(own)] if own else []), Path(cache, "keras-attention")]
 
 
 def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
@@ -145,19 +189,27 @@ def find_folder(name: str, folder: str, files: Sequence[str]) -> Path:
     try:
         fetch(folder, places[-1])
     except (OSError, ValueError) as error:
-        looked = " or ".join(str(place) for place in places)
+        tried = " or ".join(map(str, places))
         raise CorpusError(
-            f"{name} is not in {looked}, and {error}; put {', '.join(files)} into {places[-1]}"
+            f"{name} is not in {tried}, and {error}; put {', '.join(files)} into {places[-1]}"
         ) from None
     return places[-1]
 
 
-def _simplify(split: Split) -> Split:
-    references = [[simplified(text) for text in texts] for texts in split.references]
-    return replace(split, references=references)
+def _load_named(name: str, split: str) -> Split:
+    corpus = _CORPORA[name]
+    expected = [file for files in corpus.files.values() for file in files]
+    folder = find_folder(name, corpus.folder, expected)
+    files = {key: [folder / file for file in value] for key, value in corpus.files.items()}
+    there = [key for key, paths in files.items() if all(path.is_file() for path in paths)]
+    if not there:
+        raise CorpusError(f"{name}: {folder} has none of its files: {', '.join(expected)}")
+    if split not in there:
+        raise CorpusError(f"{name} has no split {split!r} in {folder}; it has {', '.join(there)}")
+    return corpus.read(files[split])
 
 
-def _read_pairs(paths: Sequence[Path]) -> Split:
+def _read_tsv(paths: Sequence[Path]) -> Split:
     return read_split(f"tsv:{paths[0]}")
 
 
@@ -166,9 +218,31 @@ def _read_parallel(paths: Sequence[Path]) -> Split:
 
 
 def _read_pronunciations(paths: Sequence[Path]) -> Split:
-    split = _read_pairs(paths)
-    references = [targets[0].split(" ; ") for targets in split.references]
-    return replace(split, references=references)
+    split = _read_tsv(paths)
+    return replace(split, references=[targets[0].split(" ; ") for targets in split.references])
+
+
+def _read_linked(paths: Sequence[Path]) -> Split:
+    """Read rows `source TAB target`, and the words, sure links and possible links of some."""
+    split = _read_tsv(paths)
+    rows = [line.split("\t") for line in read_text(paths[0]).removesuffix("\n").split("\n")]
+    if len(rows[0]) == 2:
+        return split
+    sources, targets, *marks = list(zip(*rows, strict=True))[2:]
+    sure, possible = ([_links(text) for text in texts] for texts in marks)
+    return replace(
+        split,
+        source_words=[text.split(" ") for text in sources],
+        target_words=[text.split(" ") for text in targets],
+        sure=sure,
+        possible=[each | others for each, others in zip(sure, possible, strict=True)],
+    )
+
+
+def _links(text: str) -> frozenset[tuple[int, int]]:
+    """Read links `i-j` of source word i and target word j."""
+    pairs = (link.partition("-") for link in text.split())
+    return frozenset((int(source), int(target)) for source, _, target in pairs)
 
 
 @dataclass(frozen=True)
@@ -178,70 +252,50 @@ class _Corpus:
     read: Callable[[Sequence[Path]], Split]
 
 
-def _phrasebook(language: str) -> _Corpus:
-    files = {split: (f"en-{language}.{split}.tsv.gz",) for split in ("train", "dev", "test")}
-    return _Corpus(str(Path(__file__).with_name("phrasebook")), files, read_linked)
+def _three(name: str) -> dict[str, tuple[str]]:
+    """Return the files of the splits that most corpora have."""
+    return {split: (name.format(split),) for split in ("train", "dev", "test")}
 
 
-def _tatoeba(language: str) -> _Corpus:
-    files = {split: (f"{split}.tsv.gz",) for split in ("train", "dev", "test")}
-    return _Corpus(f"tatoeba-en-{language}", files, _read_pairs)
-
-
-def _multi30k(language: str) -> _Corpus:
-    stems = {
-        "train": "train",
-        "dev": "val",
-        "test": "test_2016_flickr",
-        "test2017": "test_2017_flickr",
-    }
-    files = {split: (f"{stem}.en.gz", f"{stem}.{language}.gz") for split, stem in stems.items()}
-    return _Corpus("multi30k", files, _read_parallel)
-
-
-def _cmudict(folder: str, stem: str) -> _Corpus:
-    files = {split: (f"{stem}.{split}.tsv.gz",) for split in ("train", "dev", "test")}
-    return _Corpus(folder, files, _read_pronunciations)
-
-
-def _sigmorphon(prefix: str) -> _Corpus:
-    files = {split: (f"{prefix}_{split}.tsv",) for split in ("train", "dev", "test")}
-    return _Corpus("g2p-sigmorphon2021", files, _read_pairs)
-
-
-_TALES = (
-    ("BlueBeard", "LaBarbeBleue"),
-    ("MasterCat", "ChatBotte"),
-    ("TheInn", "LAuberge"),
-    ("TheLastLesson", "LaDerniereClasse"),
-    ("TheVision", "LaVision"),
-)
 _MIXED_CHINESE = "tatoeba-en-zh"
+_PHRASEBOOK = str(Path(__file__).with_name("phrasebook"))
+_FLICKR = {
+    "train": "train",
+    "dev": "val",
+    "test": "test_2016_flickr",
+    "test2017": "test_2017_flickr",
+}
 _CORPORA = {
-    **{f"phrasebook-en-{language}": _phrasebook(language) for language in ("fr", "zh")},
-    **{f"tatoeba-en-{language}": _tatoeba(language) for language in ("fr", "de", "es", "zh")},
-    **{f"multi30k-en-{language}": _multi30k(language) for language in ("de", "fr")},
-    "cmudict": _cmudict("g2p-cmudict", "cmudict_nostress"),
-    "cmudict-stress": _cmudict("g2p-cmudict-stress", "cmudict_stress"),
     **{
-        sigmorphon.corpus_name(language): _sigmorphon(language)
-        for languages in sigmorphon.LANGUAGES.values()
+        f"phrasebook-en-{code}": _Corpus(
+            _PHRASEBOOK, _three(f"en-{code}.{{}}.tsv.gz"), _read_linked
+        )
+        for code in ("fr", "zh")
+    },
+    **{
+        f"tatoeba-en-{code}": _Corpus(f"tatoeba-en-{code}", _three("{}.tsv.gz"), _read_tsv)
+        for code in ("fr", "de", "es", "zh")
+    },
+    **{
+        f"multi30k-en-{code}": _Corpus(
+            "multi30k",
+            {split: (f"{stem}.en.gz", f"{stem}.{code}.gz") for split, stem in _FLICKR.items()},
+            _read_parallel,
+        )
+        for code in ("de", "fr")
+    },
+    **{
+        f"cmudict{form}": _Corpus(
+            f"g2p-cmudict{form}", _three(f"cmudict_{stem}.{{}}.tsv.gz"), _read_pronunciations
+        )
+        for form, stem in (("", "nostress"), ("-stress", "stress"))
+    },
+    **{
+        f"sigmorphon2021-{language[:3]}": _Corpus(
+            "g2p-sigmorphon2021", _three(f"{language}_{{}}.tsv"), _read_tsv
+        )
+        for languages in LANGUAGES.values()
         for language in languages
     },
-    "alibi-en-fr": _Corpus(
-        "align-alibi-en-fr",
-        {
-            "test": tuple(
-                file
-                for english, french in _TALES
-                for file in (
-                    f"{english}_sents.txt",
-                    f"{french}_sents.txt",
-                    f"ali_w2w_{french}_{english}.txt",
-                )
-            )
-        },
-        read_alibi,
-    ),
 }
 NAMES = tuple(_CORPORA)

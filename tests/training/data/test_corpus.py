@@ -4,7 +4,6 @@ import re
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data import corpus
 from training.data.corpus import NAMES, load, written_like
 from training.data.lines import read_pairs
 from training.data.pair_files import CorpusError
@@ -188,30 +187,6 @@ def test_tatoeba_chinese_is_read_in_one_script_and_files_as_they_stand(folders):
     for_its_model = written_like("tatoeba-en-zh", as_it_stands)
     assert for_its_model.references == [[text] for text in one_script]
     assert written_like("tatoeba-en-fr", as_it_stands) == as_it_stands
-
-
-def test_alibi_links_are_turned_round_and_the_texts_joined(folders):
-    folder = folders / "data/align-alibi-en-fr"
-    for english, french in corpus._TALES:
-        write(folder / f"{english}_sents.txt", f"0\t{english}\n")
-        write(folder / f"{french}_sents.txt", f"0\t{french}\n")
-        write(folder / f"ali_w2w_{french}_{english}.txt", "0\t0-0 \n")
-    english, french = '" Come , " he said ; don \'t go .', "« Viens » , dit -il : l' eau !"
-    write(folder / "TheInn_sents.txt", f"0\t{english}\n1\tNo .\n")
-    write(folder / "LAuberge_sents.txt", f"0\t{french}\n1\tNon .\n")
-    links = write(folder / "ali_w2w_LAuberge_TheInn.txt", "0\t1-1 4p5 4p4 \n1\t\n")
-    split = load("alibi-en-fr", "test")
-    assert len(split.sources) == 6
-    at = split.sources.index('"Come," he said; don\'t go.')
-    assert split.references[at] == ["« Viens », dit-il : l'eau !"]
-    assert split.source_words[at] == english.split()
-    assert split.target_words[at] == french.split()
-    assert split.sure[at] == {(1, 1)}
-    assert split.possible[at] == {(1, 1), (5, 4), (4, 4)}
-    assert split.sure[at + 1] == split.possible[at + 1] == frozenset()
-    links.write_text("0\t1-1\n")
-    with pytest.raises(CorpusError, match="the same sentence numbers"):
-        load("alibi-en-fr", "test")
 
 
 @pytest.mark.parametrize("language", ["fr", "zh"])

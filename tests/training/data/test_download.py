@@ -12,7 +12,7 @@ import zipfile
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data import download, sigmorphon
+from training.data import download
 from training.data.corpus import NAMES, load
 from training.data.pair_files import CorpusError
 
@@ -131,7 +131,7 @@ def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monke
         for language in ("en", "de", "fr"):
             path = write(folders / f"{stem}.{language}.gz", f"{stem} {language}\n")
             files[f"multi30k/dataset/HEAD/data/task1/raw/{path.name}"] = path
-    for level, languages in sigmorphon.LANGUAGES.items():
+    for level, languages in download.LANGUAGES.items():
         for language, split in itertools.product(languages, ("train", "dev", "test")):
             path = write(folders / f"{language}_{split}.tsv", f"{language}\t{split}\n")
             files[f"2021-task1/HEAD/data/{level}/{path.name}"] = path

@@ -49,7 +49,6 @@ def test_the_split_rule_gives_the_real_tatoeba_splits(language):
         ("sigmorphon2021-fre", "train", 8_000, 8_000),
         ("sigmorphon2021-vie", "train", 8_000, 8_000),
         ("sigmorphon2021-wel", "dev", 100, 100),
-        ("alibi-en-fr", "test", 522, 522),
     ],
 )
 def test_the_real_corpora_have_the_sizes_of_their_description(name, split, sources, pairs):
@@ -77,16 +76,3 @@ def test_the_presets_hold_the_whole_alphabets_of_the_real_pronunciations(name):
 def test_the_real_cmudict_has_several_pronunciations():
     dev = load("cmudict", "dev")
     assert dev.references[dev.sources.index("aaronson")] == ["EH R AH N S AH N", "AA R AH N S AH N"]
-
-
-@real
-def test_the_real_alibi_links_are_within_their_sentences():
-    split = load("alibi-en-fr", "test")
-    for words, translation, sure, possible in zip(
-        split.source_words, split.target_words, split.sure, split.possible, strict=True
-    ):
-        assert sure <= possible
-        assert all(0 <= s < len(words) and 0 <= t < len(translation) for s, t in possible)
-    at = split.sources.index("THE VISION OF CHARLES XI")
-    assert split.sure[at] == {(2, 1), (3, 2), (4, 3)}
-    assert split.possible[at] - split.sure[at] == {(0, 0), (1, 0)}

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
+from training.data.corpus import unknown
 from training.data.pair_files import CorpusError, chosen
-from training.data.specs import unknown
 from training.sources.events import mayo
 from training.sources.events.histories import Histories, Schema
 from training.sources.events.table import read_table

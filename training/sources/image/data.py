@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from training.data.corpus import data_folders
+from training.data.corpus import data_folders, unknown
 from training.data.pair_files import CorpusError, Split, number_of, sample
-from training.data.specs import unknown
 from training.sources.image import captchas, digits
 from training.sources.image.generated import LABELS, Example, cached
 

@@ -1,46 +1,35 @@
-"""Sentences with gold words and links: the phrasebook's files, and ALIBI's aligned tales."""
+"""ALIBI's tales, English and French, with links of words (github.com/fyvo/AlibiWordAlignments)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 
-from training.data.lines import read_split
+from training.data.corpus import find_folder
 from training.data.pair_files import CorpusError, Split, clean, read_text
 
-
-def read_linked(paths: Sequence[Path]) -> Split:
-    """Rows `source TAB target`, or these and their words, sure links and possible links alone."""
-    split = read_split(f"tsv:{paths[0]}")
-    rows = [line.split("\t") for line in _read_lines(paths[0])]
-    if len(rows[0]) == 2:
-        return split
-    _, _, sources, targets, sure, possible = zip(*rows, strict=True)
-    links = [
-        [frozenset(_link(text) for text in column.split()) for column in texts]
-        for texts in (sure, possible)
-    ]
-    return replace(
-        split,
-        source_words=[text.split(" ") for text in sources],
-        target_words=[text.split(" ") for text in targets],
-        sure=links[0],
-        possible=[each | other for each, other in zip(*links, strict=True)],
-    )
+TALES = (
+    ("BlueBeard", "LaBarbeBleue"),
+    ("MasterCat", "ChatBotte"),
+    ("TheInn", "LAuberge"),
+    ("TheLastLesson", "LaDerniereClasse"),
+    ("TheVision", "LaVision"),
+)
 
 
-def _link(text: str) -> tuple[int, int]:
-    source, _, target = text.partition("-")
-    return int(source), int(target)
+def load() -> Split:
+    """Read the sentences of all tales, of which each has a file of links.
 
-
-def read_alibi(paths: Sequence[Path]) -> Split:
-    """Tales as triples of files: English and French sentences, and French-English links."""
+    Raises:
+        CorpusError: they are not there, or damaged.
+    """
     sources, references, sure, possible = [], [], [], []
     source_words, target_words = [], []
-    for english, french, links in zip(paths[::3], paths[1::3], paths[2::3], strict=True):
+    folder = find_folder("alibi-en-fr", "align-alibi-en-fr", ["the folder ali of its repository"])
+    for tale, conte in TALES:
+        names = f"{tale}_sents.txt", f"{conte}_sents.txt", f"ali_w2w_{conte}_{tale}.txt"
+        english, french, links = (folder / name for name in names)
         rows = [_numbered(path) for path in (english, french, links)]
         if not rows[0].keys() == rows[1].keys() == rows[2].keys():
             raise CorpusError(f"Expected the same sentence numbers in {english}, {french}, {links}")
@@ -57,18 +46,18 @@ def read_alibi(paths: Sequence[Path]) -> Split:
 
 def _read_links(texts: Iterable[str], place: str) -> dict[tuple[int, int], str]:
     """Read links `j-i`, sure, and `jpi`, possible: the mark of each pair (i, j)."""
-    found = {}
+    links = {}
     for text in texts:
         match = re.fullmatch(r"(\d+)([-p])(\d+)", text)
         if not match:
             raise CorpusError(f"{place}: expected i-j or ipj. Received: {text}")
-        found[int(match[3]), int(match[1])] = match[2]
-    return found
+        links[int(match[3]), int(match[1])] = match[2]
+    return links
 
 
 def _numbered(path: Path) -> dict[str, list[str]]:
     """Words after the number and the tab of each line."""
-    rows = (clean(line).split(" ") for line in _read_lines(path))
+    rows = (clean(line).split(" ") for line in read_text(path).removesuffix("\n").split("\n"))
     return {row[0]: row[1:] for row in rows}
 
 
@@ -76,7 +65,3 @@ def _join(words: list[str], closed: str) -> str:
     """Text of tokenized words: spaces go where `closed` matches and around other punctuation."""
     text = re.sub(r'" ([^"]*) "', r'"\1"', " ".join(words))
     return re.sub(rf"{closed}| (?=[.,)…])|(?<=\() ", "", text)
-
-
-def _read_lines(path: Path) -> list[str]:
-    return read_text(path).removesuffix("\n").split("\n")
