@@ -46,13 +46,16 @@ def test_texts_come_back_from_their_pieces():
     from parts.quality import words
     from parts.quality_data import texts
 
-    from training.data.tokenizers import train_tokenizer
+    from training.data.pieces import train_sentencepiece
+    from training.data.tokenizers import SentencePieceTokenizer
 
     rng = random.Random(5)
     letters = "abcdéè'’…\u00a0\u202f\u3000猫"
     strings = ["".join(rng.choices(letters, k=rng.randint(1, 7))) for _ in range(307)]
     lines = [" ".join(strings[i : i + 3]).strip() for i in range(0, 307, 3)]
-    tokenizer = train_tokenizer("sentencepiece", lines, 61, normalization="identity")
+    tokenizer = SentencePieceTokenizer(
+        train_sentencepiece(lambda: lines, 61, normalization="identity")
+    )
     written = [words(ids) for ids in tokenizer.tokenize(lines).to_list()]
     assert texts(written, tokenizer) == lines
     assert texts(["", "w4 w9999 <unk>"], tokenizer) == texts(["", "w4"], tokenizer)

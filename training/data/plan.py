@@ -100,8 +100,6 @@ class InOrder:
         shapes: widths `(n, 2)` that the batches for training have, where these are few.
     """
 
-    training = False
-
     def __init__(
         self,
         batching: Batching,
@@ -155,8 +153,6 @@ class Plan:
     Raises:
         UserError: no pair is left.
     """
-
-    training = True
 
     def __init__(
         self,

@@ -17,6 +17,7 @@ from training.data import corpus
 from training.data.lines import count_lines
 from training.data.pair_files import CorpusError, Split, merge_sources, number_of, sample
 
+HELD_OUT = ("dev", "test")
 # Lines, about, that are held out for dev where no share is chosen: 1,000 of many, and of few enough
 # to tell epochs apart.
 DEV_SHARE, MOST_DEV = 0.02, 1000
@@ -40,14 +41,23 @@ def load_split(
         return load_spec(setting, name, limit=limit, seed=seed)
     if not corpus.is_file(config.data):
         return load_spec(config.data, name, limit=limit, seed=seed)
-    parts = _parts(config)
-    if name not in parts:
-        there = [key for key in ("train", "dev", "test") if key in parts or vars(config).get(key)]
+    shares = held_out(config, 0 if config.dev else count_lines(config.data))
+    there = [split for split, share in zip(HELD_OUT, shares, strict=True) if share]
+    if name not in ("train", *there):
+        named = ["train", *(key for key in HELD_OUT if key in there or getattr(config, key))]
         raise CorpusError(
-            f"this run on {config.data} has no split {name!r}; it has {', '.join(there)}. Name the "
+            f"this run on {config.data} has no split {name!r}; it has {', '.join(named)}. Name the "
             "data with --data, or hold a test set out when a run begins, with --test"
         )
-    return sample(parts[name], limit, seed), {"data": config.data, "split": name}
+    every = corpus.load(config.data, "train")
+    part = every.select(
+        [i for i, each in enumerate(every.sources) if split_of(each, shares) == name]
+    )
+    if not part.sources:
+        raise too_few(config.data, name)
+    if name != "train":
+        part = merge_sources(dataclasses.replace(part, unusable=0))  # they are counted once
+    return sample(part, limit, seed), {"data": config.data, "split": name}
 
 
 def load_spec(
@@ -60,10 +70,10 @@ def load_spec(
 
 def held_out(config: Config, lines: int) -> tuple[float, float]:
     """Return the shares of the sources, in so many lines, that are held out for dev and test."""
-    share = {name: _share(config, name) for name in ("dev", "test")}
-    if share["dev"] is None and not config.dev and corpus.is_file(config.data):
-        share["dev"] = dev_share(lines)
-    dev, test = (value or 0.0 for value in share.values())
+    dev, test = (_share(config, name) for name in HELD_OUT)
+    if not config.dev and corpus.is_file(config.data):
+        dev = dev_share(lines)
+    dev, test = dev or 0.0, test or 0.0
     if dev + test >= 1:
         raise CorpusError(
             f"dev and test expected shares below 1 in all. Received: {dev} and {test}"
@@ -82,25 +92,6 @@ def too_few(data: str, name: str) -> CorpusError:
     return CorpusError(
         f"{data} has too few sentences to hold out a dev set or a test set: {name} would be empty"
     )
-
-
-def _parts(config: Config) -> dict[str, Split]:
-    """Read files, and hold out what is to be held out of them."""
-    dev, test = held_out(config, 0 if config.dev else count_lines(config.data))
-    everything = corpus.load(config.data, "train")
-    rows: dict[str, list[int]] = {"train": [], "dev": [], "test": []}
-    for i, source in enumerate(everything.sources):
-        rows[split_of(source, (dev, test))].append(i)
-    wanted_splits = {"train": True, "dev": dev, "test": test}
-    for name, wanted in wanted_splits.items():
-        if wanted and not rows[name]:
-            raise too_few(config.data, name)
-    parts = {
-        name: everything.select(rows[name]) for name, wanted in wanted_splits.items() if wanted
-    }
-    for name in parts.keys() - {"train"}:
-        parts[name] = dataclasses.replace(parts[name], unusable=0)  # they are counted once
-    return {name: part if name == "train" else merge_sources(part) for name, part in parts.items()}
 
 
 def _share(config: Config, name: str) -> float | None:

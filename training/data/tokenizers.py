@@ -5,12 +5,10 @@ phones are). Every kind has the special ids PAD_ID, UNK_ID, START_ID and END_ID,
 stands for a space within a token.
 """
 
-import difflib
 import functools
 import hashlib
 import json
 import sys
-import unicodedata
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -241,7 +239,7 @@ class VocabularyTokenizer(Tokenizer):
         return {"tokens": self._tokens, **({"copies": True} if self.copies else {})}
 
 
-def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options: Any) -> Tokenizer:
+def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int) -> Tokenizer:
     """Make a tokenizer from text.
 
     Args:
@@ -250,9 +248,6 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
         vocab_size: the largest number of ids, special ids included; a text too small for it
             gives a smaller vocabulary, one of more characters a larger one, which is printed, as
             is the number of words or symbols that are left out.
-        **options: for `sentencepiece` alone: `model_type` ("unigram" or "bpe", by default as
-            the text has many words or few), `normalization` (a SentencePiece rule: "identity" keeps
-            every character, "nmt_nfkc", the default, unifies them).
 
     Raises:
         ValueError: unknown kind, no text, or a vocabulary too small for the text.
@@ -262,13 +257,9 @@ def train_tokenizer(kind: str, lines: Iterable[str], vocab_size: int, **options:
         raise ValueError("A tokenizer expected text to learn from. Received: none")
     if kind not in TOKENIZERS:
         raise ValueError(f"tokenizer expected one of {', '.join(TOKENIZERS)}. Received: {kind!r}")
-    if kind != SentencePieceTokenizer.kind:
-        if options:
-            raise ValueError(
-                f"tokenizer {kind!r} expected no options. Received: {', '.join(options)}"
-            )
-        return _train_vocabulary(kind, lines, vocab_size)
-    return SentencePieceTokenizer(train_sentencepiece(lambda: lines, vocab_size, **options))
+    if kind == KIND:
+        return SentencePieceTokenizer(train_sentencepiece(lambda: lines, vocab_size))
+    return _train_vocabulary(kind, lines, vocab_size)
 
 
 def _train_vocabulary(kind: str, lines: Sequence[str], vocab_size: int) -> VocabularyTokenizer:
@@ -351,44 +342,6 @@ def character_classes() -> dict[str, list[tuple[int, int]]]:
         starts = np.concatenate([[0], ends[:-1] + 1])
         found[name] = list(zip(inside[starts].tolist(), inside[ends].tolist(), strict=True))
     return found
-
-
-def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:
-    """Index of the word that each piece belongs to.
-
-    Words and pieces are laid side by side by their characters; spaces and "▁" do not count, and
-    compatibility forms ("，" and ",") are the same character. A piece that touches several words
-    belongs to the one with most of its characters.
-
-    Args:
-        text: the text, which is split into words where `words` is None.
-        words: the words of the text.
-        pieces: the tokens of the text; "<unk>" stands for any characters.
-
-    Returns:
-        One index for each piece: -1 for a piece without characters of a word.
-    """
-    words = split_words(text) if words is None else words
-    word_letters, word_index = _letters(words)
-    piece_letters, piece_index = _letters("\ufffc" if p == UNK_TOKEN else p for p in pieces)
-    votes: list[Counter[int]] = [Counter() for _ in pieces]
-    matcher = difflib.SequenceMatcher(None, word_letters, piece_letters, autojunk=False)
-    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
-        if tag in ("equal", "replace"):
-            for j in range(j1, j2):
-                i = i1 + (j - j1) * (i2 - i1) // (j2 - j1)
-                votes[piece_index[j]][word_index[i]] += 1
-    return [max(vote, key=lambda w: (vote[w], -w)) if vote else -1 for vote in votes]
-
-
-def _letters(strings: Iterable[str]) -> tuple[str, list[int]]:
-    """Characters of all strings in one, and the index of the string that each comes from."""
-    letters, index = [], []
-    for i, string in enumerate(strings):
-        normal = "".join(unicodedata.normalize("NFKC", string.replace("▁", " ")).split())
-        letters.append(normal)
-        index.extend([i] * len(normal))
-    return "".join(letters), index
 
 
 def composed(kind: str, text: tf.Tensor) -> tf.Tensor:

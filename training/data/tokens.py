@@ -14,6 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,16 @@ def prepare_corpus(
     unique: bool = False,
     configure: Callable[[int], Config] | None = None,
 ) -> Prepared:
-    """Write a prepared corpus into a folder, which is new or empty, and there when it is whole.
+    """Write a prepared corpus into a folder, which is new or empty, and there when it is complete.
 
-    Arguments are those of `write_tokens`; data may be standard input, `tsv:-`.
+    Args:
+        output: the folder.
+        config: names the texts, which may be standard input, `tsv:-`, their splits, and the kinds
+            of tokenizers.
+        tokenizers: a folder whose tokenizers are taken; None to train new ones.
+        processes: workers; None for as many as the texts are worth.
+        unique: whether pairs that came before are left out.
+        configure: returns the configuration for a number of lines.
 
     Raises:
         UserError: as `write_tokens`, or the folder cannot be written.
@@ -65,17 +73,14 @@ def prepare_corpus(
         if _is_stdin(config.data):
             with (folder / INPUT).open("wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
-        _Writer(folder, config, tokenizers, processes, unique, configure).write()
+        _Pass(folder, config, tokenizers, processes, unique, configure).write()
     return Prepared(output)
 
 
 def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -> Prepared:
-    """Write the token ids of a run's texts; of a prepared corpus those of dev alone.
+    """Write the token ids of a run's texts, of a prepared corpus those of dev alone, anew.
 
-    Args:
-        folder: made anew.
-        config: names the texts, their splits, and the tokenizers.
-        tokenizers: a folder whose tokenizers are taken; None to train new ones.
+    Arguments are those of `prepare_corpus`.
 
     Raises:
         CorpusError: if the data cannot be read, or there are too few.
@@ -89,7 +94,7 @@ def write_tokens(folder: Path, config: Config, tokenizers: Path | None = None) -
         if config.extra_data:
             raise CorpusError(f"extra_data expected texts as data. Received: {config.data}")
         tokenizers = Prepared(config.data).path
-    _Writer(folder, config, tokenizers).write()
+    _Pass(folder, config, tokenizers).write()
     return Prepared(folder)
 
 
@@ -105,32 +110,35 @@ def digest_of(config: Config, before: Prepared | None = None) -> str:
     if before is not None and files and before.manifest["files"] == files:
         return before.manifest["digest"]
     digest = hashlib.sha256()
-    for spec in _specs(config):
-        for block in _blocks(config, spec):
-            digest.update(hashlib.sha256(b"\0".join(block.columns)).digest())
-    _add_dev(digest, config, None if _holds_out(config) else load_split(config, "dev")[0])
+    for block in (block for spec in _specs(config) for block in _blocks(config, spec)):
+        digest.update(hashlib.sha256(b"\0".join(block.columns)).digest())
+    _add_dev(digest, config, None if held_out(config, 1)[0] else load_split(config, "dev")[0])
     return digest.hexdigest()
 
 
-class _Writer:
-    """Writes the token ids of a configuration into a folder."""
+@dataclass
+class _Pass:
+    """The pass over all texts, whose arguments are those of `prepare_corpus`.
 
-    def __init__(
-        self,
-        folder: Path,
-        config: Config,
-        tokenizers: Path | None = None,
-        processes: int | None = None,
-        unique: bool = False,
-        configure: Callable[[int], Config] | None = None,
-    ) -> None:
-        self.folder, self.config, self.configure = folder, config, configure
-        self.tokenizers, self.unique = tokenizers, unique
-        self.files = tokenizer_files(folder)
-        self.processes = _processes(config) if processes is None else processes
-        self.copying: Copying | None = None
-        self.shares = (0.0, 0.0)
-        self.measured: dict[str, Split] = {}
+    Attributes:
+        shares: of the data that are held out for dev and test.
+        measured: dev and test.
+        copying: how words are copied, None where none are.
+    """
+
+    folder: Path
+    config: Config
+    tokenizers: Path | None = None
+    processes: int | None = None
+    unique: bool = False
+    configure: Callable[[int], Config] | None = None
+    shares: tuple[float, float] = (0.0, 0.0)
+    measured: dict[str, Split] = field(default_factory=dict)
+    copying: Copying | None = None
+
+    def __post_init__(self) -> None:
+        self.files = tokenizer_files(self.folder)
+        self.processes = _processes(self.config) if self.processes is None else self.processes
 
     def write(self) -> None:
         specs = _specs(self.config)
@@ -145,25 +153,20 @@ class _Writer:
         self._read_measured()
         if config.copy:
             self.copying = Copying(config.copy_hidden, config.max_source_length, config.seed)
-        if self.tokenizers is None:
-            samples = [
-                (each.sample, self._job(spec)) for spec, each in zip(specs, surveys, strict=True)
-            ]
-            self._train_tokenizers(samples)
-        else:
-            self._copy_tokenizers(self.tokenizers)
+        samples = [each.sample for each in surveys]
+        settings = self._make_tokenizers(list(zip(samples, map(self._job, specs), strict=True)))
         digest = hashlib.sha256()
         counts = self._encode(specs, sum(each.lines for each in surveys), digest)
         _add_dev(digest, config, None if self.shares[0] else self.measured["dev"])
         for name, split in self.measured.items():
             if name == "dev" or self.shares[1] or config.test:
-                self._write_measured(name, split)
+                (self.folder / f"{name}.tsv").write_bytes(text_block(name, split).columns[0])
+        copying = self.copying and self.copying._replace(hidden=0.0)
+        ids = encode_pairs(self.measured["dev"].pairs(), self.files, copying)
+        for side, each in zip(SIDES, ids, strict=True):
+            Sequences.of(*each).save(self.folder, f"dev.{side}")
         if self.copying is not None:
             self._write_words()
-        settings: dict[str, Any] = {}
-        for side, file in zip(SIDES, self.files, strict=True):
-            settings[f"{side}_tokenizer"] = read_json(file)["kind"]
-            settings[f"{side}_vocab_size"] = getattr(config, f"{side}_vocab_size")
         (self.folder / INPUT).unlink(missing_ok=True)
         manifest = {"data": config.data, **counts, "settings": settings}
         manifest |= {"digest": digest.hexdigest(), "files": _stamps(config)}
@@ -175,11 +178,10 @@ class _Writer:
         return _blocks(self.config, spec)
 
     def _job(self, spec: str) -> Job:
-        """Return how a SPEC is encoded: of the data shares are held out, of extra data sources."""
-        own = spec == self.config.data
-        splits = [] if own else self.measured.values()
+        """Return how a SPEC is encoded: shares of the data are held out, sources of extra data."""
+        splits = [] if spec == self.config.data else self.measured.values()
         excluded = frozenset(source for split in splits for source in split.sources)
-        shares = self.shares if own else (0.0, 0.0)
+        shares = self.shares if spec == self.config.data else (0.0, 0.0)
         return Job(self.files, shares, excluded, self.config.data, self.copying, self.unique)
 
     def _read_measured(self) -> None:
@@ -193,90 +195,75 @@ class _Writer:
             with suppress(CorpusError):  # a corpus may have none
                 self.measured["test"] = load_split(self.config, "test")[0]
 
-    def _train_tokenizers(self, samples: list[tuple[Block, Job]]) -> None:
+    def _make_tokenizers(self, samples: list[tuple[Block, Job]]) -> dict[str, Any]:
+        """Train both tokenizers on a sample, or copy them; return the keys that they decide."""
+        settings: dict[str, Any] = {}
         for side, file in zip(SIDES, self.files, strict=True):
-            kind, size = (getattr(self.config, f"{side}_{k}") for k in ("tokenizer", "vocab_size"))
-            # A process of its own, whose memory is free again when it has ended.
-            with (
-                stages(f"training the tokenizer of the {side} side"),
-                workers(min(1, self.processes)) as run,
-            ):
-                (state,) = run(train_side, [(samples, side, kind, size)])
-            if self.config.copy and side == "source":
-                state["copies"] = True
-            write_state(file, state)
-
-    def _copy_tokenizers(self, folder: Path) -> None:
-        for file in self.files:
-            if not (folder / file.name).is_file():
+            kind, size = (
+                getattr(self.config, f"{side}_{key}") for key in ("tokenizer", "vocab_size")
+            )
+            if self.tokenizers is None:
+                # A process of its own, whose memory is free again when it has ended.
+                alone = workers(min(1, self.processes or 0))
+                with stages(f"training the tokenizer of the {side} side"), alone as run:
+                    (state,) = run(train_side, [(samples, side, kind, size)])
+                if self.config.copy and side == "source":
+                    state["copies"] = True
+                write_state(file, state)
+            elif (other := self.tokenizers / file.name).is_file():
+                shutil.copyfile(other, file)
+            else:
                 raise UserError(
-                    "--tokenizers expected a run or a prepared corpus. Received: no "
-                    f"{folder / file.name}"
+                    f"--tokenizers expected a run or a prepared corpus. Received: no {other}"
                 )
-            shutil.copyfile(folder / file.name, file)
+            settings[f"{side}_tokenizer"] = read_json(file)["kind"]
+            settings[f"{side}_vocab_size"] = size
+        return settings
 
     def _encode(self, specs: list[str], lines: int, digest: Any) -> dict[str, Any]:
         """Write the arrays of all training pairs; return counts for the manifest."""
-        pairs = own = unusable = 0
+        counts = Counter(pairs=0, own=0, lines=lines, unusable=0, held_out=0)
         reasons: Counter[str] = Counter()
         hashes: list[np.ndarray] = []
-        parts: dict[str, list[tuple[str, str]]] = {"dev": [], "test": []}
         with (
             ExitStack() as stack,
-            workers(self.processes) as run,
+            workers(self.processes or 0) as run,
             progress(lines, "lines tokenized") as advance,
         ):
             writers: list[SequenceWriter] = []
             for spec in specs:
                 job, skipped = self._job(spec), Skipped()
+                parts: dict[str, list[tuple[str, str]]] = {"dev": [], "test": []}
                 for encoded in run(encode_block, ((block, job) for block in self._blocks(spec))):
-                    for side, ids in zip(SIDES, encoded.sides, strict=True):
-                        if len(writers) < len(SIDES):
-                            writer = SequenceWriter(self.folder, f"train.{side}", ids[0].dtype)
+                    for number, ids in enumerate(encoded.sides):
+                        if len(writers) == number:
+                            name = f"train.{SIDES[number]}"
+                            writer = SequenceWriter(self.folder, name, ids[0].dtype)
                             writers.append(stack.enter_context(closing(writer)))
-                        writers[SIDES.index(side)].add(*ids)
-                    for name, each in encoded.held_out.items():
-                        parts[name] += each
+                        writers[number].add(*ids)
+                    for name, pairs in encoded.held_out.items():
+                        parts[name] += pairs
                     hashes.append(encoded.hashes)
                     digest.update(encoded.digest)
-                    pairs += len(encoded.sides[0][1])
+                    counts["pairs"] += len(encoded.sides[0][1])
                     skipped.merge(encoded.skipped)
                     advance(encoded.skipped.usable)
                 if files_of(spec):
                     skipped.check(spec)
-                if spec == specs[0]:
-                    self._hold_out(parts)
-                own = own or pairs
-                unusable += skipped.unusable
-                reasons.update({reason: count for reason, (count, _) in skipped.reasons.items()})
-                if not pairs:
+                for name, share in zip(parts, job.shares, strict=True):
+                    if share:
+                        self.measured[name] = _merged(spec, name, parts[name])
+                if not counts["pairs"]:
                     raise CorpusError(f"{spec} has no pair to learn from")
-        counts = {"pairs": pairs, "own": own, "lines": lines, "unusable": unusable}
-        counts |= {"held_out": sum(map(len, parts.values())), "left_out": reasons}
+                counts["own"] = counts["own"] or counts["pairs"]
+                counts["unusable"] += skipped.unusable
+                counts["held_out"] += sum(map(len, parts.values()))
+                reasons.update({reason: count for reason, (count, _) in skipped.reasons.items()})
         if self.unique:
             rows = np.sort(np.unique(np.concatenate(hashes), return_index=True)[1])
             np.save(self.folder / ROWS, rows.astype(np.int32))
-            counts |= {"pairs": len(rows), "repeated": pairs - len(rows)}
-        return counts
-
-    def _hold_out(self, parts: dict[str, list[tuple[str, str]]]) -> None:
-        for name, share in zip(parts, self.shares, strict=True):
-            if not share:
-                continue
-            if not parts[name]:
-                raise too_few(self.config.data, name)
-            sources, targets = zip(*parts[name], strict=True)
-            self.measured[name] = merge_sources(Split([*sources], [[text] for text in targets]))
-
-    def _write_measured(self, name: str, split: Split) -> None:
-        """Write dev or test as text, and dev as token ids."""
-        text = text_block(name, split).columns[0]
-        (self.folder / f"{name}.tsv").write_bytes(text)
-        if name == "dev":
-            copying = self.copying._replace(hidden=0.0) if self.copying else None
-            ids = encode_pairs(split.pairs(), self.files, copying)
-            for side, each in zip(SIDES, ids, strict=True):
-                Sequences.of(*each).save(self.folder, f"dev.{side}")
+            counts.update(repeated=counts["pairs"] - len(rows), pairs=len(rows) - counts["pairs"])
+        return {**counts, "left_out": reasons}
 
     def _write_words(self) -> None:
         """Write which words both vocabularies have, which a new model that copies needs."""
@@ -285,6 +272,14 @@ class _Writer:
 
         source, target = map(load_tokenizer, self.files)
         np.save(self.folder / WORDS, shared_words(source, target))
+
+
+def _merged(spec: str, name: str, pairs: list[tuple[str, str]]) -> Split:
+    """Return held-out pairs, each source once."""
+    if not pairs:
+        raise too_few(spec, name)
+    sources, targets = zip(*pairs, strict=True)
+    return merge_sources(Split([*sources], [[text] for text in targets]))
 
 
 def _specs(config: Config) -> list[str]:
@@ -304,11 +299,6 @@ def _blocks(config: Config, spec: str) -> Iterator[Block]:
     limit = config.train_limit if spec == config.data else 0
     split = corpus.load(spec, "train", limit=limit or None, seed=config.seed)
     return iter([text_block(spec, split)])
-
-
-def _holds_out(config: Config) -> bool:
-    """Whether dev is a share of the data."""
-    return held_out(config, 1)[0] > 0
 
 
 def _add_dev(digest: Any, config: Config, dev: Split | None) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+import difflib
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from training.data.pair_files import Split
-from training.data.tokenizers import word_of_piece
+from training.data.tokenizers import UNK_TOKEN, split_words
 from training.decode.texts import Attended
 from training.metrics import check_lengths
 from training.score.intervals import ratio
@@ -198,3 +201,41 @@ def alignment_error_rate(
         A fraction: 0 is perfect, 1 is all wrong.
     """
     return ratio(alignment_errors(predicted, sure, possible).sum(axis=0))
+
+
+def word_of_piece(text: str, words: Sequence[str] | None, pieces: Sequence[str]) -> list[int]:
+    """Index of the word that each piece belongs to.
+
+    Words and pieces are laid side by side by their characters; spaces and "▁" do not count, and
+    compatibility forms ("，" and ",") are the same character. A piece that touches several words
+    belongs to the one with most of its characters.
+
+    Args:
+        text: the text, which is split into words where `words` is None.
+        words: the words of the text.
+        pieces: the tokens of the text; "<unk>" stands for any characters.
+
+    Returns:
+        One index for each piece: -1 for a piece without characters of a word.
+    """
+    words = split_words(text) if words is None else words
+    word_letters, word_index = _letters(words)
+    piece_letters, piece_index = _letters("\ufffc" if p == UNK_TOKEN else p for p in pieces)
+    votes: list[Counter[int]] = [Counter() for _ in pieces]
+    matcher = difflib.SequenceMatcher(None, word_letters, piece_letters, autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag in ("equal", "replace"):
+            for j in range(j1, j2):
+                i = i1 + (j - j1) * (i2 - i1) // (j2 - j1)
+                votes[piece_index[j]][word_index[i]] += 1
+    return [max(vote, key=lambda w: (vote[w], -w)) if vote else -1 for vote in votes]
+
+
+def _letters(strings: Iterable[str]) -> tuple[str, list[int]]:
+    """Characters of all strings in one, and the index of the string that each comes from."""
+    letters, index = [], []
+    for i, string in enumerate(strings):
+        normal = "".join(unicodedata.normalize("NFKC", string.replace("▁", " ")).split())
+        letters.append(normal)
+        index.extend([i] * len(normal))
+    return "".join(letters), index

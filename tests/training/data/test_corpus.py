@@ -1,12 +1,15 @@
+"""Corpora by name and from files, and names that are nearly right."""
+
 import gzip
 import re
 
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import NAMES, load, written_like
+from training.data.corpus import NAMES, SpecError, load, written_like
 from training.data.lines import read_pairs
 from training.data.pair_files import CorpusError
+from training.sources.events import data as events
 
 
 def test_tsv_gathers_references_of_a_source_but_in_training(tmp_path):
@@ -23,15 +26,6 @@ def test_tsv_gathers_references_of_a_source_but_in_training(tmp_path):
 def test_multiref_takes_all_further_columns(tmp_path):
     path = write(tmp_path / "pairs.tsv", "Hi.\tSalut.\tBonjour.\nGo!\tVa !\t\nHi.\tSalut.\n")
     assert load(f"multiref:{path}", "dev").references == [["Salut.", "Bonjour."], ["Va !"]]
-
-
-def test_parallel_files_are_joined_line_by_line(tmp_path):
-    source = write(tmp_path / "a.en.gz", "One\u2028two\nThree\n")
-    target = write(tmp_path / "a.fr", "Un deux\r\nTrois\r\n")
-    assert load(f"parallel:{source},{target}", "test").pairs() == [
-        ("One two", "Un deux"),
-        ("Three", "Trois"),
-    ]
 
 
 def test_texts_are_nfc_with_single_spaces(tmp_path):
@@ -93,7 +87,7 @@ def test_aligned_lines_without_a_pair_are_left_out_and_counted(tmp_path):
         load(f"parallel:{source},{target}", "test")
 
 
-def test_zstandard_is_read_as_what_it_packs(tmp_path):
+def test_zstandard_is_read_as_what_it_packs(tmp_path, monkeypatch):
     zstandard = pytest.importorskip("zstandard")
     lines = ["Hi.\tSalut.\n", "Go!\tVa !\n"]
     packed = tmp_path / "pairs.tsv.zst"
@@ -101,17 +95,11 @@ def test_zstandard_is_read_as_what_it_packs(tmp_path):
     plain = write(tmp_path / "pairs.tsv", "".join(lines))
     assert load(f"tsv:{packed}", "test") == load(f"tsv:{plain}", "test")
     packed.write_bytes(b"no frame")
-    with pytest.raises(CorpusError, match=r"Cannot read .*pairs\.tsv\.zst: ") as error:
-        load(f"tsv:{packed}", "test")
-    one_line(error)
-
-
-def test_without_zstandard_its_files_are_one_clear_line(tmp_path, monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    packed = write(tmp_path / "pairs.tsv.zst", "")
-    with pytest.raises(CorpusError, match="pip install zstandard") as error:
-        load(f"tsv:{packed}", "test")
-    one_line(error)
+    for message in (r"Cannot read .*pairs\.tsv\.zst: ", "pip install zstandard"):
+        with pytest.raises(CorpusError, match=message) as error:
+            load(f"tsv:{packed}", "test")
+        one_line(error)
+        monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
 
 
 def test_paths_of_aligned_files_may_have_commas(tmp_path):
@@ -228,7 +216,47 @@ def test_phrasebook_pairs_bring_gold_words_and_links(language, source, sure, pos
     assert possible <= {targets[j] for _, j in dev.possible[at] - dev.sure[at]}
 
 
-def test_the_phrasebook_has_its_splits_alone():
-    with pytest.raises(CorpusError, match=r"no split .test2017. in .*; it has train, dev, test"):
-        load("phrasebook-en-fr", "test2017")
-    assert len(load("phrasebook-en-fr", "train", limit=17).pairs()) == 17
+@pytest.fixture
+def misnamed(tmp_path, monkeypatch):
+    for name in ("sums.tsv", "a.en", "a.fr", "visits.csv", "visits.toml", "other.csv"):
+        (tmp_path / name).write_text("a\tb\n")
+    for name in ("words/manifest.json", "pictures/labels.tsv", "empty/x"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("spec", "meant"),
+    [
+        ("sums.tsv", "tsv:sums.tsv"),
+        ("a.en,a.fr", "parallel:a.en,a.fr"),
+        ("words", "prepared:words"),
+        ("pictures", "images:pictures"),
+        ("visits.csv", "events:visits.csv"),
+        ("other.csv", "tsv:other.csv"),
+        ("tvs:sums.tsv", "tsv:sums.tsv"),
+        ("TSV:sums.tsv", "tsv:sums.tsv"),
+        ("paralel:a,b", "parallel:a,b"),
+        ("cmudct", "cmudict"),
+        ("gone.tsv", "tsv:gone.tsv, a file that is not there"),
+    ],
+)
+def test_a_near_miss_is_told(misnamed, spec, meant):
+    with pytest.raises(SpecError, match=rf"^Unknown corpus '{spec}'\. ") as error:
+        load(spec, "train")
+    assert str(error.value).endswith(f". Did you mean {meant}?")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("spec", ["klingon", "empty", "what:x"])
+def test_what_is_near_nothing_is_not_guessed(misnamed, spec):
+    with pytest.raises(SpecError) as error:
+        load(spec, "train")
+    assert "Did you mean" not in str(error.value)
+
+
+def test_events_have_names_of_their_own():
+    with pytest.raises(SpecError, match=r"Unknown events 'pbc'\. Did you mean pbcseq\?"):
+        events.load("pbc", "train")

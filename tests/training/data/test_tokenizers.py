@@ -8,7 +8,14 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 from training.config.sources import TOKENIZERS
 from training.data.ids import END_ID, PAD_ID, START_ID, UNK_ID
-from training.data.tokenizers import load_tokenizer, split_words, train_tokenizer, word_of_piece
+from training.data.pieces import train_sentencepiece
+from training.data.tokenizers import (
+    SentencePieceTokenizer,
+    load_tokenizer,
+    split_words,
+    train_tokenizer,
+)
+from training.score.links import word_of_piece
 
 ENGLISH = [
     "She is eating a green apple.",
@@ -32,8 +39,11 @@ def tokenizers():
     text = ENGLISH + FRENCH + CHINESE
     made = {kind: train_tokenizer(kind, text, 150) for kind in TOKENIZERS if kind != "symbols"}
     made["symbols"] = train_tokenizer("symbols", PHONES, 50)
-    made["identity"] = train_tokenizer("sentencepiece", text, 150, normalization="identity")
-    made["bpe"] = train_tokenizer("sentencepiece", text, 150, model_type="bpe")
+    for name, options in (
+        ("identity", {"normalization": "identity"}),
+        ("bpe", {"model_type": "bpe"}),
+    ):
+        made[name] = SentencePieceTokenizer(train_sentencepiece(lambda: text, 150, **options))
     return made
 
 
@@ -249,8 +259,6 @@ def test_what_cannot_be_learnt_is_one_clear_line():
         with pytest.raises(ValueError, match=message) as error:
             train_tokenizer(*arguments)
         assert "\n" not in str(error.value)
-    with pytest.raises(ValueError, match=r"expected no options\. Received: model_type"):
-        train_tokenizer("words", ENGLISH, 100, model_type="bpe")
 
 
 @pytest.mark.parametrize(

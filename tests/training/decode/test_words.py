@@ -7,13 +7,14 @@ import pytest
 import tensorflow as tf
 
 from training.data.ids import END_ID
-from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
+from training.data.pieces import train_sentencepiece
+from training.data.tokenizers import SentencePieceTokenizer, VocabularyTokenizer
 from training.decode.words import words_of
 
 
 def subwords():
     lines = ["ab ba", "abab b", "ba a ab"] * 7
-    return train_tokenizer("sentencepiece", lines, 11, normalization="identity")
+    return SentencePieceTokenizer(train_sentencepiece(lambda: lines, 11, normalization="identity"))
 
 
 TOKENIZERS = {
