@@ -83,7 +83,6 @@ def measure(config: object, options: argparse.Namespace) -> dict[str, float]:
             target_vocab_size=options.vocabulary,
             batch_size=options.batch,
             epochs=options.repeat + 2,  # the first compiles, after the last nothing begins
-            length_multiple=options.length_multiple,
             jit_compile=options.jit_compile,
             seed=options.seed,
         )

@@ -49,7 +49,7 @@ def python(backend, *arguments):
 
 def test_what_another_backend_trains_tensorflow_scores_alike_and_exports(tmp_path):
     run = tmp_path / "run"
-    wanted = [*TINY, "length_multiple=16"]
+    wanted = [*TINY, "batch_shapes=1"]
     settings = [word for setting in wanted for word in ("--set", setting)]
     prepare = ("-m", "training.prepare", "--preset", "phrasebook-en-fr", "--output", str(run))
     python("tensorflow", *prepare, *settings)

@@ -63,7 +63,6 @@ class Target:
     doubly_stochastic: float = key(
         0.0, "weight of the loss that spreads attention over the source", least=0, later=True
     )
-    length_multiple: int = key(1, "multiple to which batches are padded, where batch_shapes is 0")
     keep_by: str = key(
         "auto",
         "epoch that is kept: of the best score, of the least perplexity, or the last (of several "

@@ -50,12 +50,6 @@ class Batches:
             return counts
         return replace(counts, target_tokens=counts.pairs)
 
-    @property
-    def multiple(self) -> int:
-        """The number of which all widths are multiples."""
-        rough = any(self.samplers) and self.batching.batch_shapes
-        return _ROUGH if rough else self.batching.length_multiple
-
     def shapes_line(self) -> str:
         """Return the shapes of batches, where these are few, and their padding, for people."""
         if self.plan.shapes is None:
@@ -90,11 +84,13 @@ class Batches:
             sampler.draw(side, int(seed)) if sampler else side
             for sampler, side in zip(self.samplers, (source, target), strict=True)
         )
-        labels = target.padded(widths[1], self.multiple, end=True)
+        drawn_few = any(self.samplers) and self.batching.batch_shapes
+        multiple = _ROUGH if drawn_few else 1
+        labels = target.padded(widths[1], multiple, end=True)
         inputs = np.roll(labels, 1, axis=1)
         inputs[:, 0] = START_ID
         inputs[inputs == END_ID] = PAD_ID
-        return {"source": source.padded(max(1, widths[0]), self.multiple), "target": inputs}, labels
+        return {"source": source.padded(max(1, widths[0]), multiple), "target": inputs}, labels
 
 
 def text_batches(

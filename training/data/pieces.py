@@ -1,4 +1,4 @@
-"""SentencePiece models without TensorFlow: trained, and kept in the files of tokenizers."""
+"""SentencePiece models without TensorFlow, and the files of tokenizers."""
 
 from __future__ import annotations
 
@@ -114,11 +114,10 @@ def print_growth(vocab_size: int, size: int) -> None:
 
 def _few_words(lines: Iterator[str], most: int) -> tuple[list[str], bool]:
     """Take lines until they have more different words and characters; whether all had fewer."""
-    seen: list[str] = []
-    found: set[str] = set()
+    seen, units = list[str](), set[str]()
     for line in lines:
         seen.append(line)
-        found.update(line.split(), line)
-        if len(found) > most:
+        units.update(line.split(), line)
+        if len(units) > most:
             return seen, False
     return seen, True

@@ -37,7 +37,7 @@ def make_dataset(batches: Batches, number: int = 0, step: int = 0) -> tf.data.Da
     return dataset.prefetch(_PREFETCH).with_options(options)
 
 
-def reader(examples: Any, longest: int, multiple: int = 1) -> Reader:
+def reader(examples: Any, longest: int) -> Reader:
     """Return a function from rows `(n, k)` and a least width to a padded batch of n examples.
 
     The k sequences of a row follow one another, each cut after `longest` steps; -1 stands for none.
@@ -46,7 +46,7 @@ def reader(examples: Any, longest: int, multiple: int = 1) -> Reader:
     if not isinstance(examples, Sequences):
         return lambda rows, width: examples.read(rows[:, 0])
     gather = _gatherer(examples, longest)
-    return lambda rows, width: _padded(gather(rows), width, multiple, examples.padding)
+    return lambda rows, width: _padded(gather(rows), width, examples.padding)
 
 
 def _maker(batches: Batches) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batch]:
@@ -54,8 +54,7 @@ def _maker(batches: Batches) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batc
     settings, target = batches.batching, batches.target
     if any(batches.samplers):
         return _drawn(batches)
-    multiple = batches.multiple
-    source = reader(batches.source, settings.max_source_length, multiple)
+    source = reader(batches.source, settings.max_source_length)
     if isinstance(target, np.ndarray):
         labels_of = tensor_of(target)
         return lambda rows, widths, seed: (
@@ -68,7 +67,7 @@ def _maker(batches: Batches) -> Callable[[tf.Tensor, tf.Tensor, tf.Tensor], Batc
         ids = gather(rows)
         lengths = tf.cast(ids.row_lengths(), tf.int32)
         width = tf.maximum(tf.reduce_max(lengths) + 1, widths[1])
-        labels = _padded(ids, width, multiple, PAD_ID)
+        labels = _padded(ids, width, PAD_ID)
         labels = tf.where(tf.range(tf.shape(labels)[1]) == lengths[:, None], END_ID, labels)
         inputs = tf.pad(labels[:, :-1], [[0, 0], [1, 0]], constant_values=START_ID)
         inputs = tf.where(inputs == END_ID, PAD_ID, inputs)
@@ -115,11 +114,10 @@ def _gatherer(sequences: Sequences, longest: int) -> Callable[[tf.Tensor], tf.Ra
     return gather
 
 
-def _padded(ids: tf.RaggedTensor, width: Any, multiple: int, value: float) -> tf.Tensor:
-    """Return sequences as one tensor of this width at least, which is a multiple."""
+def _padded(ids: tf.RaggedTensor, width: Any, value: float) -> tf.Tensor:
+    """Return sequences as one tensor of this width at least."""
     dense = ids.to_tensor(value)  # its `shape` takes no tensor
     width = tf.maximum(tf.shape(dense)[1], tf.maximum(width, 1))
-    width = -(-width // multiple) * multiple
     more = [[0, 0], [0, width - tf.shape(dense)[1]], *[[0, 0]] * (len(dense.shape) - 2)]
     return tf.pad(dense, more, constant_values=value)
 

@@ -27,7 +27,6 @@ class Batching:
             otherwise.
         max_target_length: most tokens of a target, START and END not counted; likewise.
         batch_shapes: most pairs of widths, of sources and of targets, that batches have; 0 for any.
-        length_multiple: widths are padded to a multiple of it.
         join: share of the batches in training that hold joined pairs, 0 to 1.
         batch_tokens: most tokens in a batch for training, padding and START counted, of the side
             that has more; a single pair may have more. 0 for batches of `batch_size`.
@@ -38,7 +37,6 @@ class Batching:
     max_source_length: int
     max_target_length: int
     batch_shapes: int = 0
-    length_multiple: int = 1
     join: float = 0.0
     batch_tokens: int = 0
     seed: int = 0
@@ -47,7 +45,7 @@ class Batching:
     def of(cls, config: Config) -> Batching:
         """Return those of a configuration; a step that XLA compiles has few shapes by default."""
         settings = {field.name: getattr(config, field.name) for field in fields(cls)}
-        if not config.batch_shapes and config.length_multiple == 1 and config.compiles():
+        if not config.batch_shapes and config.compiles():
             settings["batch_shapes"] = FEW_SHAPES
         return cls(**settings)
 
@@ -221,12 +219,11 @@ class Plan:
             longest = np.array(
                 [self.batching.max_source_length, self.batching.max_target_length + 1]
             )
-        multiple = self.batching.length_multiple
-        unit = multiple * -(-int(longest.max()) // (multiple * _GRID))
+        unit = -(-int(longest.max()) // _GRID)
         some = slice(None, None, -(-len(self.rows) // _SAMPLE))
         sizes = -(-source[some] // unit), -(-(target[some] + 1) // unit)
         widths = unit * choose_widths(*sizes, self.batching.batch_shapes or _FREE_BUCKETS)
-        widths[-1] = -(-longest // multiple) * multiple
+        widths[-1] = longest
         widths = np.minimum(widths, widths[-1])
         self._widths = widths.astype(np.int32)
         inside = [

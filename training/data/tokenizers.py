@@ -94,18 +94,18 @@ class Tokenizer(tf.Module, ABC):
         With `copied`, string `(B, S)`, `vocab_size + i` is the token at place `i` of another text.
         """
         ended = tf.cumsum(tf.cast(ids == END_ID, tf.int32), axis=1) > 0
-        said = (ids > END_ID) & ~ended
+        visible = (ids > END_ID) & ~ended
         if copied is None:
-            return self._decode(tf.ragged.boolean_mask(ids, said))
-        return self._join(tf.ragged.boolean_mask(self.tokens(ids, copied), said))
+            return self._decode(tf.ragged.boolean_mask(ids, visible))
+        return self._join(tf.ragged.boolean_mask(self.tokens(ids, copied), visible))
 
     def tokens(self, ids: tf.Tensor, copied: tf.Tensor | None = None) -> tf.Tensor:
         """String tokens of ids, of the same shape: "" for PAD, START and END.
 
         Ids of tokens that are not in the vocabulary are those of `copied`, string `(B, S)`.
         """
-        known = tf.where(ids < self.vocab_size, ids, UNK_ID)
-        strings = tf.where((ids > END_ID) | (ids == UNK_ID), self._strings(known), "")
+        inside = tf.where(ids < self.vocab_size, ids, UNK_ID)
+        strings = tf.where((ids > END_ID) | (ids == UNK_ID), self._strings(inside), "")
         if copied is None:
             return strings
         copied = tf.pad(copied, [[0, 0], [0, 1]])  # there is a place to look at
@@ -124,10 +124,10 @@ class Tokenizer(tf.Module, ABC):
     def _encode(self, text: tf.Tensor) -> tf.RaggedTensor: ...
 
     def _split(self, text: tf.Tensor) -> tf.RaggedTensor:
-        raise ValueError(f"the tokenizer expected whole words to copy. Received: {self.kind}")
+        raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     def _join(self, strings: tf.RaggedTensor) -> tf.Tensor:
-        raise ValueError(f"the tokenizer expected whole words to copy. Received: {self.kind}")
+        raise ValueError(f"the tokenizer expected words to copy. Received: {self.kind}")
 
     @abstractmethod
     def _decode(self, ids: tf.RaggedTensor) -> tf.Tensor: ...
@@ -314,7 +314,7 @@ def tokenizer_of(state: Mapping[str, Any]) -> Tokenizer:
 def first_places(tokens: tf.Tensor, others: tf.Tensor) -> tf.Tensor:
     """First places of tokens `(B, T)` among others `(B, S)`: int32 `(B, T)`, S for none."""
     same = tf.equal(tokens[:, :, None], others[:, None, :])
-    after = tf.ones_like(tokens[:, :, None], tf.bool)  # found where nothing else is
+    after = tf.ones_like(tokens[:, :, None], tf.bool)  # where no other is
     return tf.argmax(tf.concat([same, after], 2), axis=2, output_type=tf.int32)
 
 
@@ -335,13 +335,13 @@ def character_classes() -> dict[str, list[tuple[int, int]]]:
     classes = {"ideographs": f"[{_CJK}]", "letters": LETTERS, "spaces": SPACES}
     codes = np.array([code for code in range(0x110000) if not 0xD800 <= code < 0xE000])
     characters = tf.strings.unicode_encode(codes[:, None].astype("int32"), "UTF-8")
-    found = {}
+    runs = {}
     for name, pattern in classes.items():
         inside = codes[tf.strings.regex_full_match(characters, pattern).numpy()]
         ends = np.flatnonzero(np.diff(inside, append=-1) != 1)
         starts = np.concatenate([[0], ends[:-1] + 1])
-        found[name] = list(zip(inside[starts].tolist(), inside[ends].tolist(), strict=True))
-    return found
+        runs[name] = list(zip(inside[starts].tolist(), inside[ends].tolist(), strict=True))
+    return runs
 
 
 def composed(kind: str, text: tf.Tensor) -> tf.Tensor:

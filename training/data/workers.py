@@ -1,4 +1,4 @@
-"""Worker processes for long work on text; they import nothing that is not asked of them."""
+"""Worker processes for long work on text, which import its function alone."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def workers(count: int) -> Iterator[Run]:
         yield lambda function, tasks: (function(*task) for task in tasks)
         return
     pool = ProcessPoolExecutor(
-        count, mp_context=multiprocessing.get_context("spawn"), initializer=_begin
+        count, mp_context=multiprocessing.get_context("spawn"), initializer=_initialize
     )
 
     def run(function: Callable[..., Any], tasks: Iterable[tuple]) -> Iterator[Any]:
@@ -56,7 +56,7 @@ def workers(count: int) -> Iterator[Run]:
         pool.shutdown(cancel_futures=True)
 
 
-def _begin() -> None:
+def _initialize() -> None:
     """End with the process that started this one, and leave interruptions to it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()

@@ -24,7 +24,6 @@ PLANS = {
     "joined, few shapes": {"join": 0.4, "batch_size": 16, "batch_shapes": 3},
     "tokens": {"batch_tokens": 240},
     "tokens, few shapes": {"batch_tokens": 240, "batch_shapes": 4},
-    "multiples": {"length_multiple": 5},
 }
 
 
@@ -170,7 +169,6 @@ def test_a_step_that_is_compiled_has_few_shapes_unless_widths_are_chosen():
     for settings, expected in (
         ([], 8),
         (["batch_shapes=3"], 3),
-        (["length_multiple=5"], 0),
     ):
         config = tiny_config("jit_compile=true", *settings)
         assert Batching.of(config).batch_shapes == expected
@@ -262,14 +260,6 @@ def test_rows_of_the_plan_are_those_to_learn_from(pairs, tokenizer):
     assert set(read_pairs(made.epoch())) == {(pairs[0][row], pairs[1][row]) for row in rows}
 
 
-def test_widths_are_multiples_of_length_multiple(pairs, tokenizer):
-    for training in (False, True):
-        for inputs, labels in build(pairs, tokenizer, training=training, length_multiple=5).epoch():
-            assert inputs["target"].shape == labels.shape
-            assert inputs["source"].shape[1] % 5 == labels.shape[1] % 5 == 0
-            assert (inputs["source"] != PAD_ID).any(axis=0)[:-4].all()
-
-
 def test_unusable_pairs_are_one_clear_line(tokenizer):
     with pytest.raises(ValueError, match=r"as many targets as sources, 2\. Received: 1"):
         build((["a", "b"], ["a"]), tokenizer)
@@ -278,10 +268,10 @@ def test_unusable_pairs_are_one_clear_line(tokenizer):
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize(("tokens", "multiple"), [(101, 1), (240, 4), (9, 1)])
-def test_batches_of_tokens(pairs, tokenizer, tokens, multiple):
+@pytest.mark.parametrize("tokens", [101, 240, 9])
+def test_batches_of_tokens(pairs, tokenizer, tokens):
     """As many tokens as fit are in each, padding counted."""
-    made = build(pairs, tokenizer, batch_tokens=tokens, length_multiple=multiple)
+    made = build(pairs, tokenizer, batch_tokens=tokens)
     batches = list(made.epoch(2))
     sizes = [max(inputs["source"].size, labels.size) for inputs, labels in batches]
     for size, (_, labels) in zip(sizes, batches, strict=True):
