@@ -262,7 +262,8 @@ class _Pass:
         if self.unique:
             rows = np.sort(np.unique(np.concatenate(hashes), return_index=True)[1])
             np.save(self.folder / ROWS, rows.astype(np.int32))
-            counts.update(repeated=counts["pairs"] - len(rows), pairs=len(rows) - counts["pairs"])
+            counts["repeated"] = counts["pairs"] - len(rows)
+            counts["pairs"] = len(rows)
         return {**counts, "left_out": reasons}
 
     def _write_words(self) -> None:
