@@ -71,7 +71,7 @@ def parse_table(
             line = f"{name}, line {rows.line_num}"
             if len(cells) != len(names):
                 raise ValueError(f"{line}: expected {len(names)} columns. Received: {len(cells)}")
-            if not cells[whose]:
+            if cells[whose].lower() in MISSING:
                 raise ValueError(f"{line}: the {person}, whose row it is, is missing")
             history = histories.setdefault(cells[whose], {})
             for key, cell in zip(keys, cells, strict=True):

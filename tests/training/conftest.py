@@ -1,3 +1,4 @@
+import contextlib
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -39,8 +40,9 @@ def no_pictures():
         yield
 
 
-def untrained(config, path, **options):
-    """Return a run with its first weights: all of a training but its steps, which take longest."""
+@contextlib.contextmanager
+def without_steps():
+    """Within this a training has all but its steps and scores, which take longest."""
 
     def fit(model, *_, callbacks, **__):
         (end,) = (callback for callback in callbacks if isinstance(callback, EpochEnd))
@@ -49,6 +51,12 @@ def untrained(config, path, **options):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keras.Model, "fit", fit)
+        yield
+
+
+def untrained(config, path, **options):
+    """Return a run with its first weights."""
+    with without_steps():
         train(override(config, ["average_epochs=0"]), path, **options)
     return load_run(path)
 

@@ -169,6 +169,7 @@ def test_what_is_hidden_are_names_and_numbers_of_both_sides():
     assert hide_names(sources[0], targets[0], 0.0, 3) == (sources[0], targets[0])
 
 
+@pytest.mark.slow
 def test_names_that_the_vocabulary_holds_teach_copying_where_they_are_hidden(tmp_path):
     known = ["Tom", "Mary", "Kim", "Zoé", "Bob", "Ann"]
     pairs = names_task(np.random.default_rng(1), 2000, known)
@@ -202,6 +203,7 @@ def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_ru
     assert force_decode([model], ids, target % 9).shape == (1, said.shape[1], ids.shape[1])
 
 
+@pytest.mark.slow
 def test_a_served_model_copies(copying_run, tmp_path):
     settings = {"beam_width": 3, "num_results": 2, "max_source_length": 23}
     version = export([copying_run], tmp_path / "names", **settings)
@@ -219,6 +221,7 @@ def test_a_served_model_copies(copying_run, tmp_path):
         )
 
 
+@pytest.mark.slow
 def test_a_run_prepared_for_other_backends_copies_too(copying_run, tmp_path):
     config = dataclasses.replace(copying_run.config, train_limit=200, epochs=1)
     prepare_run(config, tmp_path / "run")

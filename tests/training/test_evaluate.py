@@ -91,25 +91,31 @@ def test_an_ensemble_of_a_run_with_itself_is_that_run(tiny_run, scored, tmp_path
     assert (two["bleu"], two["chrf"]) == pytest.approx((one["bleu"], one["chrf"]))
 
 
-def test_scores_in_lower_case_say_so(tiny_run, tmp_path):
-    hypotheses = tmp_path / "hypotheses.txt"
-    result = run_command(tiny_run, tmp_path, "--hypotheses", str(hypotheses), "--lowercase")
-    texts = hypotheses.read_text(encoding="utf-8").splitlines()
+def fixed_texts(monkeypatch):
+    """Have a run translate to the same texts at once; return sources, references and texts."""
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
+    texts = [references[0].title() for references in split.references[1:] + split.references[:1]]
+    monkeypatch.setattr(evaluation, "make_translator", lambda *more: lambda *rest: texts)
+    split = Split(split.sources, split.references)
+    return split, texts
+
+
+def test_scores_in_lower_case_say_so(tiny_run, monkeypatch):
+    split, texts = fixed_texts(monkeypatch)
+    result = evaluation.evaluate([tiny_run], split, lowercase=True)
     references = [[references[0] for references in split.references]]
     expected = sacrebleu.corpus_bleu(texts, references, lowercase=True).score
+    assert expected > 0
     assert result["bleu"] == pytest.approx(expected)
     assert "case:lc" in result["bleu_signature"]
     assert "case:lc" in result["chrf_signature"]
 
 
-def test_pronunciations_have_intervals_too(tiny_run):
-    run = dataclasses.replace(
-        tiny_run, config=dataclasses.replace(tiny_run.config, metric="phones")
-    )
-    split = corpus.load("phrasebook-en-fr", "test", limit=23)
-    split = Split(split.sources, [[*texts, "x y"] for texts in split.references])
-    result = evaluation.evaluate([run], split, Search(beam_width=1), bootstrap=True)
+def test_pronunciations_have_intervals_too(tiny_run, monkeypatch):
+    config = dataclasses.replace(tiny_run.config, metric="phones")
+    split, _ = fixed_texts(monkeypatch)
+    run = dataclasses.replace(tiny_run, config=config)
+    result = evaluation.evaluate([run], split, bootstrap=True)
     for key in ("per", "wer"):
         low, high = result[f"{key}_interval"]
         assert low <= result[key] <= high
@@ -138,6 +144,13 @@ def test_translations_come_back_in_order_whatever_the_batches(tiny_run):
     together = make_translator([tiny_run], Search(beam_width=3))(texts)
     apart = make_translator([tiny_run], Search(beam_width=3), batch_size=2)(texts)
     assert together == apart
+
+
+@pytest.mark.parametrize("texts", ["He sleeps.", [b"He"], ["He", None], [float("nan")]])
+def test_what_is_no_list_of_texts_is_one_line(tiny_run, texts):
+    translate = make_translator([tiny_run])
+    with pytest.raises(UserError, match=r"^expected a list of texts\. Received: .+$"):
+        translate(texts)
 
 
 def test_translate_writes_a_line_for_each_line(tiny_run, monkeypatch, capsys):
@@ -198,22 +211,20 @@ def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monk
     assert read[2:] == [["The café is green."], ["He sleeps."]]
 
 
-def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys):
+def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch):
     texts = ["He sleeps.", " ".join(["He sleeps."] * 200), " ".join(["She is eating."] * 300)]
     ids = tiny_run.source_tokenizer.tokenize(texts)
     assert [len(row) > 256 for row in ids.numpy()] == [False, True, True]
-    file = tmp_path / "texts"
-    file.write_text("\n".join(texts))
-    words = ["--run", str(tiny_run.path), "--beam-width", "1"]
-    translate.main([str(file), *words])
-    assert "2 of 3 texts are cut after 256 tokens.\n" in capsys.readouterr().err
-    pairs = tmp_path / "pairs.tsv"
-    pairs.write_text("".join(f"{text}\tx\n" for text in texts))
-    evaluate.main(["--data", f"tsv:{pairs}", *words])
-    assert "2 of 3 texts are cut after 256 tokens.\n" in capsys.readouterr().err
-    file.write_text(texts[0])
-    translate.main([str(file), *words])
-    assert "are cut" not in capsys.readouterr().err
+    file, pairs = tmp_path / "texts", tmp_path / "pairs.tsv"
+    monkeypatch.setattr("training.decode.texts.make_nbest", lambda *more: lambda *rest: [])
+    monkeypatch.setattr("training.score.report.evaluate", lambda *more, **options: {})
+    for count in (3, 1):
+        file.write_text("\n".join(texts[:count]))
+        pairs.write_text("".join(f"{text}\tx\n" for text in texts[:count]))
+        translate.main([str(file), "--run", str(tiny_run.path)])
+        evaluate.main(["--data", f"tsv:{pairs}", "--run", str(tiny_run.path)])
+        said = "2 of 3 texts are cut after 256 tokens.\n" * 2 if count == 3 else ""
+        assert capsys.readouterr().err == said
 
 
 def test_bleu_by_length_is_refused_where_no_bleu_is_scored(tiny_run, monkeypatch):
@@ -273,22 +284,21 @@ def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, mo
     assert [text.count("\n") for text in written] == [0, 1, 1]
 
 
-def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path):
-    import shutil
-
-    copy = tmp_path / "copy"
-    shutil.copytree(tiny_run.path, copy)
+def test_a_run_on_files_must_be_told_what_to_score(tiny_run, tmp_path, monkeypatch):
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"s{i}\tt{i}\n" for i in range(200)))
-    config = (copy / "config.toml").read_text()
-    (copy / "config.toml").write_text(config.replace('"phrasebook-en-fr"', f'"tsv:{file}"'))
+    run = dataclasses.replace(
+        tiny_run, config=dataclasses.replace(tiny_run.config, data=f"tsv:{file}")
+    )
+    monkeypatch.setattr("training.score.report.load_ensemble", lambda paths: [run])
     with pytest.raises(
         UserError, match=r"no split 'test'; it has train, dev\. Name the data with --data"
     ):
-        evaluate.main(["--run", str(copy)])
+        evaluate.main(["--run", "x"])
     with pytest.raises(UserError, match=r"is read whole. Received: foo"):
-        evaluate.main(["--run", str(copy), "--data", f"tsv:{file}", "--split", "foo"])
-    found = run_command(tiny_run, tmp_path, "--data", f"tsv:{file}")
+        evaluate.main(["--run", "x", "--data", f"tsv:{file}", "--split", "foo"])
+    monkeypatch.setattr("training.score.report.evaluate", lambda *more, **options: {})
+    found = run_command(run, tmp_path, "--data", f"tsv:{file}")
     assert (found["data"], found["split"]) == (f"tsv:{file}", "all")
 
 

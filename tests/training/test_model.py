@@ -168,6 +168,7 @@ def test_tied_embeddings_have_no_output_layer():
     assert apart.count_params() - tied.count_params() == (7 + 1) * TARGET_VOCAB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variant", [{}, {"order": "luong", "input_feeding": True}], ids=["fast loop", "plain loop"]
 )

@@ -39,6 +39,7 @@ def test_it_learns_what_training_from_texts_learns(history, tmp_path):
             assert record[key] == pytest.approx(other[key], rel=1e-4), key
 
 
+@pytest.mark.slow
 def test_stopped_between_epochs_it_goes_on(prepared, history, tmp_path, monkeypatch):
     path = shutil.copytree(prepared, tmp_path / "run")
 

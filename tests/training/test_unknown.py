@@ -80,6 +80,7 @@ def test_places_without_weight_are_not_looked_at():
     assert replace_unknown(ids, weights, 9).numpy().tolist() == [[10, 5, UNK_ID, 9]]
 
 
+@pytest.mark.slow
 def test_a_served_model_replaces_them_too(run, tmp_path):
     settings = {"beam_width": 1, "num_results": 1, "replaces_unknown": True}
     version = export([run], tmp_path / "names", **settings)
@@ -103,10 +104,10 @@ def test_the_commands_have_the_option(run, tmp_path, capsys):
     pairs = names_task(np.random.default_rng(4), 11)
     (tmp_path / "sources").write_text("".join(f"{source}\n" for source, _ in pairs))
     (tmp_path / "pairs.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
-    words = ["--run", str(run.path), "--replace-unknown"]
+    words = ["--run", str(run.path), "--replace-unknown", "--beam-width", "1"]
     translate.main([str(tmp_path / "sources"), *words])
     said = capsys.readouterr().out.splitlines()
-    assert said == make_translator([run], Search(replaces_unknown=True))(
+    assert said == make_translator([run], Search(1, replaces_unknown=True))(
         [source for source, _ in pairs]
     )
     hypotheses = tmp_path / "said"

@@ -198,8 +198,9 @@ def test_blank_rows_are_skipped_by_training_and_client_alike(tmp_path):
         ]
 
 
-def test_rows_without_an_id_are_refused_by_training_and_client_alike(tmp_path):
-    path = write(tmp_path, WIDE.replace("b,3", " ,3"))
+@pytest.mark.parametrize("missing", [" ", "NA", "n/a"])
+def test_rows_without_an_id_are_refused_by_training_and_client_alike(tmp_path, missing):
+    path = write(tmp_path, WIDE.replace("b,3", f"{missing},3"))
     for read in (read_table, lambda file: client.read_table(file, "patient", "day")):
         with pytest.raises(ValueError, match="line 4: the patient, whose row it is, is missing"):
             read(path)

@@ -70,7 +70,7 @@ def read_table(path: Path, schema: Schema | None = None) -> Histories:
                 f"{', '.join(header)}"
             )
     for line, row in rows:
-        if not row[about["id"]]:
+        if row[about["id"]].lower() in MISSING:
             raise CorpusError(
                 f"{path}, line {line}: the {about['id']}, whose row it is, is missing"
             )

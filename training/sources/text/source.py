@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 from keras import ops
 
+from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.ids import PAD_ID, UNK_ID
 from training.data.store import Sequences
@@ -61,9 +62,12 @@ class TextSource(Source):
         self.tokenizer.save(folder / self.files[0])
 
     def rows(self, raw: Sequence[str], training: bool = False) -> Sequences:
-        """Return the token ids of all texts."""
+        """Return the token ids of all texts; a UserError for anything else than a list of them."""
         from training.data.tokenizing import tokenize
 
+        wrong = [raw] if isinstance(raw, str) else [t for t in raw if not isinstance(t, str)]
+        if wrong:
+            raise UserError(f"expected a list of texts. Received: {wrong[0]!r}")
         return tokenize(raw, self.tokenizer)
 
     def longest_target(self, config: Config) -> None:
