@@ -14,6 +14,7 @@ from serving.check.graph import nodes_of
 # Below this a repeated value may be chance, or costs nothing.
 _SMALLEST_BYTES = 4096
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_SECOND_LIST = "_all_variables/"  # Keras's `model.export` stores what is in `variables/` here, too
 
 
 def count_not_finite(array: np.ndarray) -> int:
@@ -34,6 +35,8 @@ def check_weights(version_dir: Path, meta_graph: meta_graph_pb2.MetaGraphDef) ->
     if variables.with_name("variables.index").is_file():
         reader = tf.train.load_checkpoint(str(variables))
         for name in sorted(set(reader.get_variable_to_shape_map()) - {_OBJECT_GRAPH}):
+            if name.startswith(_SECOND_LIST):
+                continue
             array = np.asarray(reader.get_tensor(name))
             arrays[name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")] = array
     elif any(node.op == "VarHandleOp" for node in graph.node):

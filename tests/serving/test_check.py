@@ -182,6 +182,14 @@ def test_weights_stored_twice_are_refused(tmp_path, rng):
     assert finding == f"weights stored twice: second is first ({values.nbytes:,} bytes)"
 
 
+def test_what_keras_exports_is_taken(tmp_path):
+    text = keras.Input((None,), dtype="int32")
+    model = keras.Model(text, keras.layers.GRU(29)(keras.layers.Embedding(53, 31)(text)))
+    signature = [keras.InputSpec(shape=(None, None), dtype="int32", name="ids")]
+    model.export(str(tmp_path / "1"), input_signature=signature, verbose=False)
+    assert check_version(tmp_path / "1") == []
+
+
 def test_weights_in_the_graph_and_the_variables_are_refused(tmp_path, rng):
     values = rng.normal(size=(37, 53)).astype("float32")
     first = tf.Variable(values)
