@@ -22,7 +22,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.metrics import figures, lowered
 from training.score.intervals import LENGTH_BUCKETS, by_length
 

@@ -22,7 +22,7 @@ from training.command.errors import UsageError
 from training.command.options import add_options as add_common
 from training.data.pair_files import Split
 from training.data.splits import load_split
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.metrics import METRICS, deciding
 from training.runs.history import best, read_history
 from training.runs.run import Run

@@ -24,7 +24,7 @@ from training.data.pair_files import Split
 from training.data.splits import load_split
 from training.data.tokenizers import VocabularyTokenizer
 from training.data.tokenizing import WORD, replace_words
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.metrics import figures
 from training.runs.run import Run, load_run
 from training.score.intervals import bootstrap_interval, ratio

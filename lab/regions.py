@@ -25,7 +25,7 @@ from training.data.ids import END_ID
 from training.data.pair_files import Split
 from training.data.pipeline import make_dataset, reader
 from training.data.tokenizers import Tokenizer
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.fit.optimizer import ClippedAdam, make_schedule
 from training.metrics import score
 from training.runs.history import best, read_history

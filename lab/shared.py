@@ -20,7 +20,7 @@ from training.command.options import add_options
 from training.command.progress import progress
 from training.config.load import load_config, load_preset, override
 from training.config.schema import Config
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.decode.texts import make_translator
 from training.fit.train import resume, train
 from training.runs.files import RunFiles

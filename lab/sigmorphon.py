@@ -30,7 +30,7 @@ from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data import corpus
 from training.data.download import LANGUAGES
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.decode.texts import make_translator
 from training.metrics import score
 from training.runs.run import Run, load_run

@@ -53,27 +53,27 @@ def main(arguments: list[str] | None = None) -> None:
     keep_programs()
     import training.command.startup  # noqa: F401
 
-    from training.decode.asked import Search
+    from training.decode.settings import Search
     from training.decode.texts import make_nbest, say_cut
     from training.runs.run import load_translators
 
     texts = [_lines(path.read_bytes()) for path in options.files]
-    runs, asked = load_translators(options.runs), Search.of(options, count)
-    translate = make_nbest(runs, asked, options.batch_size)
+    runs, settings = load_translators(options.runs), Search.of(options, count)
+    translate = make_nbest(runs, settings, options.batch_size)
     if not options.files and sys.stdin.isatty():
         print("Each line is translated at once; Ctrl-D ends.", file=sys.stderr)
         for number, line in enumerate(sys.stdin, 1):
             text = clean(line)
-            say_cut(runs[0], [text], asked)
+            say_cut(runs[0], [text], settings)
             _write(translate([text]), options, number)
         return
     lines = [line for text in texts for line in text]
     if not options.files:
         lines = _lines(sys.stdin.buffer.read())
-    say_cut(runs[0], lines, asked)
+    say_cut(runs[0], lines, settings)
     with progress(len(lines), "lines") as advance:
-        found = translate(lines, advance)
-    _write(found, options)
+        translations = translate(lines, advance)
+    _write(translations, options)
 
 
 def _lines(data: bytes) -> list[str]:
@@ -83,19 +83,19 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _write(
-    found: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int = 1
+    translations: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int = 1
 ) -> None:
     """Print the translations of lines, whose first has the number `first`."""
-    for line in _written(found, options, first):
+    for line in _written(translations, options, first):
         print(line)
     sys.stdout.flush()
 
 
 def _written(
-    found: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int
+    translations: Sequence[Sequence[Translation]], options: argparse.Namespace, first: int
 ) -> Iterator[str]:
-    for number, translations in enumerate(found, first):
-        for translation in translations:
+    for number, nbest in enumerate(translations, first):
+        for translation in nbest:
             columns = [translation.text]
             if options.scores:
                 columns.insert(0, f"{translation.score:.4f}")

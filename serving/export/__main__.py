@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
         )
     # Imported here because TensorFlow takes seconds.
     from serving.export.version import MANIFEST, export
-    from training.decode.asked import check_precision
+    from training.decode.settings import check_precision
     from training.runs.run import load_ensemble
 
     check_precision(options.precision, options.runs)

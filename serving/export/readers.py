@@ -12,9 +12,9 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
-from training.decode.asked import Search
 from training.decode.labels import attends, predict
 from training.decode.search import search
+from training.decode.settings import Search
 from training.runs.run import Run
 
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 from keras_attention import SearchResult
 from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
-from training.decode.asked import Search
 from training.decode.search import Encoded, encode, score_targets, search
+from training.decode.settings import Search
 from training.decode.steps import PlainStep, fixed_steps
 from training.decode.texts import dense_ids, tokens_to_copy
 from training.decode.words import replace_unknown, words_of

@@ -14,7 +14,7 @@ from tests.training.conftest import TINY, tiny_config
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.decode.texts import make_attender
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, links

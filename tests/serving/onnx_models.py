@@ -7,8 +7,8 @@ import onnxruntime
 from serving.export.onnx.graphs import write_graphs
 from training.config.load import load_preset, override
 from training.data.ids import END_ID
-from training.decode.asked import Search
 from training.decode.search import search
+from training.decode.settings import Search
 from training.model.seq2seq import build_seq2seq
 
 SOURCE, TARGET = 19, 23

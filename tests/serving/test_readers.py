@@ -26,8 +26,8 @@ from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
 from training import evaluate, translate
 from training.command.errors import RunError, UserError
-from training.decode.asked import Search
 from training.decode.search import search
+from training.decode.settings import Search
 from training.decode.texts import make_nbest
 from training.score.pointing import region_weights
 from training.sources.image import data as images

@@ -16,8 +16,8 @@ from training.command.errors import ConfigError
 from training.config.schema import Config
 from training.data.tokenizers import VocabularyTokenizer, load_tokenizer
 from training.data.tokenizing import hide_names, shared_words, tokenize_to_copy
-from training.decode.asked import Search
 from training.decode.search import force_decode, search
+from training.decode.settings import Search
 from training.decode.texts import make_translator
 from training.fit.arrays import train_arrays
 from training.fit.train import train

@@ -12,8 +12,8 @@ from training import evaluate, translate
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
-from training.decode.asked import Search
 from training.decode.search import score_targets, search
+from training.decode.settings import Search
 from training.decode.texts import Translation, make_attender, make_nbest, make_translator
 from training.score import evaluation
 from training.sources.batches import source_batches

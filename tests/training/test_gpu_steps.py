@@ -8,8 +8,8 @@ from tests.training.conftest import untrained
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data.ids import END_ID
-from training.decode.asked import Search
 from training.decode.labels import make_predictor
+from training.decode.settings import Search
 from training.decode.texts import make_nbest
 from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model

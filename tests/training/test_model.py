@@ -9,8 +9,8 @@ from training.command.errors import ConfigError
 from training.config.load import override
 from training.config.schema import Config
 from training.data.ids import END_ID, START_ID
-from training.decode.asked import Search
 from training.decode.search import force_decode, search
+from training.decode.settings import Search
 from training.fit.crossentropy import token_losses
 from training.model.seq2seq import build_attention, build_seq2seq
 

@@ -16,8 +16,8 @@ from training.config.schema import Config
 from training.data.ids import END_ID, START_ID, UNK_ID
 from training.data.splits import load_spec
 from training.data.tokenizers import VocabularyTokenizer, train_tokenizer
-from training.decode.asked import Search
 from training.decode.search import force_decode, search
+from training.decode.settings import Search
 from training.decode.texts import make_nbest, make_translator
 from training.decode.words import replace_unknown
 from training.runs.checkpoints import save_best

@@ -66,8 +66,8 @@ def make_predictor(runs: Sequence[Run], batch_size: int = 256) -> Callable[[Any]
         weights: list[np.ndarray] = [np.zeros(0, np.float32)] * len(lengths)
         for start in range(0, len(lengths), batch_size):
             chosen = np.arange(start, min(start + batch_size, len(lengths)))
-            said, looked = compiled(read(tf.constant(chosen[:, None]), width))
-            probabilities[chosen] = said.numpy()
+            chances, looked = compiled(read(tf.constant(chosen[:, None]), width))
+            probabilities[chosen] = chances.numpy()
             for i, row in zip(chosen, looked.numpy(), strict=True):
                 weights[i] = row[: lengths[i]]
         return Prediction(probabilities, weights if all(map(attends, models)) else None)

@@ -10,7 +10,7 @@ from keras import ops
 
 from keras_attention import SearchResult, Shortlist, backend, beam_search
 from training.data.ids import END_ID, PAD_ID, START_ID
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.decode.steps import FixedStep, PlainStep, embed, prepare
 from training.model.seq2seq import mean_of_heads
 
@@ -33,14 +33,14 @@ class Encoded(NamedTuple):
 
 def encode(steps: Sequence[PlainStep] | Sequence[FixedStep], source: Tensor) -> Encoded:
     """Encode source ids, int32 `(B, S)`, for the steps of each model."""
-    memories, states = map(list, zip(*(one.prepare(source) for one in steps), strict=True))
+    memories, states = map(list, zip(*(advance.prepare(source) for advance in steps), strict=True))
     return Encoded(source, memories, states)
 
 
 def search(
     models: Sequence[keras.Model],
     source: Tensor | Encoded,
-    asked: Search | None = None,
+    settings: Search | None = None,
     *,
     max_length: int | None = None,
     return_attention_weights: bool = False,
@@ -51,7 +51,7 @@ def search(
     Args:
         models: models of `training.model.seq2seq.build_seq2seq`, of the same vocabularies.
         source: int32 `(B, S)`, padded with 0, S at least 1; or what `encode` made of it.
-        asked: beam width, penalties, and how many results; those of `Search()` by default.
+        settings: beam width, penalties, and how many results; those of `Search()` by default.
         max_length: most target tokens; by default, of each sentence, twice its source tokens and
             10 more.
         return_attention_weights: whether to return the weights, averaged over the models.
@@ -59,10 +59,10 @@ def search(
             not given.
 
     Returns:
-        A `SearchResult` with ids `(B, asked.num_results, T)`.
+        A `SearchResult` with ids `(B, settings.num_results, T)`.
     """
-    asked = asked or Search()
-    steps = steps or [PlainStep(model, asked.beam_width) for model in models]
+    settings = settings or Search()
+    steps = steps or [PlainStep(model, settings.beam_width) for model in models]
     source, memories, states = source if isinstance(source, Encoded) else encode(steps, source)
     max_steps = None
     if max_length is None:
@@ -70,31 +70,31 @@ def search(
         max_steps = 2 * ops.shape(source)[1] + 10 if backend.under_xla() else None
 
     def step(tokens, states, memories):
-        taken = [
-            one(tokens, memory, state)
-            for one, memory, state in zip(steps, memories, states, strict=True)
+        results = [
+            advance(tokens, memory, state)
+            for advance, memory, state in zip(steps, memories, states, strict=True)
         ]
-        log_probs, weights, states = zip(*taken, strict=True)
+        log_probs, weights, states = zip(*results, strict=True)
         log_probs = _mean_log_probs(log_probs)
         if steps[0].copying:  # of how many words differs from source to source
-            log_probs = _shortlist(log_probs, asked.beam_width)
+            log_probs = _shortlist(log_probs, settings.beam_width)
         return log_probs, sum(weights) / len(models), list(states)
 
-    settings: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "batch_size": ops.shape(source)[0],
         "start_id": START_ID,
         "end_id": END_ID,
         "max_length": max_length,
         "max_steps": max_steps,
-        "length_penalty": asked.length_penalty,
+        "length_penalty": settings.length_penalty,
         "return_attention_weights": return_attention_weights,
         "memory": memories,
     }
-    if asked.coverage_penalty and asked.beam_width > 1:
-        settings["coverage_penalty"] = asked.coverage_penalty
-        settings["memory_mask"] = ops.not_equal(source, PAD_ID)
+    if settings.coverage_penalty and settings.beam_width > 1:
+        arguments["coverage_penalty"] = settings.coverage_penalty
+        arguments["memory_mask"] = ops.not_equal(source, PAD_ID)
     return beam_search(
-        step, states, beam_width=asked.beam_width, num_results=asked.num_results, **settings
+        step, states, beam_width=settings.beam_width, num_results=settings.num_results, **arguments
     )
 
 
@@ -115,26 +115,26 @@ def score_targets(
     Returns:
         float32 `(B, T)`, the log-probability of each target token after those before it.
     """
-    alone: list[Any] = [one.with_beams(1) for one in steps or ()]
+    alone: list[Any] = [advance.with_beams(1) for advance in steps or ()]
     alone = alone or [PlainStep(model, 1) for model in models]
     _, memories, states = source if isinstance(source, Encoded) else encode(alone, source)
 
-    def step(now, states):
-        read, wanted = now
-        taken = [
-            one(read, memory, state)
-            for one, memory, state in zip(alone, memories, states, strict=True)
+    def step(tokens, states):
+        read, wanted = tokens
+        results = [
+            advance(read, memory, state)
+            for advance, memory, state in zip(alone, memories, states, strict=True)
         ]
-        log_probs, _, states = zip(*taken, strict=True)
-        found = backend.gather_in_rows(_mean_log_probs(log_probs), ops.expand_dims(wanted, 1))
-        return ops.cast(ops.squeeze(found, 1), "float32"), list(states)
+        log_probs, _, states = zip(*results, strict=True)
+        log_probs = backend.gather_in_rows(_mean_log_probs(log_probs), ops.expand_dims(wanted, 1))
+        return ops.cast(ops.squeeze(log_probs, 1), "float32"), list(states)
 
     wanted = ops.transpose(target)
     start = ops.full_like(wanted[:1], START_ID)
-    found, _ = backend.scan(
+    log_probs, _ = backend.scan(
         step, states, (ops.concatenate([start, wanted[:-1]], axis=0), wanted), "float32"
     )
-    return ops.transpose(found)
+    return ops.transpose(log_probs)
 
 
 def force_decode(models: Sequence[keras.Model], source: Tensor, target: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.ids import PAD_ID, START_ID
-from training.decode.asked import Search
 from training.decode.search import force_decode, search
+from training.decode.settings import Search
 from training.decode.steps import fixed_steps
 from training.decode.words import replace_unknown
 from training.graphs import graph
@@ -39,19 +39,19 @@ BATCH_SIZE, COMPILED_BATCH_SIZE = 64, 512  # a GPU takes as long for 512 sentenc
 
 
 def make_translator(
-    runs: Sequence[Run], asked: Search | None = None, batch_size: int | None = None
+    runs: Sequence[Run], settings: Search | None = None, batch_size: int | None = None
 ) -> Callable[..., list[str]]:
     """Return a function from texts to their best translations: see `make_nbest`."""
-    nbest = make_nbest(runs, asked, batch_size)
+    nbest = make_nbest(runs, settings, batch_size)
 
     def translate(texts: Sequence[str], progress: Callable[[int], None] | None = None) -> list[str]:
-        return [found[0].text for found in nbest(texts, progress)]
+        return [outputs[0].text for outputs in nbest(texts, progress)]
 
     return translate
 
 
 def make_nbest(
-    runs: Sequence[Run], asked: Search | None = None, batch_size: int | None = None
+    runs: Sequence[Run], settings: Search | None = None, batch_size: int | None = None
 ) -> Callable[..., list[list[Translation]]]:
     """Return a function from texts to the best translations of each, compiled once for all calls.
 
@@ -60,7 +60,7 @@ def make_nbest(
 
     Args:
         runs: a run, or several that are used as an ensemble.
-        asked: how they search; `Search()` by default.
+        settings: how they search; `Search()` by default.
         batch_size: texts translated together; they are sorted by length for it. By default 64, and
             512 where XLA compiles.
 
@@ -70,30 +70,30 @@ def make_nbest(
     Raises:
         UserError: if these runs cannot be searched so.
     """
-    asked = asked or Search()
-    asked.check(runs)
-    models, num_results = [run.model for run in runs], asked.num_results
+    settings = settings or Search()
+    settings.check(runs)
+    models, num_results = [run.model for run in runs], settings.num_results
     source, target_tokenizer = runs[0].source, runs[0].target_tokenizer
-    rounded = asked.precision == "bfloat16"
-    steps = fixed_steps(models, asked.beam_width, asked.precision) if rounded else None
+    rounded = settings.precision == "bfloat16"
+    steps = fixed_steps(models, settings.beam_width, settings.precision) if rounded else None
     compiled = runs[0].config.compiles() and not rounded  # constant kernels are a CPU's
     size = batch_size or (COMPILED_BATCH_SIZE if compiled else BATCH_SIZE)
-    settings: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "steps": steps,
         "max_length": source.longest_target(runs[0].config),
-        "return_attention_weights": asked.replaces_unknown,
+        "return_attention_weights": settings.replaces_unknown,
     }
-    copies = runs[0].config.copy or asked.replaces_unknown
+    copies = runs[0].config.copy or settings.replaces_unknown
     encoder = models[0].get_layer("encoder")
     spec = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
     def search_ids(ids):
-        found = search(models, ids, asked, **settings)
-        ids = found.ids
-        if asked.replaces_unknown:
-            ids = replace_unknown(ids, found.attention_weights, target_tokenizer.vocab_size)
-        probabilities = tf.exp(tf.minimum(tf.reduce_sum(found.log_probs, axis=-1), 0.0))
-        return ids, found.scores, probabilities
+        outputs = search(models, ids, settings, **arguments)
+        ids = outputs.ids
+        if settings.replaces_unknown:
+            ids = replace_unknown(ids, outputs.attention_weights, target_tokenizer.vocab_size)
+        probabilities = tf.exp(tf.minimum(tf.reduce_sum(outputs.log_probs, axis=-1), 0.0))
+        return ids, outputs.scores, probabilities
 
     if compiled:
         search_ids = graph(spec, jit_compile=True)(search_ids)
@@ -103,19 +103,19 @@ def make_nbest(
         ids, scores, probabilities = search_ids(ids)
         flat = tf.reshape(ids, [-1, tf.shape(ids)[2]])
         copied = tokens_to_copy(runs[0], copied_from, num_results) if copies else None
-        found_texts = target_tokenizer.detokenize(flat, copied)
-        return tf.reshape(found_texts, [-1, num_results]), scores, probabilities
+        text = target_tokenizer.detokenize(flat, copied)
+        return tf.reshape(text, [-1, num_results]), scores, probabilities
 
     def translate(
         texts: Sequence[str], progress: Callable[[int], None] | None = None
     ) -> list[list[Translation]]:
         result = [[Translation("", 0.0, 1.0)] * num_results for _ in texts]
-        batches = source_batches(source.rows(texts), size, asked.max_source_length, compiled)
+        batches = source_batches(source.rows(texts), size, settings.max_source_length, compiled)
         done = 0
         for indices, ids in batches:
             read = [texts[index] for index in indices] if copies else []
-            found = map(np.array, translate_ids(ids, tf.constant(read, tf.string)))
-            for index, *columns in zip(indices, *found, strict=True):
+            outputs = map(np.array, translate_ids(ids, tf.constant(read, tf.string)))
+            for index, *columns in zip(indices, *outputs, strict=True):
                 result[index] = [
                     Translation(text.decode("utf-8", errors="replace"), float(score), float(chance))
                     for text, score, chance in zip(*columns, strict=True)
@@ -131,9 +131,9 @@ def make_nbest(
     return translate
 
 
-def say_cut(run: Run, texts: Sequence[str], asked: Search) -> None:
+def say_cut(run: Run, texts: Sequence[str], settings: Search) -> None:
     """Say on standard error how many texts are not read to their end."""
-    most = asked.max_source_length
+    most = settings.max_source_length
     if cut := np.count_nonzero(run.source.rows(texts).lengths > most):
         print(f"{cut} of {len(texts)} texts are cut after {most} tokens.", file=sys.stderr)
 
@@ -196,8 +196,8 @@ def make_attender(
         result = []
         for first in range(0, len(sources), batch_size):
             batch = slice(first, first + batch_size)
-            found = attend_batch(tf.constant(sources[batch]), tf.constant(targets[batch]))
-            for source, s, target, t, weights in zip(*(x.numpy() for x in found), strict=True):
+            outputs = attend_batch(tf.constant(sources[batch]), tf.constant(targets[batch]))
+            for source, s, target, t, weights in zip(*(x.numpy() for x in outputs), strict=True):
                 words = _decoded(source[:s]), _decoded(target[:t])
                 result.append(Attended(*words, weights[:t, :s], weights[t, :s]))
         return result

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from training.data.pair_files import Split
-from training.decode.asked import Search
 from training.decode.labels import make_predictor
+from training.decode.settings import Search
 from training.decode.texts import make_translator
 from training.fit.crossentropy import Perplexity
 from training.graphs import graph

@@ -47,9 +47,11 @@ class HeatMaps(keras.callbacks.Callback):
 
     def _draw(self, epoch: int) -> None:
         with self.writer.as_default(epoch):
-            for number, found in enumerate(self.attend(self.sources, self.targets)):
+            for number, attended in enumerate(self.attend(self.sources, self.targets)):
                 file = io.BytesIO()
-                plot_attention(found.source_tokens, found.target_tokens, found.weights, file)
+                plot_attention(
+                    attended.source_tokens, attended.target_tokens, attended.weights, file
+                )
                 picture = tf.io.decode_png(file.getvalue(), channels=3)
                 tf.summary.image(f"alignment/{number}", picture[None])
         self.writer.flush()

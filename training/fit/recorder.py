@@ -94,13 +94,13 @@ class Recorder:
     def keep_average(self, epochs: list[int], scores: dict[str, float]) -> None:
         """Write and print the scores of the mean of these epochs' weights, which the model has."""
         by = self.config.keep_by
-        kept = rank(scores, by) > rank(best(self.history, by), by)
+        is_kept = rank(scores, by) > rank(best(self.history, by), by)
         earlier = kept_average(self.files)
-        kept = kept and (by == "last" or not earlier or rank(scores, by) > rank(earlier, by))
-        if kept:
+        is_kept = is_kept and (by == "last" or not earlier or rank(scores, by) > rank(earlier, by))
+        if is_kept:
             save_best(self.files, self.model)
-        tried = {"epochs": epochs, **scores, "kept": kept}
-        if earlier and not kept:
+        tried = {"epochs": epochs, **scores, "kept": is_kept}
+        if earlier and not is_kept:
             tried["earlier"] = earlier
         write_json(self.files.average, tried)
         print(f"mean of epochs {epochs[0]} to {epochs[-1]}  {numbers_line(scores)}")
@@ -115,9 +115,9 @@ class Recorder:
         """Refuse numbers that are not finite."""
         for key, value in record.items():
             if not math.isfinite(value):
-                kept = f"epoch {len(self.history)} is kept" if self.history else "nothing is kept"
+                state = f"epoch {len(self.history)} is kept" if self.history else "nothing is kept"
                 raise RunError(
-                    f"{key} is {value} in epoch {record['epoch']}: training stops, and {kept}; "
+                    f"{key} is {value} in epoch {record['epoch']}: training stops, and {state}; "
                     "a lower learning_rate or clip_norm may help"
                 )
 

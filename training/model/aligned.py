@@ -107,20 +107,20 @@ class AlignedDecoder(keras.layers.Layer):
         x = self.dropout(self.embedding(tokens), training=training)
         states = self.rnn(x, initial_state=initial_state, training=training)
         states = self.dropout(states, training=training)
-        said = self._said(states, prepared, training)
-        before = self._token_of(said[:, :-1], tokens[:, 1:])
+        log_probs = self._said(states, prepared, training)
+        before = self._token_of(log_probs[:, :-1], tokens[:, 1:])
         start = self._start(prepared)
         steps = {
             "moves": ops.swapaxes(self._moves(states, prepared), 0, 1),
             "before": ops.concatenate([start[None], ops.swapaxes(before, 0, 1)]),
         }
 
-        def step(now: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
-            places = _moved(now["moves"], ops.softmax(_log(places) + now["before"]))
+        def step(inputs: dict[str, Tensor], places: Tensor) -> tuple[Tensor, Tensor]:
+            places = _moved(inputs["moves"], ops.softmax(_log(places) + inputs["before"]))
             return places, places
 
         places, _ = backend.scan(step, ops.ones_like(start), steps, "float32")
-        return ops.logsumexp(_log(ops.swapaxes(places, 0, 1))[..., None] + said, axis=2)
+        return ops.logsumexp(_log(ops.swapaxes(places, 0, 1))[..., None] + log_probs, axis=2)
 
     # One step at a time.
 
@@ -143,8 +143,8 @@ class AlignedDecoder(keras.layers.Layer):
             `(B, S, V)`.
         """
         cell_state = [ops.cast(x, self.cell.compute_dtype) for x in cell_state]
-        said = ops.repeat(self._start(prepared)[..., None], self.vocab_size, axis=-1)
-        return {"cell": cell_state, "said": said}
+        log_probs = ops.repeat(self._start(prepared)[..., None], self.vocab_size, axis=-1)
+        return {"cell": cell_state, "said": log_probs}
 
     def step(
         self, tokens: Tensor, prepared: dict[str, Tensor], state: dict[str, Any]
@@ -168,10 +168,10 @@ class AlignedDecoder(keras.layers.Layer):
         states = ops.reshape(output, (batch, rows, output.shape[-1]))
         was = ops.softmax(self._token_of(state["said"], tokens))
         places = _moved(self._moves(states, prepared), ops.reshape(was, (batch, rows, length)))
-        said = _log(places)[..., None] + self._said(states, prepared)
-        said = ops.reshape(said, (batch * rows, length, self.vocab_size))
+        log_probs = _log(places)[..., None] + self._said(states, prepared)
+        log_probs = ops.reshape(log_probs, (batch * rows, length, self.vocab_size))
         places = ops.cast(ops.reshape(places, (batch * rows, length)), self.compute_dtype)
-        return ops.logsumexp(said, axis=1), places, {"cell": cell_state, "said": said}
+        return ops.logsumexp(log_probs, axis=1), places, {"cell": cell_state, "said": log_probs}
 
     # The parts of a step, for states `(B, n, ·)`.
 
@@ -193,10 +193,10 @@ class AlignedDecoder(keras.layers.Layer):
         logits = self.output_layer(self.dropout(vector, training=training))
         return ops.log_softmax(ops.cast(logits, "float32"))
 
-    def _token_of(self, said: Tensor, tokens: Tensor) -> Tensor:
+    def _token_of(self, log_probs: Tensor, tokens: Tensor) -> Tensor:
         """Return from `(..., S, V)` the log-probabilities of tokens `(...)`, `(..., S)`."""
-        chosen = ops.one_hot(tokens, self.vocab_size, dtype=said.dtype)
-        return ops.sum(said * chosen[..., None, :], axis=-1)
+        chosen = ops.one_hot(tokens, self.vocab_size, dtype=log_probs.dtype)
+        return ops.sum(log_probs * chosen[..., None, :], axis=-1)
 
     def _start(self, prepared: dict[str, Tensor]) -> Tensor:
         """Return log-probabilities that let the first place be the one before, `(B, S)`."""

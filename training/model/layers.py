@@ -50,8 +50,8 @@ class SourceWords(keras.layers.Layer):
 
     def call(self, source: Tensor) -> Tensor:
         """Look the words up."""
-        known = ops.take(self.words, known_tokens(source, self.source_size), axis=0)
-        return copied_ids(source, known, self.target_size)
+        target_ids = ops.take(self.words, known_tokens(source, self.source_size), axis=0)
+        return copied_ids(source, target_ids, self.target_size)
 
     def compute_output_spec(self, source: Any) -> keras.KerasTensor:
         """Return the symbolic ids."""

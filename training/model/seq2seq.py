@@ -57,8 +57,8 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     memory, mask, *state = encoder(source)
     if config.attention == "hard_monotonic":
         aligned = _build_aligned(config, target_vocab_size)
-        said = aligned(target, memory, memory_mask=mask, initial_state=state)
-        return keras.Model(inputs, said, name="seq2seq")
+        log_probs = aligned(target, memory, memory_mask=mask, initial_state=state)
+        return keras.Model(inputs, log_probs, name="seq2seq")
     embedding = keras.layers.ReversibleEmbedding(
         target_vocab_size,
         config.embedding_size,
@@ -88,10 +88,12 @@ def build_seq2seq(config: Config, source_size: int, target_vocab_size: int) -> k
     if decoder.return_attention_scores:
         x, weights = x[0], mean_of_heads(x[1], 3)
     x = keras.layers.Dropout(config.dropout)(x)
-    said, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
+    is_token, there = ops.not_equal(target, PAD_ID), mask if len(mask.shape) == 2 else None
     for loss, weight in losses_of_weights.items():
         if weight:
-            x = losses.AttentionLoss(loss, weight)(x, weights, outputs_mask=said, memory_mask=there)
+            x = losses.AttentionLoss(loss, weight)(
+                x, weights, outputs_mask=is_token, memory_mask=there
+            )
     if config.tie_embeddings:
         logits = embedding(x, reverse=True)
     else:
@@ -131,8 +133,8 @@ def build_attention(config: Config) -> Attention:
     if config.attention == "none":
         return FixedContext()
     if config.attention not in mechanisms.BY_NAME:
-        known = ", ".join(("none", *mechanisms.BY_NAME, "hard_monotonic"))
-        raise ConfigError(f"attention expected one of {known}. Received: {config.attention}")
+        names = ", ".join(("none", *mechanisms.BY_NAME, "hard_monotonic"))
+        raise ConfigError(f"attention expected one of {names}. Received: {config.attention}")
     try:
         return mechanisms.make(config.attention, **config.attention_arguments())
     except (TypeError, ValueError) as error:

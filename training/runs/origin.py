@@ -25,13 +25,13 @@ PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that are installed."""
-    found = {"python": platform.python_version()}
+    installed = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return installed
 
 
 @dataclass(frozen=True)

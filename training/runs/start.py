@@ -223,10 +223,10 @@ def make_sides(config: Config, data: Any) -> Sides:
 def _print_sizes(config: Config, source: Source, target: Tokenizer | None) -> None:
     """Print which vocabularies are smaller than asked for."""
     for side, made in zip(SIDES, (getattr(source, "tokenizer", None), target), strict=True):
-        asked = getattr(config, f"{side}_vocab_size")
-        if made is not None and made.vocab_size < asked:
+        wanted = getattr(config, f"{side}_vocab_size")
+        if made is not None and made.vocab_size < wanted:
             print(
-                f"The {side} side has {made.vocab_size:,} tokens, not {asked:,}: all that its "
+                f"The {side} side has {made.vocab_size:,} tokens, not {wanted:,}: all that its "
                 "text gives."
             )
 

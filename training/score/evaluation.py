@@ -11,7 +11,7 @@ from typing import Any
 from training.command.files import write_text
 from training.command.progress import progress
 from training.data.pair_files import Split
-from training.decode.asked import Search
+from training.decode.settings import Search
 from training.decode.texts import Translation, make_attender, make_nbest
 from training.metrics import exact_matches, figures, lowered, percent, score, signatures
 from training.runs.run import Run
@@ -24,7 +24,7 @@ from training.score.pointing import pointing
 def evaluate(
     runs: Sequence[Run],
     split: Split,
-    asked: Search | None = None,
+    settings: Search | None = None,
     *,
     batch_size: int | None = None,
     lowercase: bool = False,
@@ -38,7 +38,7 @@ def evaluate(
     Args:
         runs: a run, or several of the same data that are used as an ensemble.
         split: sources with their references, and gold links where there are.
-        asked: how they search; `Search()` by default.
+        settings: how they search; `Search()` by default.
         batch_size: sentences translated together, see `make_nbest`.
         lowercase: whether hypotheses and references are lower-cased before they are compared.
         hypotheses_file: where the translations are written, one a line.
@@ -53,8 +53,8 @@ def evaluate(
         `beam_width`.
     """
     config = runs[0].config
-    asked = asked or Search()
-    nbest = make_nbest(runs, asked, batch_size)
+    settings = settings or Search()
+    nbest = make_nbest(runs, settings, batch_size)
     started = time.perf_counter()
     with progress(len(split.sources), "sentences") as advance:
         best = [translations[0] for translations in nbest(split.sources, advance)]
@@ -73,7 +73,7 @@ def evaluate(
             result |= _pointing(runs, split, bootstrap)
     return {
         **result,
-        "beam_width": asked.beam_width,
+        "beam_width": settings.beam_width,
         "sentences": len(split.sources),
         "seconds": round(seconds, 1),
         "sentences_per_second": round(len(split.sources) / seconds, 1),
@@ -121,8 +121,8 @@ def _score(
             result[f"{name}_interval"] = bootstrap_interval(each.statistics(*texts), each.value)
     if lengths:
         words = [len(source.split()) for source in split.sources]
-        found = by_length(metrics_of["bleu"], texts[0], texts[1], words, bootstrap=bootstrap)
-        result["bleu_by_length"] = found
+        rows = by_length(metrics_of["bleu"], texts[0], texts[1], words, bootstrap=bootstrap)
+        result["bleu_by_length"] = rows
     return result
 
 
@@ -138,8 +138,8 @@ def _pointing(runs: Sequence[Run], split: Split, bootstrap: bool) -> dict[str, A
 def aer(runs: Sequence[Run], split: Split, reading: Reading, bootstrap: bool = False) -> dict:
     """Score the links read from forced decoding: `aer`, `aer_method`, `aer_diagonal`."""
     gold = split.gold()
-    found = [links.read(weights, reading) for weights in links.attend(make_attender(runs), split)]
-    errors = links.alignment_errors(found, *gold)
+    rows = [links.read(weights, reading) for weights in links.attend(make_attender(runs), split)]
+    errors = links.alignment_errors(rows, *gold)
     result = {
         "aer": ratio(errors.sum(axis=0)),
         "aer_method": reading.describe(),

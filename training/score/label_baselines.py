@@ -91,8 +91,8 @@ def _chosen(
     losses = dict.fromkeys(choices, 0.0)
     for train, test in folds:
         for choice in choices:
-            said = _fitted(make(choice), x[train], labels[train])(x[test])
-            losses[choice] += float(log_loss(labels[test], said, labels=[0, 1]))
+            chances = _fitted(make(choice), x[train], labels[train])(x[test])
+            losses[choice] += float(log_loss(labels[test], chances, labels=[0, 1]))
     return _fitted(make(min(choices, key=lambda choice: losses[choice])), x, labels)
 
 

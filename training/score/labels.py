@@ -89,8 +89,8 @@ def draw_calibration(predictions: dict[str, tuple[np.ndarray, np.ndarray]], path
     axes = figure.add_subplot()
     axes.plot([0, 1], [0, 1], color="0.7", linewidth=1)
     for name, (labels, probabilities) in predictions.items():
-        said, came = zip(*calibration_curve(labels, probabilities), strict=True)
-        axes.plot(said, came, marker=".", label=name)
+        predicted, came = zip(*calibration_curve(labels, probabilities), strict=True)
+        axes.plot(predicted, came, marker=".", label=name)
     axes.set_xlabel("probability said, mean of a tenth")
     axes.set_ylabel("share that came true")
     axes.grid(alpha=0.3)

@@ -30,8 +30,8 @@ def region_weights(
     pixels = tf.TensorSpec(encoder.input.shape, encoder.input.dtype)
 
     @graph(pixels, tf.TensorSpec([None], tf.string))
-    def attend(batch: tf.Tensor, said: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        ids = tokenizer.tokenize(said)
+    def attend(batch: tf.Tensor, texts_said: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        ids = tokenizer.tokenize(texts_said)
         start = tf.fill([tf.shape(batch)[0], 1], START_ID)
         target = tf.concat([start, ids.to_tensor()], axis=1)
         return force_decode(models, batch, target), ids.row_lengths()
@@ -42,8 +42,8 @@ def region_weights(
     for first in range(0, len(images), batch_size):
         batch = read(tf.range(first, min(first + batch_size, len(images)))[:, None], 1)
         weights, lengths = attend(batch, tf.constant(texts[first : first + batch_size], tf.string))
-        for one, length in zip(weights.numpy(), lengths.numpy(), strict=True):
-            result.append(one[:length].reshape(length, height, width))
+        for row, length in zip(weights.numpy(), lengths.numpy(), strict=True):
+            result.append(row[:length].reshape(length, height, width))
     return result
 
 
@@ -57,9 +57,9 @@ def pointing(runs: Sequence[Run], split: Split) -> np.ndarray:
         Hits and characters of each image, `(N, 2)`.
     """
     texts = [references[0] for references in split.references]
-    found, gold = region_weights(runs, split.sources, texts), split.boxes or []
+    all_weights, gold = region_weights(runs, split.sources, texts), split.boxes or []
     rows = []
-    for weights, boxes in zip(found, gold, strict=True):
+    for weights, boxes in zip(all_weights, gold, strict=True):
         length, height, width = weights.shape
         best = weights.reshape(length, -1).argmax(axis=1)
         x, y = (best % width + 0.5) / width, (best // width + 0.5) / height

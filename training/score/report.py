@@ -17,7 +17,7 @@ from training.config.schema import Config
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_spec, load_split
-from training.decode.asked import Search, check_precision
+from training.decode.settings import Search, check_precision
 from training.decode.texts import say_cut
 from training.metrics import METRICS, figures, score
 from training.runs.run import Run, load_ensemble
@@ -33,13 +33,13 @@ def report(options: argparse.Namespace) -> None:
         _evaluate_labels(options, runs)
         return
     split, read = _load_split(options, runs)
-    asked = Search.of(options)
+    settings = Search.of(options)
     if runs[0].config.source == "text":
-        say_cut(runs[0], split.sources, asked)
+        say_cut(runs[0], split.sources, settings)
     result = evaluate(
         runs,
         split,
-        asked,
+        settings,
         batch_size=options.batch_size,
         lowercase=options.lowercase,
         hypotheses_file=options.hypotheses,
@@ -67,11 +67,11 @@ def _load_split(options: argparse.Namespace, runs: Sequence[Run]) -> tuple[Split
     return _load_sentences(options, config)
 
 
-def _refuse(options: argparse.Namespace, names: Sequence[str], wanted: str, given: str) -> None:
+def _refuse(options: argparse.Namespace, names: Sequence[str], wanted: str, received: str) -> None:
     for name in names:
         if getattr(options, name):
             option = name.replace("_", "-")
-            raise UserError(f"--{option} expected runs with {wanted}. Received: {given}")
+            raise UserError(f"--{option} expected runs with {wanted}. Received: {received}")
 
 
 def _load_others(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, Any]]:
@@ -80,16 +80,18 @@ def _load_others(options: argparse.Namespace, run: Run) -> tuple[Any, dict[str, 
     if corpus.is_file(spec) and not options.data:
         raise UserError(f"{spec} has no splits: name the data with --data")
     _check_split(options)
-    found = run.source.load_split(
+    result = run.source.load_split(
         run.config, spec, options.split, limit=options.limit, seed=options.seed
     )
-    return found, {"data": spec, "split": "all" if corpus.is_file(spec) else options.split}
+    return result, {"data": spec, "split": "all" if corpus.is_file(spec) else options.split}
 
 
 def _check_split(options: argparse.Namespace) -> None:
-    given = options.data
-    if given and corpus.is_file(given) and options.split != "test":
-        raise UserError(f"--split expected none: {given} is read whole. Received: {options.split}")
+    received = options.data
+    if received and corpus.is_file(received) and options.split != "test":
+        raise UserError(
+            f"--split expected none: {received} is read whole. Received: {options.split}"
+        )
 
 
 def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split, dict[str, Any]]:
@@ -100,10 +102,10 @@ def _load_sentences(options: argparse.Namespace, config: Config) -> tuple[Split,
         split, read = load_spec(options.data, options.split, **drawn)
     else:
         split, read = load_split(config, options.split, **drawn)
-    found: dict[str, Any] = dict(read)
+    result: dict[str, Any] = dict(read)
     if split.unusable:
-        found["unusable_lines"] = split.unusable
-    return corpus.written_like(config.data, split), found
+        result["unusable_lines"] = split.unusable
+    return corpus.written_like(config.data, split), result
 
 
 def _evaluate_labels(options: argparse.Namespace, runs: Sequence[Run]) -> None:
@@ -136,16 +138,16 @@ def most_similar(pairs: Sequence[tuple[str, str]], sources: Sequence[str]) -> li
     similar pairs the first is taken.
     """
     features: dict[Hashable, int] = {}
-    known = [_features(source) for source, _ in pairs]
-    for words in known:
+    features_of_pairs = [_features(source) for source, _ in pairs]
+    for words in features_of_pairs:
         for word in words:
             features.setdefault(word, len(features))
     rows_of: list[list[int]] = [[] for _ in features]
-    for row, words in enumerate(known):
+    for row, words in enumerate(features_of_pairs):
         for word in words:
             rows_of[features[word]].append(row)
     rows_with = [np.array(rows) for rows in rows_of]
-    sizes = np.array([len(words) for words in known])
+    sizes = np.array([len(words) for words in features_of_pairs])
     result = []
     for source in sources:
         words = _features(source)

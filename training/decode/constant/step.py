@@ -195,13 +195,13 @@ class ConstantStep:
             gates = functools.reduce(ops.add, gates)
             if gru:
                 inner = ops.split(times[1](old[0]), 3, axis=-1)
-                now = gru_step(cell, gates, inner, old)
+                new_state = gru_step(cell, gates, inner, old)
             else:
                 lstm = cell.kind == "lstm"
-                now = lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
-            now = [ops.cast(x, y.dtype) for x, y in zip(now, old, strict=True)]
-            inputs, gates = [now[0]], []
-            new.append(now)
+                new_state = lstm_step(cell, gates, old) if lstm else [cell.activation(gates)]
+            new_state = [ops.cast(x, y.dtype) for x, y in zip(new_state, old, strict=True)]
+            inputs, gates = [new_state[0]], []
+            new.append(new_state)
         packed = keras.tree.pack_sequence_as(state, keras.tree.flatten(new))
         return inputs[0], packed
 

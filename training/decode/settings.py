@@ -39,8 +39,8 @@ class Search:
     def of(cls, options: argparse.Namespace, num_results: int = 1) -> Search:
         """Return what a command line asks for."""
         names = ("beam_width", "length_penalty", "coverage_penalty", "precision")
-        given = {name: getattr(options, name) for name in names if hasattr(options, name)}
-        return cls(**given, num_results=num_results, replaces_unknown=options.replace_unknown)
+        values = {name: getattr(options, name) for name in names if hasattr(options, name)}
+        return cls(**values, num_results=num_results, replaces_unknown=options.replace_unknown)
 
     def check(self, runs: Sequence[Run]) -> None:
         """Raise a UserError where these runs cannot be searched so."""
