@@ -42,13 +42,6 @@ def models(image_run, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def local(image_run, tmp_path_factory):
-    """A version in ONNX."""
-    root = tmp_path_factory.mktemp("local")
-    return export([image_run], root / "digits", form="onnx", beam_width=3)
-
-
-@pytest.fixture(scope="module")
 def image_server(models):
     flags = ("--model_name=digits", f"--model_base_path={models / 'digits'}")
     with serving(*flags, f"--rest_api_port={free_port()}") as server:

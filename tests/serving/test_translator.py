@@ -241,7 +241,10 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--target", "localhost:1", "--model", "upper", "x"], "no answer from the server"),
+        (
+            ["--target", "localhost:1", "--model", "upper", "--retries", "0", "x"],
+            "no answer from the server",
+        ),
         (["--target", "TARGET", "--model", "missing", "x"], "does not serve model 'missing'"),
         (
             ["--target", "TARGET", "--model", "missing", "--wait-ready", "60", "x"],

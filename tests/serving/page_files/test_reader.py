@@ -10,8 +10,6 @@ from PIL import Image
 
 from serving.client.local import LocalReader
 from serving.client.local.pixels import read_image, resize
-from serving.export.readers import ExportedReader
-from serving.export.version import export
 from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run
 from training.sources.image import digits
@@ -41,12 +39,6 @@ process.stdout.write(JSON.stringify(Array.from(onWhite(Uint8Array.from(data), ch
 """
 
 
-@pytest.fixture(scope="module")
-def version(image_run, tmp_path_factory):
-    root = tmp_path_factory.mktemp("reader")
-    return export([image_run], root / "digits", form="onnx", beam_width=3)
-
-
 def in_node(version, images):
     manifest = json.loads((version / "manifest.json").read_text())
     size = [manifest["source"][name] for name in ("height", "width", "channels")]
@@ -55,27 +47,21 @@ def in_node(version, images):
     return run(READ, given={"file": file, "images": pixels})
 
 
-def test_texts_and_regions_are_those_of_the_local_reader(version):
+def test_answers_are_those_of_the_local_reader(onnx_reader):
     images = [example.image for example in digits.make(5, seed=9)]
-    for one, wanted in zip(
-        in_node(version, images), LocalReader(version).regions(images), strict=True
-    ):
-        assert (one["text"], tuple(one["tokens"])) == (wanted.text, wanted.tokens)
-        np.testing.assert_allclose(one["score"], wanted.score, atol=1e-4)
-        np.testing.assert_allclose(one["weights"], wanted.attention_weights, atol=1e-4)
-
-
-def test_probabilities_and_other_readings_are_those_of_the_saved_model(version, image_run):
-    images = [example.image for example in digits.make(5, seed=9)]
-    exported = ExportedReader([image_run], beam_width=3)
-    nbest, sure = exported.nbest(image_bytes=images), exported.read(image_bytes=images)
-    for row, one in enumerate(in_node(version, images)):
-        texts = [text.decode() for text in nbest["texts"][row].numpy()]
-        assert [each["text"] for each in one["hypotheses"]] == texts
-        scores = [each["score"] for each in one["hypotheses"]]
-        np.testing.assert_allclose(scores, nbest["scores"][row], atol=1e-4)
-        wanted = sure["token_probabilities"][row][: len(one["tokens"])]
-        np.testing.assert_allclose(one["token_probabilities"], wanted, atol=1e-4)
+    local = LocalReader(onnx_reader)
+    answers = zip(
+        in_node(onnx_reader, images), local.regions(images), local.nbest(images), strict=True
+    )
+    for answer, wanted, several in answers:
+        assert (answer["text"], tuple(answer["tokens"])) == (wanted.text, wanted.tokens)
+        np.testing.assert_allclose(answer["score"], wanted.score, atol=1e-4)
+        np.testing.assert_allclose(answer["weights"], wanted.attention_weights, atol=1e-4)
+        sure = answer["token_probabilities"]
+        np.testing.assert_allclose(sure, wanted.token_probabilities, atol=1e-4)
+        assert [each["text"] for each in answer["hypotheses"]] == [each.text for each in several]
+        scores = [each["score"] for each in answer["hypotheses"]]
+        np.testing.assert_allclose(scores, [each.score for each in several], atol=1e-4)
 
 
 @pytest.mark.parametrize(("dims", "size"), [((31, 17, 3), (13, 29)), ((5, 7, 1), (11, 3))])

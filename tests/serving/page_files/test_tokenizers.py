@@ -16,7 +16,7 @@ from tests.serving.javascript import needs_node, run
 from tests.serving.local.test_tokenizers import LINES, ODD
 from training.data import corpus
 from training.data.pieces import train_sentencepiece
-from training.data.tokenizers import character_classes, split_words
+from training.data.tokenizers import character_classes
 
 pytestmark = needs_node
 RANGES = [
@@ -87,12 +87,12 @@ def test_sentencepiece(model_type, normalization, texts, tmp_path):
 
 @pytest.mark.parametrize("kind", ["words", "characters", "letters", "symbols"])
 def test_lists(kind, texts, tmp_path):
-    split = {"words": split_words, "symbols": str.split}.get(kind, list)
+    state = {"kind": kind, "tokens": [], "characters": character_classes()}
+    split = Vocabulary(state).split
     tokens = sorted({token for text in texts[:1800:2] for token in split(text)})
-    tokens += [f"▁{token}" for token in tokens] if kind == "words" else []
-    state = {"kind": kind, "tokens": tokens, "characters": character_classes()}
+    state["tokens"] = tokens + [f"▁{token}" for token in tokens if kind == "words"]
     (tmp_path / "x.json").write_text(json.dumps(state))
-    assert_same(Vocabulary(state), tmp_path / "x.json", kind, len(tokens) + 4, texts)
+    assert_same(Vocabulary(state), tmp_path / "x.json", kind, len(state["tokens"]) + 4, texts)
 
 
 def test_models_that_the_browser_does_not_have_are_refused(tmp_path):

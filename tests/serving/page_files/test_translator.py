@@ -37,8 +37,7 @@ def texts():
     return [*ODD, *corpus.load("phrasebook-en-fr", "dev").sources]
 
 
-@pytest.mark.parametrize("weights", ["float32", "int8"])
-@pytest.mark.parametrize("width", [1, 5])
+@pytest.mark.parametrize(("weights", "width"), [("float32", 5), ("int8", 1)])
 def test_texts_are_those_of_the_local_translator(versions, texts, weights, width):
     found = in_node(versions[weights], texts, beam_width=width, num_results=1)
     local = LocalTranslator(versions[weights], beam_width=width, num_results=1)
