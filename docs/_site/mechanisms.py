@@ -10,8 +10,8 @@ Each has a name. `keras_attention.mechanisms.make(NAME, units, …)` makes the l
 arguments of the mechanism's own, for example `--set attention_options=half_width=5`. With `none`
 the decoder sees the encoder's last states alone.
 
-| `attention=` | scores, or what makes the weights |
-|---|---|
+| `attention=` | class | scores, or what makes the weights |
+|---|---|---|
 {rows}
 
 `distribution=` makes weights out of scores: {distributions}. The monotonic mechanisms have none.
@@ -64,9 +64,20 @@ of its own, beside a loop in NumPy.
 """
 
 
+def class_of(name: str) -> str:
+    """Return the class that a mechanism is made of, with the arguments that tell it from others."""
+    layer = mechanisms.make(name, units=4)
+    told = {key: layer.get_config().get(key) for key in ("score", "normalize", "predictive")}
+    arguments = (f"{key}={value!r}" for key, value in told.items() if value)
+    return f"`{type(layer).__name__}({', '.join(arguments)})`".replace("()", "")
+
+
 def page() -> str:
     """Return the page, Markdown."""
-    rows = "\n".join(f"| `{name}` | {one.about} |" for name, one in mechanisms.BY_NAME.items())
+    rows = "\n".join(
+        f"| `{name}` | {class_of(name)} | {mechanism.about} |"
+        for name, mechanism in mechanisms.BY_NAME.items()
+    )
     names = ", ".join(f"`{name}`" for name in distributions.BY_NAME)
     pictures = "\n".join(
         f"![`{name}`](pictures/mechanisms/{name}.svg)" for name in mechanisms.BY_NAME
