@@ -29,7 +29,7 @@ $(STAMP): setup.py
 	@touch $@
 
 demo: $(STAMP)  ## train, export, check, serve, query: the phrasebook (PAIR=en-fr|en-zh), or TASK=digits|captcha|pbcseq|pronounce
-	$(if $(TASK),$(BIN)/python -m serving.tasks $(TASK) --output demo/$(TASK),$(BIN)/python -m serving.demo --pair $(PAIR) --output $(DEMO))
+	$(BIN)/python -m serving.demo $(or $(TASK),$(PAIR)) --output $(if $(TASK),demo/$(TASK),$(DEMO))
 
 # Each program that XLA compiles runs once. The workers share the cores: an op splits its work in vain.
 test test-slow: export XLA_FLAGS = --xla_backend_optimization_level=0

@@ -30,7 +30,7 @@ from parts.local_server import server
 from parts.memory import resident_megabytes
 
 from serving.client import AsyncTranslator, ServingError, Translation
-from serving.server.versions import is_onnx, list_versions
+from serving.server.versions import find_versions, is_onnx
 from training.data import corpus
 
 BATCHING = """
@@ -87,22 +87,19 @@ class Load:
 @contextlib.contextmanager
 def opened(base: Path) -> Iterator[Ask]:
     """A model's last version in this process: a function from a text to its translation."""
-    version = max(list_versions(base).items())[1]
+    version = max(find_versions(base).items())[1]
     if is_onnx(version):
         from serving.client.local import LocalTranslator
 
         translator = LocalTranslator(version)
         yield lambda text: translator.translate([text])[0]
         return
-    import tensorflow as tf
-
     from serving.savedmodel.session import ModelSession
 
     with ModelSession(version) as session:
 
         def ask(text: str) -> Translation:
-            inputs = {"text": tf.make_tensor_proto([text.encode()])}
-            outputs = session.run(session.signatures["translate"], inputs)
+            outputs = session.run("translate", {"text": [text]})
             text = outputs["translation"][0].decode("utf-8", "replace")
             return Translation(text, outputs["score"][0], bool(outputs["truncated"][0]))
 
@@ -285,7 +282,7 @@ def main() -> None:
     add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")
     options = parser.parse_args()
     for base in filter(None, [options.model, options.beside]):
-        if not list_versions(base):
+        if not (base.is_dir() and find_versions(base)):
             parser.error(f"{base} holds no version: expected a directory with 1/, 2/, ...")
     if options.texts:
         texts = options.texts.read_text(encoding="utf-8").splitlines()

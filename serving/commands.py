@@ -25,8 +25,7 @@ COMMANDS = {
     "client": ("serving.client", "translate with a served model, or --local"),
     "batch": ("serving.batch", "translate files of any size"),
     "page": ("serving.page", "show a served model in the browser"),
-    "tasks": ("serving.tasks", "all of it, on images, histories or pronunciations"),
-    "demo": ("serving.demo", "all of it, on the built-in corpus"),
+    "demo": ("serving.demo", "all of it, on texts, images, histories or pronunciations"),
 }
 EXTRAS = {"client", "page"}  # of a command's own; the others need those of their package
 OURS = {module.split(".")[0] for module, _ in COMMANDS.values()} | {"keras_attention"}

@@ -32,7 +32,6 @@ WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know w
     "serving.predict",
     "serving.read",
     "serving.server",
-    "serving.tasks",
     "training.phrasebook",
     "training.pictures",
     "training.presets",
@@ -127,12 +126,10 @@ MISTAKES = [
     ("serving.batch", ["--model", "MODEL", "--workers", "0"], "1. Received: 0"),
     ("serving.page", ["--model", "m", "--port", "99999"], "expected a port"),
     ("serving.page", ["--model", "m", "--manifest", "/no.json"], "/no.json"),
-    ("serving.demo", ["--pair", "en-xx"], "invalid choice: 'en-xx'"),
+    ("serving.demo", ["en-xx"], "invalid choice: 'en-xx'"),
     ("serving.demo", ["--output", "FULL"], "which the demo did not make"),
     ("serving.demo", ["--output", "FILE"], "FILE"),
-    ("serving.tasks", ["what"], "invalid choice: 'what'"),
-    ("serving.tasks", ["digits", "--output", "FULL"], "which the demo did not make"),
-    ("serving.tasks", ["digits", "--output", "FILE/d"], "Not a directory"),
+    ("serving.demo", ["digits", "--output", "FILE/d"], "Not a directory"),
     *((name, ["--what"], "error: ") for name in MODULES),
 ]
 

@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     model, output = engines.latest_version(options.model), options.output.resolve()
     paths = files.find(options.inputs, output)
     kinds: dict[str, Kind] = {
-        "text": Texts(options.field, options.longest),
+        "text": Texts(options.field, options.max_bytes),
         "events": Events(options.id, options.time),
         **{kind.name: Folder(kind) for kind in file_kinds.KINDS},
     }
@@ -61,10 +61,9 @@ def _parser() -> argparse.ArgumentParser:
             "--model models/digits --input scans --output read --workers 4",
         ),
     )
-    parser.add_argument(
-        "--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--model", type=Path, required=True, metavar="DIR", help="models/NAME, or a version of it")
+    add(
         "--input",
         dest="inputs",
         action="append",
@@ -73,35 +72,16 @@ def _parser() -> argparse.ArgumentParser:
         help="text files with a text a line, or .jsonl, .gz or not; folders or files of PNG or "
         "JPEG images; .csv, .gz or not, a row for each visit; may be given several times",
     )
-    parser.add_argument("--output", type=Path, required=True, metavar="DIR", help="of the answers")
-    parser.add_argument(
-        "--field", default="text", metavar="KEY", help="of JSON lines; default: text"
-    )
-    parser.add_argument("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
-    parser.add_argument("--time", default="time", metavar="COLUMN", help="of a table: when it was")
-    parser.add_argument(
-        "--workers",
-        type=positive_int,
-        default=1,
-        metavar="N",
-        help="processes, each with a model; more than one need Ray; default: 1",
-    )
-    parser.add_argument("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
-    parser.add_argument(
-        "--threads", type=positive_int, default=1, metavar="N", help="of each worker; default: 1"
-    )
-    parser.add_argument(
-        "--batch-size", type=positive_int, default=64, metavar="N", help="answered together"
-    )
-    parser.add_argument(
-        "--max-bytes",
-        "--longest",
-        dest="longest",
-        type=positive_int,
-        default=4000,
-        metavar="BYTES",
-        help="longer texts are kept aside with the reason; default: 4000",
-    )
+    add("--output", type=Path, required=True, metavar="DIR", help="of the answers")
+    add("--field", default="text", metavar="KEY", help="of JSON lines")
+    add("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
+    add("--time", default="time", metavar="COLUMN", help="of a table: when it was")
+    number = {"type": positive_int, "metavar": "N"}
+    add("--workers", default=1, help="processes with a model each, of Ray if several", **number)
+    add("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
+    add("--threads", default=1, help="of each worker", **number)
+    add("--batch-size", default=64, help="answered together", **number)
+    add("--max-bytes", default=4000, help="of a text; a longer one has an error", **number)
     return parser
 
 

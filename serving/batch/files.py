@@ -18,7 +18,6 @@ from typing import IO, Any
 from serving.client.file_kinds import kind_of_name
 from training.command.errors import UserError
 
-BAD = "bad"  # folder of the lines that were not translated
 ENDINGS = (".jsonl", ".json", ".txt", ".csv")
 
 
@@ -93,11 +92,6 @@ def target(path: Path, output: Path) -> Path:
     return output / f"{name.removesuffix(ending)}.jsonl{'.gz' if path.suffix == '.gz' else ''}"
 
 
-def bad_lines(path: Path, output: Path) -> Path:
-    """Return the file of an input's bad lines, with their reasons."""
-    return output / BAD / f"{target(path, output).name.removesuffix('.gz')}"
-
-
 def opened(path: Path, mode: str, compressed: bool) -> IO[bytes]:
     """Open a file of bytes."""
     return gzip.open(path, mode, compresslevel=5) if compressed else path.open(mode)  # type: ignore
@@ -125,33 +119,26 @@ def is_json(path: Path) -> bool:
 
 
 def text_of(line: bytes, field: str | None, longest: int) -> tuple[str, dict[str, Any]]:
-    """Return the text of a line and, of a JSON object, the whole of it.
-
-    Args:
-        line: bytes of the line.
-        field: of a JSON object, the key of its text; None for lines that are the text.
-        longest: most bytes of a text.
+    """Return the text of a line and, where a `field` of a JSON object has it, that object.
 
     Raises:
-        ValueError: says why the line is bad.
+        ValueError: says why the line is bad, for instance more than `longest` bytes.
     """
+    record: dict[str, Any] = {}
     try:
         text = line.decode("utf-8")
+        if field is not None:
+            record = json.loads(text)
+            if not isinstance(record, dict) or not isinstance(record.get(field), str):
+                raise ValueError(f"not an object with a text {field!r}")
+            text = record[field]
+        size = len(text.encode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from None
-    record: dict[str, Any] = {}
-    if field is not None:
-        try:
-            record = json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
-            raise ValueError("not JSON") from None
-        if not isinstance(record, dict) or not isinstance(record.get(field), str):
-            raise ValueError(f"not an object with a text {field!r}")
-        text = record[field]
-        try:
-            text.encode("utf-8")
-        except UnicodeEncodeError:
-            raise ValueError("half of a surrogate pair") from None
-    if len(text.encode("utf-8")) > longest:
+    except UnicodeEncodeError:
+        raise ValueError("half of a surrogate pair") from None
+    except (json.JSONDecodeError, RecursionError):
+        raise ValueError("not JSON") from None
+    if size > longest:
         raise ValueError(f"more than {longest:,} bytes")
     return text, record

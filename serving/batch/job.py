@@ -6,13 +6,11 @@ renamed when it is whole, and a present output is not made again.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import itertools
 import json
-import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,11 +21,10 @@ from serving.batch.kinds import Item, Kind, Texts
 from training.command.errors import UserError
 from training.command.files import replacing
 
-# A model: from values to what the `record` of their kind takes, or a ValueError, of each.
+# A model: from values to the fields of each answer, or a ValueError.
 Answers = Callable[[Sequence[Any]], Sequence[Any]]
 MANIFEST = "job.json"
 ASIDE = ".writing"
-LONGEST = 4000  # bytes of a bad line that are kept
 
 
 class JobError(UserError):
@@ -52,7 +49,6 @@ class Done:
     lines: int = 0
     bad: int = 0
     truncated: int = 0
-    seconds: float = 0.0
     was_there: bool = False
 
 
@@ -63,11 +59,10 @@ def start(job: Job) -> None:
         JobError: if it holds the translations of another model or field.
     """
     job.output.mkdir(parents=True, exist_ok=True)
-    (job.output / files.BAD).mkdir(exist_ok=True)
     manifest = job.output / MANIFEST
     own = {"model": str(job.model), "graph": _digest(job.model), "field": job.kind.field}
     if not manifest.is_file():
-        with _aside(manifest, compressed=False) as file:
+        with _aside(manifest) as file:
             file.write(json.dumps(own, indent=1).encode() + b"\n")
     try:
         other = json.loads(manifest.read_text(encoding="utf-8"))
@@ -85,57 +80,43 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
     The output has a JSON object for each line, in order: `translation`, `score`, `truncated` where
     the text was longer than the model reads, `model_version`, and for JSON lines what else the line
     had. An image has its file's name with `text` and `score`, a history its id with `probability`.
-    An item that cannot be read has `error` in their place. A file of the folder `bad` has its bytes
-    or its name.
+    An item that cannot be read has `error` in their place.
     """
-    final, started = files.target(path, job.output), time.monotonic()
+    final = files.target(path, job.output)
     if final.exists():
         return Done(path.name, was_there=True)
     counts = dict.fromkeys(("lines", "bad", "truncated"), 0)
-    bad = files.bad_lines(path, job.output)
-    with _aside(bad, compressed=False) as refused, _aside(final, path.suffix == ".gz") as written:
+    with _aside(final) as written:
         for item in _answered(job, model, path):
-            counts["lines"] += 1
             if item.error:
                 item.record["error"] = item.error
-                entry = {
-                    "line": counts["lines"],
-                    "error": item.error,
-                    "bytes": base64.b64encode(item.name[:LONGEST]).decode("ascii"),
-                }
-                refused.write(_json_line(entry))
-            written.write(_json_line(item.record))
+            text = json.dumps(item.record, ensure_ascii=False)
+            written.write(text.encode("utf-8", "replace") + b"\n")
+            counts["lines"] += 1
             counts["bad"] += bool(item.error)
-            counts["truncated"] += item.truncated
-    if not counts["bad"]:
-        bad.unlink(missing_ok=True)
-    seconds = time.monotonic() - started
-    return Done(path.name, counts["lines"], counts["bad"], counts["truncated"], seconds)
+            counts["truncated"] += item.record.get("truncated", False)
+    return Done(path.name, **counts)
 
 
 def sweep(job: Job) -> None:
     """Remove leftovers of dead workers beside whole files."""
-    for folder in (job.output, job.output / files.BAD):
-        for aside in folder.glob(f".*{ASIDE}"):
-            name = aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
-            if (job.output / name).exists() or folder.name == files.BAD:
-                aside.unlink(missing_ok=True)
+    for aside in job.output.glob(f".*{ASIDE}"):
+        name = aside.name.removesuffix(ASIDE).rpartition(".")[0].removeprefix(".")
+        if (job.output / name).exists():
+            aside.unlink(missing_ok=True)
 
 
-def summary(job: Job, done: Iterable[Done], seconds: float) -> dict[str, Any]:
+def summary(job: Job, reports: Sequence[Done], seconds: float) -> dict[str, Any]:
     """Return the totals of a job."""
-    reports = list(done)
-    lines = sum(report.lines for report in reports)
+    totals = {k: sum(getattr(x, k) for x in reports) for k in ("lines", "bad", "truncated")}
     return {
         "output": str(job.output),
         "model": str(job.model),
         "files": len(reports),
         "were_there": sum(report.was_there for report in reports),
-        "lines": lines,
-        "bad": sum(report.bad for report in reports),
-        "truncated": sum(report.truncated for report in reports),
+        **totals,
         "seconds": round(seconds, 1),
-        "lines_per_second": round(lines / seconds, 1) if seconds else 0.0,
+        "lines_per_second": round(totals["lines"] / seconds, 1) if seconds else 0.0,
     }
 
 
@@ -157,20 +138,14 @@ def _answer(job: Job, model: Answers, batch: Sequence[Item]) -> None:
         if isinstance(answer, ValueError):
             item.error = str(answer)
         else:
-            fields = job.kind.record(answer)
-            item.truncated = fields.get("truncated", False)
-            item.record.update(fields, model_version=job.model.name)
-
-
-def _json_line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+            item.record.update(answer, model_version=job.model.name)
 
 
 @contextmanager
-def _aside(final: Path, compressed: bool) -> Iterator[IO[bytes]]:
+def _aside(final: Path) -> Iterator[IO[bytes]]:
     """Open a file that takes its name when all is written."""
     own = final.with_name(f".{final.name}.{uuid.uuid4().hex}{ASIDE}")
-    with replacing(final, own) as aside, files.opened(aside, "wb", compressed) as file:
+    with replacing(final, own) as aside, files.opened(aside, "wb", final.suffix == ".gz") as file:
         yield file
 
 

@@ -17,6 +17,7 @@ from serving.client.file_kinds import FileKind
 from serving.client.histories import TIME, history_columns, padded_columns, read_table
 
 Function = Callable[..., dict[str, Any]]  # a signature of a SavedModel: tensors by name
+Fields = dict[str, Any]  # of an answer
 _ANSWERS = frozenset(("translation", "score", "truncated", "model_version", "error"))
 
 
@@ -25,18 +26,14 @@ class Item:
     """A line, an image or a history.
 
     Attributes:
-        name: its name in the folder `bad`: the line itself, a file's name, an id.
         value: the model's input; None if it has an error.
         record: the output's fields that are known before the answer, then all of them.
         error: why there is no answer; "" if there is one.
-        truncated: whether the value was longer than the model reads.
     """
 
-    name: bytes
     value: Any = None
     record: dict[str, Any] = field(default_factory=dict)
     error: str = ""
-    truncated: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,29 +53,25 @@ class Texts:
             try:
                 text, record = files.text_of(line, key, self.longest)
             except ValueError as error:
-                yield Item(line, error=str(error))
+                yield Item(error=str(error))
             else:
-                yield Item(line, text, {x: y for x, y in record.items() if x not in _ANSWERS})
+                yield Item(text, {x: y for x, y in record.items() if x not in _ANSWERS})
 
-    def size(self, value: str) -> int:
-        """Return how long a text is."""
-        return len(value)
+    size = staticmethod(len)
 
-    def answer(self, function: Function, values: Sequence[str]) -> list[tuple[str, float, bool]]:
-        """Return translation, score, and whether the text was too long, of each text."""
+    def answer(self, function: Function, values: Sequence[str]) -> list[Fields]:
+        """Return translation and score of each text, and whether it was too long."""
         import tensorflow as tf
 
         answers = function(text=tf.constant([text.encode() for text in values], tf.string))
         return [
-            (text.decode("utf-8", "replace"), float(score), bool(truncated))
+            {
+                "translation": text.decode("utf-8", "replace"),
+                "score": round(float(score), 4),
+                **({"truncated": True} if truncated else {}),
+            }
             for text, score, truncated in _rows(answers, "translation", "score", "truncated")
         ]
-
-    def record(self, answer: tuple[str, float, bool]) -> dict[str, Any]:
-        """Return the output's fields of an answer."""
-        translation, score, truncated = answer
-        fields: dict[str, Any] = {"translation": translation, "score": round(score, 4)}
-        return {**fields, "truncated": True} if truncated else fields
 
 
 @dataclass(frozen=True)
@@ -103,15 +96,16 @@ class Events:
         except (ValueError, EOFError) as error:
             raise files.InputError(str(error)) from None
         for person, history in histories.items():
-            yield Item(person.encode(errors="replace"), history, {self.field: person})
+            yield Item(history, {self.field: person})
 
-    def size(self, value: dict[str, list[str]]) -> int:
+    @staticmethod
+    def size(value: dict[str, list[str]]) -> int:
         """Return how many events a history has."""
         return len(value[TIME])
 
     def answer(
         self, function: Any, values: Sequence[dict[str, list[str]]]
-    ) -> list[float | ValueError]:
+    ) -> list[Fields | ValueError]:
         """Return the probability after each history; what it has beyond the model is left out."""
         import tensorflow as tf
 
@@ -127,12 +121,8 @@ class Events:
             tensors = {name: tf.constant(x, tf.float32) for name, x in columns.items()}
             rows = _rows(function(**tensors), "probability")
             for place, (probability,) in zip(good, rows, strict=True):
-                answers[place] = float(probability)
+                answers[place] = {"probability": round(float(probability), 6)}
         return answers
-
-    def record(self, answer: float) -> dict[str, Any]:
-        """Return the output's field of a probability."""
-        return {"probability": round(answer, 6)}
 
 
 @dataclass(frozen=True)
@@ -154,28 +144,24 @@ class Folder:
         for file in files.files_of(path):
             if not self.kind.is_name(file.name):
                 continue
-            record, name = {self.field: file.name}, file.name.encode(errors="replace")
+            record = {self.field: file.name}
             try:
-                yield Item(name, self.kind.row(file), record)
+                yield Item(self.kind.row(file), record)
             except OSError as error:
-                yield Item(name, None, record, error.strerror or "cannot be read")
+                yield Item(None, record, error.strerror or "cannot be read")
             except ValueError as error:
-                yield Item(name, None, record, str(error))
+                yield Item(None, record, str(error))
 
-    def size(self, value: Any) -> int:
-        """Return how long a file's row is."""
-        return len(value)
+    size = staticmethod(len)
 
-    def answer(
-        self, function: Function, values: Sequence[Any]
-    ) -> list[tuple[str, float] | ValueError]:
+    def answer(self, function: Function, values: Sequence[Any]) -> list[Fields | ValueError]:
         """Return text and score of each file; where one is broken, the others are read without."""
         import tensorflow as tf
 
         inputs = {name: tf.constant(x) for name, x in self.kind.inputs(values).items()}
         try:
             return [
-                (text.decode("utf-8", "replace"), float(score))
+                {"text": text.decode("utf-8", "replace"), "score": round(float(score), 4)}
                 for text, score in _rows(function(**inputs), "text", "score")
             ]
         except tf.errors.InvalidArgumentError as error:
@@ -185,11 +171,6 @@ class Folder:
                 return [ValueError(text)]
         half = len(values) // 2
         return self.answer(function, values[:half]) + self.answer(function, values[half:])
-
-    def record(self, answer: tuple[str, float]) -> dict[str, Any]:
-        """Return the output's fields of a text and its score."""
-        text, score = answer
-        return {"text": text, "score": round(score, 4)}
 
 
 Kind = Texts | Events | Folder

@@ -44,7 +44,6 @@ from training.command.progress import Tell
 _SECONDS = 60.0  # of a request
 _TOLERANCE = 1e-4
 _NOT_THERE = 999_983  # a version that nobody serves
-_UNKNOWN = "FAILED_PRECONDITION"  # status for a signature that the model lacks
 _MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
@@ -120,12 +119,13 @@ class _Asking:
             for name, signature in sorted(self._session.signatures.items())
             if not name.startswith("__") and signature.method_name == PREDICT
         ]
+        inputs: Mapping[str, np.ndarray] = {}
         yield "status", self._status
         yield "metadata", self._metadata
         for name, signature in signatures:
             for what, inputs in _batches(signature):
                 yield f"signature {name} on {what}", partial(self._answer, name, inputs)
-            yield from self._bad_requests(name, signature)
+            yield from self._bad_requests(name, inputs)
         if self._server.rest:
             yield "REST: status", self._rest_status
             for name, signature in signatures:
@@ -164,18 +164,17 @@ class _Asking:
 
     def _answer(self, name: str, inputs: Mapping[str, np.ndarray]) -> str:
         """Return the difference between the server's answer and the session's."""
-        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         expected: Answer
         try:
-            expected = self._session.run(self._session.signatures[name], protos)
+            expected = self._session.run(name, inputs)
         except StatusError as error:
             expected = error.code.name
-        return _difference(self._ask(name, protos), expected)
+        return _difference(self._ask(name, inputs), expected)
 
     def _ask(self, name: str, inputs: Mapping[str, Any], **spec: Any) -> Answer:
         request = predict_pb2.PredictRequest(model_spec=self._spec(signature_name=name, **spec))
-        for alias, proto in inputs.items():
-            request.inputs[alias].CopyFrom(proto)
+        for alias, array in inputs.items():
+            request.inputs[alias].CopyFrom(tf.make_tensor_proto(array))
         try:
             answer = self._predict.Predict(request, timeout=_SECONDS)
         except grpc.RpcError as error:
@@ -186,24 +185,20 @@ class _Asking:
         return {alias: tf.make_ndarray(proto) for alias, proto in answer.outputs.items()}
 
     def _bad_requests(
-        self, name: str, signature: meta_graph_pb2.SignatureDef
+        self, name: str, inputs: Mapping[str, np.ndarray]
     ) -> Iterator[tuple[str, Ask]]:
         """Yield requests that a server refuses, each with a status of its own."""
-        _, inputs = next(iter(_batches(signature)))
-        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
-        more = {**protos, "not_there": tf.make_tensor_proto(0)}
-        missing = dict(list(protos.items())[1:])
-        ask, version = self._ask, {"value": _NOT_THERE}
-        for what, send, status in (
-            ("an input too many", partial(ask, name, more), "INVALID_ARGUMENT"),
-            ("an input too few", partial(ask, name, missing), "INVALID_ARGUMENT"),
-            ("an unknown signature", partial(ask, f"{name}_not_there", protos), _UNKNOWN),
-            ("an unknown version", partial(ask, name, protos, version=version), "NOT_FOUND"),
+        more = {**inputs, "not_there": np.zeros(1)}
+        fewer = dict(list(inputs.items())[1:])
+        version = {"value": _NOT_THERE}
+        for what, arguments, spec, status in (
+            ("an input too many", (name, more), {}, "INVALID_ARGUMENT"),
+            ("an input too few", (name, fewer), {}, "INVALID_ARGUMENT"),
+            ("an unknown signature", (f"{name}_not_there", inputs), {}, "FAILED_PRECONDITION"),
+            ("an unknown version", (name, inputs), {"version": version}, "NOT_FOUND"),
         ):
-            yield (
-                f"signature {name} with {what}",
-                partial(_refusal, send, status),
-            )
+            ask = partial(self._ask, *arguments, **spec)
+            yield f"signature {name} with {what}", partial(_refusal, ask, status)
 
     def _rest(self, method: str, path: str, body: str | None = None) -> tuple[int, Any]:
         connection = http.client.HTTPConnection(self._server.rest, timeout=_SECONDS)
@@ -232,7 +227,7 @@ class _Asking:
         rows = answer.get("predictions")
         if status != 200 or not isinstance(rows, list) or len(rows) != len(texts):
             return f"HTTP {status}, {str(answer)[:200]}"
-        arrays = self._session.run(signature, {alias: tf.make_tensor_proto(TEXTS[:3])})
+        arrays = self._session.run(name, {alias: TEXTS[:3]})
         for number, row in enumerate(rows):
             row = row if len(arrays) > 1 else {next(iter(arrays)): row}
             for output, array in sorted(arrays.items()):
@@ -292,15 +287,15 @@ def _described(infos: Mapping[str, meta_graph_pb2.TensorInfo]) -> dict[str, tupl
 
 def _same_json(value: Any, expected: Any) -> bool:
     """Whether a value of JSON is that of an array, bytes as text."""
-    expected = np.asarray(expected, object if isinstance(expected, bytes) else None)
-    if expected.dtype == object:
-        decoded = np.vectorize(lambda text: text.decode("utf-8", "replace"), otypes=[object])
-        return bool(value == decoded(expected).tolist()) if expected.size else value == []
-    if expected.dtype.kind == "b":
-        return bool(value == expected.tolist())
+    array = np.asarray(expected, object if isinstance(expected, bytes) else None)
+    if array.dtype == object:
+        texts = [text.decode("utf-8", "replace") for text in array.flat]
+        return np.array_equal(
+            np.asarray(value, object), np.reshape(np.array(texts, object), array.shape)
+        )
     try:
         numbers = np.asarray(value, float)
     except (TypeError, ValueError):
         return False
-    close: dict[str, Any] = {"rtol": _TOLERANCE, "atol": _TOLERANCE, "equal_nan": True}
-    return numbers.shape == expected.shape and np.allclose(numbers, expected.astype(float), **close)
+    same = numbers.shape == array.shape
+    return same and np.allclose(numbers, array.astype(float), _TOLERANCE, _TOLERANCE, True)

@@ -107,8 +107,8 @@ class _Signature:
         python: tf.types.experimental.ConcreteFunction,
         tolerance: float,
     ) -> None:
-        self._session, self._signature, self._python = session, session.signatures[name], python
-        self._tolerance = tolerance
+        self._session, self._name, self._python = session, name, python
+        self._signature, self._tolerance = session.signatures[name], tolerance
 
     def check(self) -> None:
         """Raise a _FindingError where something is wrong."""
@@ -127,48 +127,45 @@ class _Signature:
         """Run rows one by one, and in batches, in which they must answer the same."""
         alone = []
         for number, (what, row) in enumerate(rows.items()):
-            inputs = self._inputs([row], number)
+            inputs = make_inputs(self._signature, [row], number)
             # Python is slow to start; one row is compared with it, and all batches.
             alone.append(self._run(inputs, what) if number else self._compare(inputs, what))
             if not is_batched(self._signature):
                 return
         for size in sizes:
-            what, inputs = f"{kind}a batch of {size}", self._inputs([*rows.values()][:size])
+            what, inputs = (
+                f"{kind}a batch of {size}",
+                make_inputs(self._signature, [*rows.values()][:size]),
+            )
             self._check_batch(what, alone, self._compare(inputs, what))
 
     def _check_no_rows(self) -> None:
         """Compare the answer to a batch of 0, which no client sends: a model may refuse it."""
-        inputs = self._inputs([])
+        inputs = make_inputs(self._signature, [])
         try:
-            protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
-            self._session.run(self._signature, protos)
+            self._session.run(self._name, inputs)
         except StatusError as error:
             if error.code is Code.INVALID_ARGUMENT:
                 return
         self._compare(inputs, "a batch of 0")
 
     def _check_broken_image(self, good: bytes) -> None:
-        """Expect the caller's error for a broken image, which says which it is."""
-        files = np.array([good, b"a text called .png"], object)
+        """Expect the caller's error for a broken image, which names it."""
         try:
-            self._session.run(self._signature, {IMAGES: tf.make_tensor_proto(files)})
+            self._session.run(self._name, {IMAGES: [good, b"a text called .png"]})
         except StatusError as error:
             if error.code is Code.INVALID_ARGUMENT and f"{IMAGES}[1]" in str(error):
                 return
+            answer = f"{error.code.name}: {first_line(error)}"
             raise _FindingError(
-                f" answers a broken image with {error.code.name}: {first_line(error)}; expected "
-                "INVALID_ARGUMENT, and which it is"
+                f" answers a broken image with {answer}; expected INVALID_ARGUMENT, and its number"
             ) from None
         raise _FindingError(" takes a broken image")
 
-    def _inputs(self, texts: Sequence[bytes], first: int = 0) -> dict[str, np.ndarray]:
-        return make_inputs(self._signature, texts, first)
-
     def _run(self, inputs: Arrays, what: str) -> Arrays:
         """Run the inputs in the C++ session."""
-        protos = {alias: tf.make_tensor_proto(array) for alias, array in inputs.items()}
         try:
-            outputs = self._session.run(self._signature, protos)
+            outputs = self._session.run(self._name, inputs)
         except StatusError as error:
             message = f"{error.code.name}: {first_line(error)}"
             raise _FindingError(f" fails on {what}: {message}") from None

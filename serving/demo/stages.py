@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+
+import grpc
 
 from serving.client.errors import ServingError
 from training.command.errors import UserError
 
 LIST = "made-by-the-demo.txt"  # names what a later demo may replace
-_MADE = ("run", "evaluation.json", "server.log")
+_MADE = ("run", "evaluation.json", "server.log", "picture.png", "onnx", "page.html", "images")
+_START_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -28,85 +31,68 @@ class Demo:
     """A demo: a training, and the questions to its model.
 
     Attributes:
-        preset: what is trained, with `settings` as `KEY=VALUE` in which the demo differs from it.
-        training, evaluation: titles of the first two stages.
-        files: paths, relative to the output, that it makes beside a run, a model and scores.
-        ask: asks the served model; given its address, the output and a seed.
-        settings: see `preset`.
+        preset: the preset of the training, with `settings` in which the demo differs from it.
+        about: the training's data, in words.
+        scores: the scores that are shown.
+        ask: asks the served model; given its name and address, the output and a seed.
+        settings: `KEY=VALUE` each.
         arguments: further ones of `training.evaluate`.
-        show: prints the scores.
-        end: a further stage, with its title; given the output.
     """
 
     preset: str
-    training: str
-    evaluation: str
-    files: tuple[str, ...]
-    ask: Callable[[str, Path, int], None]
-    show: Callable[[dict[str, Any]], None]
+    about: str
+    scores: tuple[str, ...]
+    ask: Callable[[str, str, Path, int], None]
     settings: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    end: tuple[str, Callable[[Path], None]] | None = None
-
-    def made(self, name: str) -> list[str]:
-        """Return the paths, relative to the output, that the demo of a name makes."""
-        return [*_MADE, f"models/{name}/1", *self.files]
 
 
-def run(name: str, demos: Mapping[str, Demo], output: Path, seed: int) -> None:
-    """Run the demo of a name: train, evaluate, export, check, serve and ask.
-
-    Args:
-        name: of the demo and its model.
-        demos: all, by name; what any of them made in the output is removed.
-        output: a directory.
-        seed: of what the served model is asked.
+def run(name: str, demo: Demo, output: Path, seed: int) -> None:
+    """Train, evaluate, export, check, serve and ask.
 
     Raises:
         UserError: if a stage fails, or the output holds other files.
     """
-    demo, started = demos[name], time.perf_counter()
-    paths = demo.made(name)
-    make_room(output, paths, {path for each in demos for path in demos[each].made(each)})
+    started = time.perf_counter()
+    make_room(output, [*_MADE, "visits.csv"], f"models/{name}")
     run, model, scores = output / "run", output / "models" / name, output / "evaluation.json"
-    stages = 6 if demo.end else 5
-    stage(1, stages, demo.training)
+    stage(1, f"Train on {demo.about}")
     settings = [word for setting in demo.settings for word in ("--set", setting)]
     command("training.train", "--preset", demo.preset, *settings, "--output", run)
-    stage(2, stages, demo.evaluation)
+    stage(2, "Evaluate on what training never saw")
     command("training.evaluate", "--run", run, *demo.arguments, "--output", scores)
-    demo.show(json.loads(scores.read_text(encoding="utf-8")))
-    stage(3, stages, "Export as a SavedModel for TensorFlow Serving")
+    values = json.loads(scores.read_text(encoding="utf-8"))
+    print(
+        "\n" + "\n".join(f"      {key:>24}  {values[key]}" for key in demo.scores if key in values)
+    )
+    stage(3, "Export as a SavedModel for TensorFlow Serving")
     command("serving.export", "--run", run, "--output", model)
-    stage(4, stages, "Check the export as TensorFlow Serving would load it")
+    stage(4, "Check the export as TensorFlow Serving would load it")
     command("serving.check", model / "1")
-    stage(5, stages, "Serve it, and ask over gRPC")
+    stage(5, "Serve it, and ask over gRPC")
     try:
         with server(name, model, output / "server.log") as target:
-            demo.ask(target, output, seed)
+            demo.ask(name, target, output, seed)
     except ServingError as error:
         raise UserError(str(error)) from error
-    if demo.end:
-        stage(6, stages, demo.end[0])
-        demo.end[1](output)
     print(f"\nDone in {time.perf_counter() - started:.0f} s. All of it is in {output}/.")
 
 
-def make_room(output: Path, made: Sequence[str], replaceable: set[str]) -> None:
+def make_room(output: Path, names: Sequence[str], model: str) -> None:
     """Remove what earlier demos made in the output, and list what this one makes.
 
     Raises:
         UserError: if what this one makes is there already, and no demo made it.
     """
     listed = output / LIST
-    own: set[str] = set()
+    made = [*names, f"{model}/1"]
     present = set(os.listdir(output)) if output.exists() else set()
+    own: set[str] = set()
     if listed.is_file():
-        own = replaceable.intersection(listed.read_text(encoding="utf-8").splitlines())
-        models = {Path(path).parent for path in made if path.startswith("models/")}
-        versions = [version for model in models for version in (output / model).glob("*")]
-        present = {str(path.relative_to(output)) for path in versions}
-        present |= {path for path in made if os.path.lexists(output / path)}
+        lines = listed.read_text(encoding="utf-8").splitlines()
+        own = {path for path in lines if path in made or re.fullmatch(r"models/[\w-]+/1", path)}
+        versions = (str(path.relative_to(output)) for path in (output / model).glob("*"))
+        present = {path for path in names if os.path.lexists(output / path)} | {*versions}
     if strange := sorted(present - own):
         raise UserError(
             f"{output} holds {strange[0]}, which the demo did not make: expected a new or empty "
@@ -119,9 +105,9 @@ def make_room(output: Path, made: Sequence[str], replaceable: set[str]) -> None:
     listed.write_text("\n".join(sorted(own.union(made))) + "\n", encoding="utf-8")
 
 
-def stage(number: int, of: int, title: str) -> None:
+def stage(number: int, title: str) -> None:
     """Announce a stage."""
-    print(f"\n\033[1m[{number}/{of}] {title}\033[0m", flush=True)
+    print(f"\n\033[1m[{number}/5] {title}\033[0m", flush=True)
 
 
 def command(module: str, *arguments: object) -> None:
@@ -135,22 +121,22 @@ def command(module: str, *arguments: object) -> None:
 
 @contextmanager
 def server(name: str, model: Path, log: Path) -> Iterator[str]:
-    """Run the local server; give its address; stop it."""
+    """Run the local server; give its address when it answers; stop it."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     words = [f"--port={port}", f"--model_name={name}", f"--model_base_path={model.resolve()}"]
     print(f"      $ python -m serving.server {shlex.join(words)} &", flush=True)
-    with log.open("w", encoding="utf-8") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "serving.server", *words], stdout=file, stderr=file
-        )
-    try:
-        yield f"localhost:{port}"
-    finally:
-        process.terminate()
+    target = f"localhost:{port}"
+    with log.open("w", encoding="utf-8") as file, grpc.insecure_channel(target) as channel:
+        command = [sys.executable, "-m", "serving.server", *words]
+        process = subprocess.Popen(command, stdout=file, stderr=file)
         try:
-            process.wait(timeout=20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        print(f"      The server is stopped; its log is {log}.")
+            grpc.channel_ready_future(channel).result(_START_SECONDS)
+            yield target
+        except grpc.FutureTimeoutError:
+            raise UserError(f"the server did not start: {log} says why") from None
+        finally:
+            process.terminate()
+            process.wait()
+            print(f"      The server is stopped; its log is {log}.")

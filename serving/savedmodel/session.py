@@ -14,9 +14,10 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 import tensorflow_text  # noqa: F401  (registers its ops in the process)
-from tensorflow.core.framework import tensor_pb2, types_pb2
+from tensorflow.core.framework import types_pb2
 from tensorflow.core.protobuf import config_pb2, meta_graph_pb2
 
 from serving.savedmodel.status import Code, StatusError, invalid
@@ -98,15 +99,16 @@ class _Status:
     def check(self) -> None:
         code = _tf.TF_GetCode(self.handle)
         if code != Code.OK:
-            raise StatusError(Code(code), _tf.TF_Message(self.handle).decode("utf-8", "replace"))
+            message = _tf.TF_Message(self.handle).decode("utf-8", "replace")
+            raise StatusError(Code(code), message.partition("\n")[0])  # the rest names nodes
 
     def __exit__(self, *_: object) -> None:
         _tf.TF_DeleteStatus(self.handle)
 
 
-def _tensor_from_proto(proto: tensor_pb2.TensorProto) -> int:
-    """TF_Tensor that holds `proto`. Raises StatusError where TensorFlow cannot parse it."""
-    serialized = proto.SerializeToString()
+def _tensor_from_array(array: npt.ArrayLike) -> int:
+    """TF_Tensor that holds an array; strings are an object array of bytes."""
+    serialized = tf.make_tensor_proto(array).SerializeToString()
     tensor = _tf.TF_AllocateTensor(tf.float32.as_datatype_enum, None, 0, 4)
     buffer = _tf.TF_NewBufferFromString(serialized, len(serialized))
     with _Status() as status:
@@ -129,9 +131,7 @@ def _array_from_tensor(tensor: int) -> np.ndarray:
     if number != types_pb2.DT_STRING:
         if number in (types_pb2.DT_VARIANT, types_pb2.DT_RESOURCE):
             name = tf.dtypes.as_dtype(number).name
-            raise invalid(
-                f"a {name} tensor cannot be fetched: return dense tensors",
-            )
+            raise invalid(f"a {name} tensor cannot be fetched: return dense tensors")
         raw = ctypes.string_at(data, _tf.TF_TensorByteSize(tensor)) if data else b""
         return np.frombuffer(raw, _numpy_dtype(number)).reshape(shape)
     count = int(np.prod(shape))
@@ -153,29 +153,29 @@ class ModelSession:
     """A loaded SavedModel.
 
     Raises StatusError where the loader refuses. Use as a context manager, or `close()`.
+
+    Attributes:
+        meta_graph: the graph that is served.
+        signatures: the signatures by name.
     """
 
-    def __init__(
-        self,
-        export_dir: str | Path,
-        tags: Sequence[str] = ("serve",),
-        config: config_pb2.ConfigProto | None = None,
-    ):
+    def __init__(self, export_dir: str | Path):
         self._session = None
         self._outputs: dict[str, _Output] = {}
         self._lock = threading.Lock()
         self._graph = _tf.TF_NewGraph()
-        options = _tf.TF_NewSessionOptions()
-        meta_graph = _tf.TF_NewBuffer()
-        names = (ctypes.c_char_p * len(tags))(*(tag.encode() for tag in tags))
+        options, meta_graph = _tf.TF_NewSessionOptions(), _tf.TF_NewBuffer()
+        # Idle threads that spin would take cores from the threads that send answers.
+        config = config_pb2.ConfigProto()
+        config.experimental.disable_thread_spinning = True
+        serialized = config.SerializeToString()
+        tags = (ctypes.c_char_p * 1)(b"serve")
         try:
             with _Status() as status:
-                if config is not None:
-                    serialized = config.SerializeToString()
-                    _tf.TF_SetConfig(options, serialized, len(serialized), status.handle)
-                    status.check()
+                _tf.TF_SetConfig(options, serialized, len(serialized), status.handle)
+                status.check()
                 self._session = _tf.TF_LoadSessionFromSavedModel(
-                    *(options, None, str(export_dir).encode(), names, len(tags)),
+                    *(options, None, str(export_dir).encode(), tags, len(tags)),
                     *(self._graph, meta_graph, status.handle),
                 )
                 status.check()
@@ -188,30 +188,27 @@ class ModelSession:
         finally:
             _tf.TF_DeleteBuffer(meta_graph)
             _tf.TF_DeleteSessionOptions(options)
-
-    @property
-    def signatures(self) -> Mapping[str, meta_graph_pb2.SignatureDef]:
-        """The signatures by name."""
-        return self.meta_graph.signature_def
+        self.signatures = dict(self.meta_graph.signature_def)
 
     def run(
         self,
-        signature: meta_graph_pb2.SignatureDef,
-        inputs: Mapping[str, tensor_pb2.TensorProto],
+        name: str,
+        inputs: Mapping[str, npt.ArrayLike],
         outputs: Sequence[str] = (),
-        timeout_ms: int = 0,
+        seconds: float | None = None,
     ) -> dict[str, np.ndarray]:
-        """Run a signature of this model once.
+        """Run a signature once.
 
         Args:
-            signature: one of `signatures`.
+            name: of the signature.
             inputs: a value for every input of the signature, by alias.
             outputs: the aliases to return; none means all. All are computed: TensorFlow would
                 prepare the graph again, in seconds, for every other set, and keep it.
-            timeout_ms: DEADLINE_EXCEEDED after so many milliseconds; 0 waits for ever.
+            seconds: until DEADLINE_EXCEEDED; None waits for ever.
 
         Returns the outputs by alias. Raises StatusError with TensorFlow's status.
         """
+        signature = self.signatures[name]
         aliases = list(signature.outputs)
         feeds = (_Output * len(inputs))(
             *(self._output(signature.inputs[alias].name) for alias in inputs)
@@ -223,13 +220,11 @@ class ModelSession:
         tensors: list[int] = []
         run_options = None
         try:
-            for alias, proto in inputs.items():
-                try:
-                    tensors.append(_tensor_from_proto(proto))
-                except StatusError as error:
-                    raise invalid(f"tensor parsing error: {alias}") from error
-            if timeout_ms:
-                options = config_pb2.RunOptions(timeout_in_ms=timeout_ms).SerializeToString()
+            for array in inputs.values():
+                tensors.append(_tensor_from_array(array))
+            if seconds is not None:
+                limit = config_pb2.RunOptions(timeout_in_ms=max(1, int(seconds * 1000)))
+                options = limit.SerializeToString()
                 run_options = _tf.TF_NewBufferFromString(options, len(options))
             with _Status() as status:
                 _tf.TF_SessionRun(

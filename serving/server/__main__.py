@@ -29,25 +29,12 @@ class _OneLine(logging.Formatter):
         return printable(super().format(record))
 
 
-def _stop_on_signals(stop: threading.Event, grace_seconds: int) -> None:
-    """Set `stop` on the first signal. A second one, or an alarm after the grace, ends all."""
-
-    def handle(*_: object) -> None:
-        stop.set()
-        signal.alarm(grace_seconds + _HARD_STOP_SECONDS)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, handle)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit status."""
     refuse_windows()
     parser = build_parser()
-    arguments = parser.parse_args(argv)
-    if arguments.model_base_path is None and arguments.model_config_file is None:
+    flags = parser.parse_args(argv)
+    if flags.model_base_path is None and flags.model_config_file is None:
         parser.error("one of --model_base_path and --model_config_file is required")
     handler = logging.StreamHandler()
     handler.setFormatter(_OneLine("%(asctime)s %(levelname)s %(message)s"))
@@ -55,9 +42,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Not before the flags are known to be right.
     from serving.server.model_server import ModelServer
 
-    stop, errors = threading.Event(), []
-    _stop_on_signals(stop, arguments.shutdown_grace_seconds)
-    server = ModelServer(arguments, stop)
+    stop = threading.Event()
+
+    def handle(*_: object) -> None:
+        """Stop the server. A second signal, or an alarm after the grace, ends the process."""
+        stop.set()
+        signal.alarm(flags.shutdown_grace_seconds + _HARD_STOP_SECONDS)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, handle)
+    server, errors = ModelServer(flags, stop), []
 
     def serve() -> None:
         try:

@@ -16,9 +16,9 @@ import numpy as np
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import Call, Metrics, deadline_exceeded
 from serving.server.config_files import Batching
+from serving.server.tensors import Arrays
 
-Arrays = dict[str, np.ndarray]
-Run = Callable[[Arrays, float], Arrays]
+Run = Callable[[Arrays, Sequence[str], float], Arrays]
 
 
 @dataclass(eq=False)
@@ -53,7 +53,7 @@ class Batcher:
 
         Args:
             key: of the model and signature; requests of one key and shape have the same `run`.
-            run: runs a batch (inputs, seconds left).
+            run: runs a batch (inputs, outputs, seconds left).
             inputs: arrays whose first dimension is the rows.
             call: the request; a late one is not run.
 
@@ -70,14 +70,15 @@ class Batcher:
         batch, is_first = self._join(key, request)
         if is_first:
             batch.full.wait(self._parameters.batch_timeout_micros / 1e6)
-            while seconds := max(each.call.seconds_left for each in batch.requests):
-                if self._places.acquire(timeout=seconds):
-                    self._close(key, batch)
-                    self._run(run, batch.requests)
-                    self._places.release()
-                    break
-            else:
-                self._close(key, batch)
+            has_place = False
+            while not has_place and (
+                seconds := max(each.call.seconds_left for each in batch.requests)
+            ):
+                has_place = self._places.acquire(timeout=seconds)
+            self._close(key, batch)
+            if has_place:
+                self._run(run, batch.requests)
+                self._places.release()
         try:
             return request.answer.result(call.seconds_left)
         except FutureTimeoutError:
@@ -113,28 +114,36 @@ class Batcher:
 
     def _run(self, run: Run, requests: Sequence[_Request]) -> None:
         """Answer the requests of a batch. If it fails, each is run alone and fails alone."""
-        for request in requests:
-            self._metrics.queuing.observe((time.monotonic() - request.arrived) * 1e6)
         present = [request for request in requests if request.call.seconds_left]
         try:
-            answers = self._run_together(run, present) if present else []
+            if present:
+                self._run_together(run, present)
         except Exception as error:
             if len(present) == 1:
                 present[0].answer.set_exception(error)
                 return
             for request in present:
                 self._run(run, [request])
-            return
-        for request, answer in zip(present, answers, strict=True):
-            request.answer.set_result(answer)
 
-    def _run_together(self, run: Run, requests: Sequence[_Request]) -> list[Arrays]:
+    def _run_together(self, run: Run, requests: Sequence[_Request]) -> None:
+        for request in requests:
+            self._metrics.queuing.observe((time.monotonic() - request.arrived) * 1e6)
         inputs = {
             alias: np.concatenate([request.inputs[alias] for request in requests])
             for alias in requests[0].inputs
         }
-        outputs = run(inputs, max(request.call.seconds_left for request in requests))
-        return split(outputs, [request.rows for request in requests])
+        outputs = run(inputs, (), max(request.call.seconds_left for request in requests))
+        ends = np.cumsum([request.rows for request in requests])
+        for array in outputs.values():
+            if array.shape[:1] != (ends[-1],):
+                raise StatusError(
+                    Code.FAILED_PRECONDITION,
+                    f"Batched output tensor has shape {list(array.shape)}; its 0th dimension does "
+                    "not equal the sum of the 0th dimension sizes of the input tensors",
+                )
+        for request, end in zip(requests, ends, strict=True):
+            rows = slice(end - request.rows, end)
+            request.answer.set_result({alias: array[rows] for alias, array in outputs.items()})
 
 
 def _rows(inputs: Arrays) -> int:
@@ -142,19 +151,3 @@ def _rows(inputs: Arrays) -> int:
     if () in sizes or len(sizes) != 1:
         raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
     return sizes.pop()[0]
-
-
-def split(outputs: Arrays, sizes: Sequence[int]) -> list[Arrays]:
-    """The outputs of each request of a batch. Raises StatusError FAILED_PRECONDITION."""
-    for array in outputs.values():
-        if array.shape[:1] != (sum(sizes),):
-            raise StatusError(
-                Code.FAILED_PRECONDITION,
-                f"Batched output tensor has shape {list(array.shape)}; its 0th dimension does not "
-                "equal the sum of the 0th dimension sizes of the input tensors",
-            )
-    ends = np.cumsum(sizes)
-    return [
-        {alias: array[end - size : end] for alias, array in outputs.items()}
-        for size, end in zip(sizes, ends, strict=True)
-    ]

@@ -5,15 +5,13 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from prometheus_client import CollectorRegistry, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from serving.savedmodel.status import Code, StatusError
 
 T = TypeVar("T")
-_PREFIX = ":tensorflow:serving:"
-_MICROSECONDS = [10 * 1.8**power for power in range(33)]  # to about 20 minutes
 
 
 class Call:
@@ -26,8 +24,8 @@ class Call:
 
     def __init__(self, seconds: float, entrypoint: str = "GRPC"):
         self.entrypoint = entrypoint
+        self.cancelled = False
         self._deadline = time.monotonic() + seconds
-        self._cancelled = False
 
     @property
     def seconds_left(self) -> float:
@@ -36,14 +34,10 @@ class Call:
 
     def check(self) -> None:
         """Raise StatusError CANCELLED or DEADLINE_EXCEEDED if nobody waits any more."""
-        if self._cancelled:
+        if self.cancelled:
             raise StatusError(Code.CANCELLED, "The client has gone")
         if not self.seconds_left:
             raise deadline_exceeded()
-
-    def cancel(self) -> None:
-        """Mark the request as abandoned by its client."""
-        self._cancelled = True
 
 
 def deadline_exceeded() -> StatusError:
@@ -57,6 +51,9 @@ class Workers:
     Args:
         threads: their number.
         waiting: requests that may wait.
+
+    Attributes:
+        busy: requests that run or wait.
     """
 
     def __init__(self, threads: int, waiting: int):
@@ -69,62 +66,48 @@ class Workers:
         """Return `work()`, run in one of the threads.
 
         A request that is cancelled while it waits is not run. Raises StatusError
-        RESOURCE_EXHAUSTED where too many wait, UNAVAILABLE after `close`.
+        RESOURCE_EXHAUSTED where too many wait.
         """
         with self._lock:
             if self.busy >= self._most:
-                raise StatusError(
-                    Code.RESOURCE_EXHAUSTED,
-                    f"The server is overloaded: {self.busy} requests are under way",
-                )
+                message = f"The server is overloaded: {self.busy} requests are under way"
+                raise StatusError(Code.RESOURCE_EXHAUSTED, message)
             self.busy += 1
-        try:
-            future = self._pool.submit(work)
-        except RuntimeError:
-            self._end(None)
-            raise StatusError(Code.UNAVAILABLE, "The server is stopping") from None
+        future = self._pool.submit(work)
         future.add_done_callback(self._end)
         try:
             return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
-            call.cancel()
+            call.cancelled = True
             raise
 
-    def _end(self, _: Future[T] | None) -> None:
+    def _end(self, _: Future[T]) -> None:
         with self._lock:
             self.busy -= 1
 
     def close(self) -> None:
-        """Refuse new requests and cancel waiting ones. Running ones continue."""
+        """Cancel waiting requests. Running ones continue; no new ones may follow."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Metrics:
-    """Counters and histograms, with the stock server's names."""
+    """Gauges and histograms, with the stock server's names. Times are microseconds."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+
+        def make(kind: Callable[..., T], name: str, text: str, *labels: str, **more: Any) -> T:
+            return kind(f":tensorflow:serving:{name}", text, labels, registry=self.registry, **more)
+
+        times: dict[str, Any] = {"buckets": [10 * 1.8**power for power in range(33)]}  # 20 minutes
+        by_version = "model_name", "version"
         # prometheus_client adds `_total` to the name of a Counter; the stock server has none.
-        self.requests = self._gauge("request_count", "Requests.", "model_name", "status")
-        self.loaded = self._gauge(
-            "model_version_loaded", "1 for a version that answers.", "model_name", "version"
-        )
-        self.in_flight = self._gauge("requests_in_flight", "Requests that run or wait.")
-        self.latency = self._histogram(
-            "request_latency", "Time of requests.", "model_name", "API", "entrypoint"
-        )
-        self.runtime = self._histogram("runtime_latency", "Time of runs.", "model_name", "API")
-        self.queuing = self._histogram("batching_session:queuing_latency", "Wait for a batch.")
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(_PREFIX + name, text, labels, registry=self.registry)
-
-    def _histogram(self, name: str, text: str, *labels: str) -> Histogram:
-        text += " In microseconds."
-        return Histogram(
-            _PREFIX + name, text, labels, registry=self.registry, buckets=_MICROSECONDS
-        )
-
-    def page(self) -> bytes:
-        """All metrics in Prometheus's text format."""
-        return generate_latest(self.registry)
+        self.requests = make(Gauge, "request_count", "Requests.", "model_name", "status")
+        self.loaded = make(Gauge, "model_version_loaded", "1: it answers.", *by_version)
+        self.in_flight = make(Gauge, "requests_in_flight", "Requests that run or wait.")
+        by_api = "model_name", "API"
+        latency = "request_latency", "Time of requests.", *by_api, "entrypoint"
+        self.latency = make(Histogram, *latency, **times)
+        self.runtime = make(Histogram, "runtime_latency", "Time of runs.", *by_api, **times)
+        queuing = "batching_session:queuing_latency", "Wait for a batch."
+        self.queuing = make(Histogram, *queuing, **times)

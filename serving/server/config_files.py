@@ -10,13 +10,11 @@ from typing import Any
 
 import grpc
 from google.protobuf import text_format
-from google.protobuf.message import Message
 
 from serving.client import serving_pb2
 from serving.savedmodel.status import invalid
 
 _METRICS_PATH = "/monitoring/prometheus/metrics"
-_PLATFORM = "tensorflow"
 
 
 def _read(path: Path, name: str) -> Any:
@@ -62,36 +60,28 @@ def read_metrics_path(path: Path | None) -> str | None:
 
 def read_models(path: Path) -> Sequence[Any]:
     """The ModelConfigs of a ModelServerConfig file. Raises StatusError or OSError."""
-    config = _read(path, "ModelServerConfig")
-    if config.WhichOneof("config") != "model_config_list":
+    models = _read(path, "ModelServerConfig").model_config_list.config
+    if not models:
         raise invalid(f"Expected a model_config_list in '{path}', and it has none")
-    models = config.model_config_list.config
+    names = [model.name for model in models]
     for number, model in enumerate(models):
-        if any(other.name == model.name for other in models[:number]):
+        if model.name in names[:number]:
             raise invalid(f"Illegal to list model {model.name} multiple times in config list")
-        if not Path(model.base_path).is_absolute():
+        if not Path(model.base_path).is_absolute() or model.model_platform != "tensorflow":
             raise invalid(
-                f"Expected model {model.name} to have an absolute path or URI; got "
-                f"base_path()={model.base_path}"
-            )
-        if model.model_platform != _PLATFORM:
-            raise invalid(
-                f'Expected model_platform "{_PLATFORM}" of model {model.name}; got '
-                f'"{model.model_platform}"'
+                f"Expected model {model.name} to have an absolute base_path and model_platform: "
+                f'"tensorflow". Received: "{model.base_path}", "{model.model_platform}"'
             )
     return models
 
 
-def one_model(name: str, base_path: Path) -> Message:
-    """The ModelConfig of a model whose newest version is served."""
-    return serving_pb2.ModelConfig(name=name, base_path=str(base_path.resolve()))
-
-
-def read_credentials(path: Path) -> grpc.ServerCredentials:
-    """Credentials of the SSLConfig at `path`.
+def read_credentials(path: Path | None) -> grpc.ServerCredentials | None:
+    """Credentials of an SSLConfig, None without one.
 
     Raises StatusError or OSError if the file or a certificate is not valid.
     """
+    if path is None:
+        return None
     config = _read(path, "SSLConfig")
     try:
         _check_certificates(config)
@@ -110,10 +100,9 @@ def _check_certificates(config: Any) -> None:
         context.load_verify_locations(cadata=config.custom_ca)
     elif config.client_verify:
         raise ValueError("client_verify needs custom_ca")
-    # ssl reads certificates from files alone; only the owner can read these.
-    with tempfile.NamedTemporaryFile() as cert, tempfile.NamedTemporaryFile() as key:
-        for file, text in ((cert, config.server_cert), (key, config.server_key)):
-            file.write(text.encode())
-            file.flush()
+    # ssl reads certificates from files alone; only the owner can read this one.
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(f"{config.server_key}\n{config.server_cert}".encode())
+        file.flush()
         # Without this, an encrypted key would ask for its password on the terminal.
-        context.load_cert_chain(cert.name, key.name, password=lambda: "")
+        context.load_cert_chain(file.name, password=lambda: "")

@@ -1,12 +1,12 @@
 """The flags of the stock server that this one understands, and its own."""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from training.command.parser import Parser, between, count, port, positive_int
 
-_MOST_INT = 2**31 - 1  # of gRPC
+_INT32 = 2**31 - 1  # the largest number that gRPC and the stock server take
 _DAY = 86_400
 
 
@@ -15,6 +15,51 @@ def _boolean(text: str) -> bool:
     if text.lower() not in values:
         raise argparse.ArgumentTypeError(f"expected true or false. Received: {text!r}")
     return values[text.lower()]
+
+
+_SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
+_WAIT = between(0, _INT32)
+_STOCK = (  # name, default, metavar, type or settings, help
+    ("port", 8500, "PORT", port, "TCP port of gRPC; 0 takes any that is free"),
+    ("host", "127.0.0.1", "ADDRESS", str, "to listen on; 0.0.0.0 lets other machines in"),
+    ("rest_api_port", 0, "PORT", port, "TCP port of REST; 0 for none"),
+    ("rest_api_timeout_in_ms", 30000, "MS", between(1, _INT32), "time of a REST request"),
+    ("model_name", "default", "NAME", str, "name of the model (not with --model_config_file)"),
+    ("model_base_path", None, "PATH", Path, "directory of the model's numbered versions"),
+    ("model_config_file", None, "FILE", Path, "text ModelServerConfig: several models, versions"),
+    (
+        "model_config_file_poll_wait_seconds",
+        0,
+        "SECONDS",
+        _WAIT,
+        "until it is read again; 0: never",
+    ),
+    ("file_system_poll_wait_seconds", 1, "SECONDS", _WAIT, "between looks for versions; 0: one"),
+    ("enable_batching", False, "true|false", _SWITCH, "run requests of several clients together"),
+    ("batching_parameters_file", None, "FILE", Path, "text BatchingParameters"),
+    ("monitoring_config_file", None, "FILE", Path, "text MonitoringConfig: metrics, on REST"),
+    ("ssl_config_file", None, "FILE", Path, "text SSLConfig: TLS for gRPC"),
+    ("enable_grpc_healthcheck_service", False, "true|false", _SWITCH, "serve grpc.health.v1"),
+)
+_LIMITS = (
+    ("max_request_rows", 1000, "N", positive_int, "rows of a request"),
+    ("max_request_bytes", 100 * 2**20, "BYTES", between(1, _INT32), "of a request"),
+    ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "of a request, also without client"),
+    (
+        "max_waiting_requests",
+        960,
+        "N",
+        count,
+        "that wait for one of 64 threads; others are refused",
+    ),
+    (
+        "shutdown_grace_seconds",
+        30,
+        "SECONDS",
+        between(0, _DAY),
+        "for requests under way on SIGTERM",
+    ),
+)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -31,59 +76,10 @@ def build_parser() -> argparse.ArgumentParser:
         "       %(prog)s --model_config_file=FILE [--FLAG=VALUE ...]",
         allow_abbrev=False,
     )
-    _add_stock_flags(parser)
-    _add_limits(parser.add_argument_group("limits (not of the stock server)"))
+    limits = parser.add_argument_group("limits (not of the stock server)")
+    for group, flags in ((parser, _STOCK), (limits, _LIMITS)):
+        for name, default, metavar, kind, text in flags:
+            settings = kind if isinstance(kind, dict) else {"type": kind}
+            more = {"default": default, "metavar": metavar, "help": text, **settings}
+            group.add_argument(f"--{name}", **more)
     return parser
-
-
-def _add_stock_flags(parser: argparse.ArgumentParser) -> None:
-    def add(
-        name: str, default: object, metavar: str, text: str, kind: Callable[[str], object] = str
-    ) -> None:
-        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
-
-    def switch(name: str, text: str) -> None:
-        about = {"type": _boolean, "nargs": "?", "const": True, "default": False}
-        parser.add_argument(f"--{name}", **about, metavar="true|false", help=text)  # type: ignore[arg-type]
-
-    add("port", 8500, "PORT", "TCP port of gRPC; 0 takes any that is free", port)
-    add("host", "127.0.0.1", "ADDRESS", "address to listen on; 0.0.0.0 lets other machines in")
-    add("grpc_socket_path", None, "PATH", "also listen for gRPC at this UNIX socket", Path)
-    add("rest_api_port", 0, "PORT", "TCP port of REST; 0 for none", port)
-    most = between(0, _MOST_INT)  # the stock server has them as int32, too
-    add("rest_api_timeout_in_ms", 30000, "MS", "time of a REST request", between(1, _MOST_INT))
-    add("model_name", "default", "NAME", "name of the model (not with --model_config_file)")
-    add("model_base_path", None, "PATH", "directory of the model's numbered versions", Path)
-    text = "text ModelServerConfig: several models, versions"
-    add("model_config_file", None, "FILE", text, Path)
-    text = "between reads of it; 0 reads once"
-    add("model_config_file_poll_wait_seconds", 0, "SECONDS", text, most)
-    text = "between looks for versions; 0 looks once"
-    add("file_system_poll_wait_seconds", 1, "SECONDS", text, most)
-    text = "that the ops of all requests share; 0 is automatic"
-    add("tensorflow_inter_op_parallelism", 0, "THREADS", text, count)
-    text = "that an op may use; 0 is automatic, of ONNX exports one"
-    add("tensorflow_intra_op_parallelism", 0, "THREADS", text, count)
-    switch("enable_batching", "run requests of several clients together")
-    add("batching_parameters_file", None, "FILE", "text BatchingParameters", Path)
-    text = "text MonitoringConfig: where metrics are, on REST"
-    add("monitoring_config_file", None, "FILE", text, Path)
-    add("ssl_config_file", None, "FILE", "text SSLConfig: TLS for gRPC", Path)
-    switch("enable_grpc_healthcheck_service", "serve grpc.health.v1")
-
-
-def _add_limits(group: argparse._ArgumentGroup) -> None:
-    def limit(
-        name: str, default: int, metavar: str, text: str, kind: Callable[[str], object]
-    ) -> None:
-        group.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=text)
-
-    limit("max_request_rows", 1000, "N", "rows of a request", positive_int)
-    text = "of a request, over gRPC and REST"
-    limit("max_request_bytes", 100 * 2**20, "BYTES", text, between(1, _MOST_INT))
-    text = "time of a request, also of one whose client has gone"
-    limit("max_request_seconds", 120, "SECONDS", text, between(1, _DAY))
-    text = "requests that wait for one of 64 threads; more are refused with RESOURCE_EXHAUSTED"
-    limit("max_waiting_requests", 960, "N", text, count)
-    text = "for requests under way on SIGTERM, at most a day; then they are stopped"
-    limit("shutdown_grace_seconds", 30, "SECONDS", text, between(0, _DAY))

@@ -1,8 +1,9 @@
-"""JSON of the REST interface: requests to tensors, tensors to answers."""
+"""JSON of the REST interface: requests to arrays, arrays to answers."""
 
 import base64
 import json
 import math
+import reprlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,13 +11,10 @@ import numpy as np
 from google.protobuf.message import Message
 
 from serving.savedmodel.status import Code, StatusError, invalid
-from serving.server.tensors import DTYPES, STRING, name_of, to_array, to_proto
+from serving.server.tensors import DTYPES, STRING, Arrays, name_of
 
 # A parsed value takes up to thirty times the memory of its text.
 _MOST_VALUES = 10_000_000
-_MOST_SHOWN = 100  # characters of a value that an error repeats
-
-Tensors = dict[str, Message]
 
 
 def parse(body: bytes | bytearray) -> dict[str, Any]:
@@ -33,35 +31,30 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
         raise invalid("expected a JSON object with 'instances' or 'inputs'")
     if not isinstance(document.get("signature_name", ""), str):
         raise invalid("'signature_name' must be a string")
+    if ("instances" in document) == ("inputs" in document):
+        raise invalid("expected either 'instances' or 'inputs'")
     return document
 
 
-def read_tensors(document: Mapping[str, Any], infos: Mapping[str, Message]) -> tuple[Tensors, bool]:
-    """Inputs of a Predict request, and whether it has the row format (`instances`)."""
-    rows = "instances" in document
-    if rows == ("inputs" in document):
-        raise invalid("expected either 'instances' or 'inputs'")
-    if not rows:
-        columns = document["inputs"]
-        if not _is_object(columns):
-            columns = {_only(infos): columns}
-        if columns.keys() != infos.keys():
-            raise invalid(f"'inputs' must have the keys {sorted(infos)}: has {_show([*columns])}")
-    else:
-        instances = document["instances"]
-        if not isinstance(instances, list) or not instances:
+def read_inputs(document: Mapping[str, Any], infos: Mapping[str, Message]) -> Arrays:
+    """The arrays of a request in rows (`instances`) or in columns (`inputs`)."""
+    rows, columns = document.get("instances"), document.get("inputs")
+    if "instances" in document:
+        if not isinstance(rows, list) or not rows:
             raise invalid("'instances' must be a list of at least one value")
-        if not _is_object(instances[0]):
-            alias = _only(infos)
-            instances = [{alias: instance} for instance in instances]
-        for number, instance in enumerate(instances):
-            if not _is_object(instance) or instance.keys() != infos.keys():
-                raise invalid(
-                    f"instance {number} must be an object with the keys {sorted(infos)}: "
-                    f"is {_show(instance)}"
-                )
-        columns = {alias: [instance[alias] for instance in instances] for alias in infos}
-    return {alias: _tensor(alias, columns[alias], infos[alias].dtype) for alias in infos}, rows
+        if _is_object(rows[0]):
+            for number, row in enumerate(rows):
+                if not _is_object(row) or row.keys() != infos.keys():
+                    keys = f"an object with the keys {sorted(infos)}"
+                    raise invalid(f"instance {number} must be {keys}: is {reprlib.repr(row)}")
+            rows = {alias: [row[alias] for row in rows] for alias in infos}
+        columns = rows
+    if not _is_object(columns):
+        columns = {_only(infos): columns}
+    if columns.keys() != infos.keys():
+        received = reprlib.repr([*columns])
+        raise invalid(f"'inputs' must have the keys {sorted(infos)}: has {received}")
+    return {alias: _array(alias, columns[alias], infos[alias].dtype) for alias in infos}
 
 
 def _only(infos: Mapping[str, Message]) -> str:
@@ -74,32 +67,27 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and value.keys() != {"b64"}
 
 
-def _tensor(alias: str, value: Any, dtype: int) -> Message:
-    """A TensorProto of nested lists. Raises StatusError."""
-    if dtype not in DTYPES:
-        raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {name_of(dtype)}")
-    array = np.array(value, object)
-    leaves = array.ravel().tolist()
+def _array(alias: str, value: Any, number: int) -> np.ndarray:
+    """An array of nested lists. Raises StatusError."""
+    if number not in DTYPES:
+        raise StatusError(Code.UNIMPLEMENTED, f"input {alias} is of {name_of(number)}")
+    nested = np.array(value, object)
+    leaves = nested.ravel().tolist()
     if any(isinstance(leaf, list) for leaf in leaves):
         raise invalid(f"input {alias}: lists of different lengths, or nested too deep")
-    return to_proto(_typed(alias, leaves, dtype).reshape(array.shape))
-
-
-def _typed(alias: str, leaves: list[Any], number: int) -> np.ndarray:
     dtype = np.dtype(DTYPES[number].numpy)
     if number == STRING:
-        strings = np.empty(len(leaves), object)
-        strings[:] = [_string(alias, leaf) for leaf in leaves]
-        return strings
-    types: tuple[type, ...] = {"b": (bool,), "f": (int, float)}.get(dtype.kind, (int,))
-    # The whole numbers that a float has exactly.
-    most = 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else math.inf
-    for leaf in leaves:
-        if type(leaf) not in types or (type(leaf) is int and abs(leaf) > most):
-            raise _wrong(alias, leaf, number)
+        leaves = [_string(alias, leaf) for leaf in leaves]
+    else:
+        types: tuple[type, ...] = {"b": (bool,), "f": (int, float)}.get(dtype.kind, (int,))
+        # The whole numbers that a float has exactly.
+        most = 2 ** (np.finfo(dtype).nmant + 1) if dtype.kind == "f" else math.inf
+        for leaf in leaves:
+            if type(leaf) not in types or (type(leaf) is int and abs(leaf) > most):
+                raise _wrong(alias, leaf, number)
     try:
         with np.errstate(over="raise"):
-            return np.array(leaves, dtype)
+            return np.array(leaves, dtype).reshape(nested.shape)
     except (OverflowError, FloatingPointError) as error:
         raise invalid(f"input {alias}: {error}") from error
 
@@ -117,25 +105,13 @@ def _string(alias: str, value: Any) -> bytes:
 
 
 def _wrong(alias: str, value: Any, dtype: int) -> StatusError:
-    return invalid(f"input {alias}: {_show(value)} is not of expected type: {name_of(dtype)}")
+    expected = f"is not of expected type: {name_of(dtype)}"
+    return invalid(f"input {alias}: {reprlib.repr(value)} {expected}")
 
 
-def _show(value: Any) -> str:
-    """The start of a value as JSON. The rest is never formatted."""
-    text = ""
-    try:
-        for part in json.JSONEncoder().iterencode(value):
-            text += part[:_MOST_SHOWN]
-            if len(text) > _MOST_SHOWN:
-                break
-    except RecursionError:
-        text += "..."
-    return text if len(text) <= _MOST_SHOWN else text[:_MOST_SHOWN] + "..."
-
-
-def write_tensors(outputs: Mapping[str, Message], rows: bool) -> str:
-    """Answer of a Predict request, in the format of the request."""
-    values = {name: _values(name, to_array(outputs[name])) for name in sorted(outputs)}
+def write_outputs(outputs: Arrays, rows: bool) -> str:
+    """The answer to a request, in its format: rows, or columns."""
+    values = {name: _values(name, outputs[name]) for name in sorted(outputs)}
     if not rows:
         return json.dumps({"outputs": _single(values)}, ensure_ascii=False)
     sizes = {len(value) if isinstance(value, list) else 0 for value in values.values()}

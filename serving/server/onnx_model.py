@@ -1,10 +1,9 @@
 """An ONNX export as a server's model. Its answers are those of the SavedModel."""
 
-import contextlib
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,12 +20,11 @@ from serving.client.local.manifest import read_manifest
 from serving.client.local.model import RUN_OPTIONS
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import deadline_exceeded
-from serving.server.tensors import DTYPES, to_array
+from serving.server.tensors import DTYPES, Arrays
 
 _PREDICT = "tensorflow/serving/predict"
 _DEFAULT_SIGNATURE = "serving_default"
 _BATCH = 64
-_WATCH_SECONDS = 0.05
 _NUMBERS = {dtype.name: number for number, dtype in DTYPES.items()}
 _MODELS: dict[str, Callable[..., Any]] = {
     "translate": LocalTranslator,
@@ -45,50 +43,39 @@ _SIGNATURES: dict[str, Callable[..., Sequence[Any]]] = {
     "regions": lambda model, image_bytes: _read(model.regions, image_bytes),
     "predict": lambda model, **columns: _predictions(model, columns),
 }
-Arrays = dict[str, np.ndarray]
 
 
 class OnnxModel:
     """A loaded ONNX export.
 
     Attributes:
-        signatures, ranks: see `serving.server.predict.LoadedModel`.
+        signatures: by name.
 
     Raises:
         StatusError: if it cannot be loaded.
     """
 
-    def __init__(self, path: Path, threads: int = 1):
+    def __init__(self, path: Path):
         try:
             task = read_manifest(path)["task"]
-            self._model = _MODELS[task](path, batch_size=_BATCH, threads=threads)
+            self._model = _MODELS[task](path, batch_size=_BATCH)
             declared = self._model.signatures()
         except Exception as error:  # a damaged tokenizer may end in any of them
             reason = f"{type(error).__name__}: {error}"
             raise StatusError(Code.DATA_LOSS, f"{path} cannot be loaded: {reason}") from error
-        self._default = task
         self._lock = threading.Lock()
-        self._deadlines: dict[onnxruntime.RunOptions, float] = {}
-        self._stopped = threading.Event()
-        threading.Thread(target=self._watch, name="onnx-deadlines", daemon=True).start()
-        self.signatures = {
-            name: _signature(name, declared[name]) for name in _SIGNATURES if name in declared
-        }
+        self._running: set[onnxruntime.RunOptions] = set()
+        self._is_stopped = False
+        self._asks = {name: ask for name, ask in _SIGNATURES.items() if name in declared}
+        self.signatures = {name: _signature(name, declared[name]) for name in self._asks}
+        self._asks[_DEFAULT_SIGNATURE] = self._asks[task]
         self.signatures[_DEFAULT_SIGNATURE] = self.signatures[task]
-        self.ranks = {
-            name: {alias: len(info.tensor_shape.dim) for alias, info in signature.inputs.items()}
-            for name, signature in self.signatures.items()
-        }
 
-    def run(
-        self, name: str, inputs: Mapping[str, Message], outputs: Sequence[str], seconds: float
-    ) -> Arrays:
+    def run(self, name: str, inputs: Arrays, outputs: Sequence[str], seconds: float) -> Arrays:
         """Run a signature within a time; return the named outputs, or all. Raises StatusError."""
-        ask = _SIGNATURES[self._default if name == _DEFAULT_SIGNATURE else name]
-        arrays = {alias: to_array(proto) for alias, proto in inputs.items()}
         with self._time_limit(seconds):
             try:
-                answers = ask(self._model, **arrays)
+                answers = self._asks[name](self._model, **inputs)
             except ValueError as error:
                 raise invalid(str(error)) from error
         infos = self.signatures[name].outputs
@@ -97,39 +84,35 @@ class OnnxModel:
             for alias in outputs or infos
         }
 
-    @contextlib.contextmanager
+    @contextmanager
     def _time_limit(self, seconds: float) -> Iterator[None]:
         """Within this, graphs run for at most so long; then it raises StatusError."""
+        closed = StatusError(Code.CANCELLED, "Session has been closed.")
         options = onnxruntime.RunOptions()
         with self._lock:
-            if self._stopped.is_set():
-                raise StatusError(Code.CANCELLED, "Session has been closed.")
-            self._deadlines[options] = time.monotonic() + seconds
+            if self._is_stopped:
+                raise closed
+            self._running.add(options)
         token = RUN_OPTIONS.set(options)
+        timer = threading.Timer(seconds, setattr, (options, "terminate", True))
+        timer.start()
         try:
             yield
         except Exception as error:
             if not options.terminate:
                 raise
-            closed = StatusError(Code.CANCELLED, "Session has been closed.")
-            raise (closed if self._stopped.is_set() else deadline_exceeded()) from error
+            raise (closed if self._is_stopped else deadline_exceeded()) from error
         finally:
+            timer.cancel()
             RUN_OPTIONS.reset(token)
             with self._lock:
-                del self._deadlines[options]
-
-    def _watch(self) -> None:
-        """Stop runs at their deadlines."""
-        while not self._stopped.wait(_WATCH_SECONDS):
-            with self._lock:
-                for options, deadline in self._deadlines.items():
-                    options.terminate |= time.monotonic() > deadline
+                self._running.remove(options)
 
     def stop(self) -> None:
         """Have the runs under way fail soon; no others can follow."""
-        self._stopped.set()
         with self._lock:
-            for options in self._deadlines:
+            self._is_stopped = True
+            for options in self._running:
                 options.terminate = True
 
     def close(self) -> None:
@@ -141,13 +124,10 @@ class OnnxModel:
 def _signature(name: str, declared: Mapping[str, Mapping[str, str]]) -> Message:
     """A SignatureDef of a local model's inputs and outputs, such as `float(?, ?)`, by alias."""
     signature = serving_pb2.SignatureDef(method_name=_PREDICT)
-    for infos, aliases in (
-        (signature.inputs, declared["inputs"]),
-        (signature.outputs, declared["outputs"]),
-    ):
+    for side, aliases in declared.items():
         for alias, text in aliases.items():
             dtype, sizes = re.fullmatch(r"(\w+)\((.*)\)", text).groups()  # type: ignore[union-attr]
-            info = infos[alias]
+            info = getattr(signature, side)[alias]
             info.name, info.dtype = f"{name}_{alias}:0", _NUMBERS[dtype]
             for size in filter(None, sizes.split(", ")):
                 info.tensor_shape.dim.add(size=-1 if size == "?" else int(size))

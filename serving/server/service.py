@@ -1,131 +1,103 @@
-"""PredictionService and ModelService: what gRPC and REST have in common, and gRPC's handlers."""
+"""Requests to models, by gRPC and REST alike: the version, its inputs, the run, the metrics."""
 
-import logging
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 
-import grpc
-from google.protobuf.message import DecodeError, Message
+from google.protobuf.message import Message
+from prometheus_client import Histogram
 
-from serving.client import serving_pb2
-from serving.savedmodel.status import Code, StatusError, invalid, shortened
+from serving.client.protobuf import SIGNATURES
+from serving.client.serving_pb2 import GetModelMetadataResponse, SignatureDefMap
+from serving.savedmodel.status import Code, StatusError, invalid
+from serving.server.batching import Batcher
 from serving.server.calls import Call, Metrics, Workers
-from serving.server.manager import ModelManager
-from serving.server.predict import Servable
+from serving.server.models import Models
+from serving.server.tensors import Arrays, check_shapes
 
-T = TypeVar("T")
-log = logging.getLogger(__name__)
-Context: TypeAlias = grpc.aio.ServicerContext
-Answer = Callable[[bytes, Call], Awaitable[bytes]]
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
+DEFAULT_SIGNATURE = "serving_default"
+Choice = tuple[str, int | None]  # a model and its version, None for the newest
 
 
+@dataclass(frozen=True)
 class Service:
-    """The methods of both services.
+    """Answers requests, of `most_rows` at most; without a batcher each runs alone.
 
-    Args:
-        manager: of the models.
-        metrics: counts requests.
-        workers: run the models; status and metadata need none.
-        seconds: that a request may take.
+    Workers run the models; status and metadata need none.
     """
 
-    def __init__(self, manager: ModelManager, metrics: Metrics, workers: Workers, seconds: float):
-        self.manager = manager
-        self.metrics = metrics
-        self.workers = workers
-        self._seconds = seconds
+    models: Models
+    metrics: Metrics
+    workers: Workers
+    batcher: Batcher | None
+    most_rows: int
 
-    def run(self, name: str, version: int | None, call: Call, answer: Callable[[Servable], T]) -> T:
-        """Return `answer(servable)` for a version of a model; count and time it."""
-        started, code = time.perf_counter(), Code.INTERNAL
+    def predict(
+        self,
+        choice: Choice,
+        signature_name: str,
+        call: Call,
+        read: Callable[[Mapping[str, Message]], Arrays],
+        names: Sequence[str] = (),
+    ) -> tuple[int, Arrays]:
+        """The number of the version that answers, and its outputs. Raises StatusError.
+
+        Args:
+            choice: the model and its version.
+            signature_name: "" for the default.
+            call: the request.
+            read: makes the inputs, by the signature's `infos`.
+            names: of the outputs; none for all.
+        """
+        name, started, code = choice[0], time.perf_counter(), Code.INTERNAL
         try:
             call.check()
-            with self.manager.acquire(name, version) as servable:
-                result = answer(servable)
+            with self.models.acquire(*choice) as (number, model):
+                key = signature_name or DEFAULT_SIGNATURE
+                if key not in model.signatures:
+                    message = f'Serving signature key "{key}" not found.'
+                    raise StatusError(Code.FAILED_PRECONDITION, message)
+                _check_outputs(names, model.signatures[key].outputs)
+                inputs = read(model.signatures[key].inputs)
+                check_shapes(inputs, model.signatures[key].inputs, self.most_rows)
+                ran, run = time.perf_counter(), partial(model.run, key)
+                if self.batcher:
+                    outputs = self.batcher.run((id(model), key), run, inputs, call)
+                    outputs = {alias: outputs[alias] for alias in names or outputs}
+                else:
+                    outputs = run(inputs, names, call.seconds_left)
+                _observe(self.metrics.runtime.labels(name, "Predict"), ran)
             code = Code.OK
-            return result
+            return number, outputs
         except StatusError as error:
             code = error.code
             raise
         finally:
             # Clients choose names freely: only those of the configuration become labels.
-            label = name if self.manager.has(name) else ""
+            label = name if self.models.has(name) else ""
             self.metrics.requests.labels(label, code.name).inc()
-            latency = self.metrics.latency.labels(label, "Predict", call.entrypoint)
-            latency.observe((time.perf_counter() - started) * 1e6)
+            _observe(self.metrics.latency.labels(label, "Predict", call.entrypoint), started)
 
-    def handlers(self) -> list[grpc.GenericRpcHandler]:
-        """For `grpc.aio.Server.add_generic_rpc_handlers`."""
-        services: dict[str, dict[str, Answer]] = {
-            "PredictionService": {"Predict": self._predict, "GetModelMetadata": self._metadata},
-            "ModelService": {"GetModelStatus": self._status},
-        }
-        return [
-            grpc.method_handlers_generic_handler(
-                f"tensorflow.serving.{service}",
-                {
-                    name: grpc.unary_unary_rpc_method_handler(self._with_status(answer))
-                    for name, answer in methods.items()
-                },
-            )
-            for service, methods in services.items()
-        ]
-
-    def _with_status(self, answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes | None]]:
-        async def handle(data: bytes, context: Context) -> bytes | None:
-            left = context.time_remaining()
-            call = Call(self._seconds if left is None else min(left, self._seconds))
-            try:
-                return await answer(data, call)
-            except StatusError as error:
-                await context.abort(_CODES[error.code], shortened(error.message))
-            except DecodeError:
-                message = "The message of the request cannot be parsed"
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, message)
-            except Exception as error:
-                log.exception("A request failed inside the server")
-                message = StatusError.internal(error).message
-                await context.abort(grpc.StatusCode.INTERNAL, shortened(message))
-            return None  # an abort raises
-
-        return handle
-
-    async def _predict(self, data: bytes, call: Call) -> bytes:
-        def work() -> bytes:
-            request = serving_pb2.PredictRequest.FromString(data)
-            name, version = _choice(request)
-            response = self.run(name, version, call, lambda each: each.predict(request, call))
-            return response.SerializeToString()
-
-        return await self.workers.run(work, call)
-
-    async def _metadata(self, data: bytes, call: Call) -> bytes:
-        request = serving_pb2.GetModelMetadataRequest.FromString(data)
-        choice = _choice(request)
-        if not request.metadata_field:
-            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
-        for field in request.metadata_field:
-            if field != "signature_def":
-                raise invalid(f"Metadata field {field} is not supported")
-        return self.metadata(*choice).SerializeToString()
-
-    async def _status(self, data: bytes, call: Call) -> bytes:
-        request = serving_pb2.GetModelStatusRequest.FromString(data)
-        return self.manager.status(*_choice(request)).SerializeToString()
-
-    def metadata(self, name: str, version: int | None) -> Message:
-        """The GetModelMetadataResponse of a version of a model."""
-        with self.manager.acquire(name, version) as servable:
-            return servable.metadata()
+    def metadata(self, choice: Choice) -> Message:
+        """The GetModelMetadataResponse of a version of a model: its signatures."""
+        signatures = SignatureDefMap()
+        response = GetModelMetadataResponse()
+        with self.models.acquire(*choice) as (number, model):
+            for alias, signature in model.signatures.items():
+                signatures.signature_def[alias].MergeFromString(signature.SerializeToString())
+        response.model_spec.name = choice[0]
+        response.model_spec.version.value = number
+        response.metadata["signature_def"].type_url = SIGNATURES
+        response.metadata["signature_def"].value = signatures.SerializeToString()
+        return response
 
 
-def _choice(request: Any) -> tuple[str, int | None]:
-    """The model and version that a request names, None for the newest."""
-    if not request.HasField("model_spec"):
-        raise invalid("Missing ModelSpec")
-    spec = request.model_spec
-    if spec.WhichOneof("version_choice") == "version_label":
-        raise invalid(f"Unrecognized servable version label: {spec.version_label}")
-    return spec.name, spec.version.value if spec.HasField("version") else None
+def _observe(histogram: Histogram, started: float) -> None:
+    histogram.observe((time.perf_counter() - started) * 1e6)
+
+
+def _check_outputs(names: Sequence[str], outputs: Iterable[str]) -> None:
+    if len({*names} & {*outputs}) != len(names):
+        expected = f"some of the outputs {sorted(outputs)}, each once"
+        raise invalid(f"expected {expected}. Received: {sorted(names)}")

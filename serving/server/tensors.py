@@ -11,7 +11,9 @@ from serving.client.serving_pb2 import TensorProto
 from serving.savedmodel.status import Code, StatusError, invalid
 
 STRING = 7
-_MOST_DIMENSIONS = 254  # TensorFlow's own limit
+_MOST_DIMENSIONS = 32
+
+Arrays = dict[str, np.ndarray]
 
 
 class DType(NamedTuple):
@@ -64,38 +66,25 @@ def to_proto(array: np.ndarray) -> Message:
     return proto
 
 
-def to_array(proto: Message) -> np.ndarray:
-    """The array of a TensorProto that passed `check_inputs`, or that `to_proto` made."""
-    dtype, shape = DTYPES[proto.dtype], [dim.size for dim in proto.tensor_shape.dim]
-    if proto.tensor_content:
-        return np.frombuffer(proto.tensor_content, dtype.numpy).reshape(shape)
-    values = np.array(getattr(proto, dtype.field), "object" if proto.dtype == STRING else None)
-    values = values.astype(dtype.numpy)
-    missing = math.prod(shape) - len(values)  # repetitions of the last value
-    return np.concatenate([values, np.repeat(values[-1:], missing)]).reshape(shape)
+def read_tensors(
+    protos: Mapping[str, Message], infos: Mapping[str, Message], most_rows: int
+) -> Arrays:
+    """The arrays of a request, by alias.
 
-
-def check_inputs(
-    inputs: Mapping[str, Message],
-    infos: Mapping[str, Message],
-    ranks: Mapping[str, int],
-    most_rows: int,
-) -> None:
-    """Compare a request's tensors with the signature: dtype, rank, number of values, rows.
-
-    A TensorProto may declare any shape and send one value, which is repeated: then each repetition
-    counts as a row.
+    A TensorProto may declare any shape and send one value, which is repeated.
 
     Args:
-        inputs: the tensors, by alias.
+        protos: the tensors, by alias.
         infos: of the signature, for each of them.
-        ranks: the ranks that some of them must have.
-        most_rows: that a request may have.
+        most_rows: that a request may have; each value of a tensor with repetitions counts as one.
 
     Raises StatusError INVALID_ARGUMENT.
     """
-    for number, (alias, proto) in enumerate(inputs.items()):
-        dtype = infos[alias].dtype
+    if {*protos} != {*infos}:
+        raise invalid(f"expected the inputs {sorted(infos)}. Received: {sorted(protos)}")
+    arrays = {}
+    for number, alias in enumerate(infos):
+        proto, dtype = protos[alias], infos[alias].dtype
         if proto.dtype != dtype or dtype not in DTYPES:
             expected, received = name_of(dtype), name_of(proto.dtype)
             raise invalid(f"Expects arg[{number}] to be {expected} but {received} is provided")
@@ -103,29 +92,40 @@ def check_inputs(
         unknown = proto.tensor_shape.unknown_rank or len(shape) > _MOST_DIMENSIONS
         if unknown or any(size < 0 for size in shape):
             raise invalid(f"tensor parsing error: {alias}")
-        if ranks.get(alias, len(shape)) != len(shape):
-            expected = ",".join("?" * ranks[alias])
-            raise invalid(
-                f"Shape of tensor {alias} [{','.join(map(str, shape))}] is not compatible with "
-                f"expected shape [{expected}]."
+        arrays[alias] = _to_array(alias, proto, shape, most_rows)
+    return arrays
+
+
+def check_shapes(arrays: Arrays, infos: Mapping[str, Message], most_rows: int) -> None:
+    """Compare ranks with a signature, and rows with their bound. Raises StatusError."""
+    for alias, array in arrays.items():
+        expected, rank = infos[alias].tensor_shape, len(infos[alias].tensor_shape.dim)
+        if not expected.unknown_rank and array.ndim != rank:
+            raise invalid(  # TensorFlow's words
+                f"Shape of tensor {alias} [{','.join(map(str, array.shape))}] is not compatible "
+                f"with expected shape [{','.join('?' * rank)}]."
             )
-        rows = _check_size(alias, proto, math.prod(shape), shape[0] if shape else 1)
-        if rows > most_rows:
-            # The stock server's words for a batch that is too large: clients parse them.
-            raise invalid(f"Task size {rows} is larger than maximum input batch size {most_rows}")
+        _check_rows(len(array) if rank else 1, most_rows)
 
 
-def _check_size(alias: str, proto: Message, declared: int, rows: int) -> int:
-    """Check that a tensor's values fill its shape of `declared` values; return its rows."""
-    dtype = DTYPES[proto.dtype]
+def _check_rows(rows: int, most: int) -> None:
+    if rows > most:
+        # The stock server's words for a batch that is too large: clients parse them.
+        raise invalid(f"Task size {rows} is larger than maximum input batch size {most}")
+
+
+def _to_array(alias: str, proto: Message, shape: list[int], most_rows: int) -> np.ndarray:
+    """The array of a TensorProto, whose last value fills the shape."""
+    dtype, size = DTYPES[proto.dtype], math.prod(shape)
     if proto.tensor_content:
-        size = declared * np.dtype(dtype.numpy).itemsize
-        good = proto.dtype != STRING and len(proto.tensor_content) == size
-        repeated = False
-    else:
-        sent = len(getattr(proto, dtype.field))
-        good = sent <= declared and bool(sent or not declared)
-        repeated = sent < declared
-    if not good:
+        bytes_each = np.dtype(dtype.numpy).itemsize
+        if proto.dtype == STRING or len(proto.tensor_content) != size * bytes_each:
+            raise invalid(f"tensor parsing error: {alias}")
+        return np.frombuffer(proto.tensor_content, dtype.numpy).reshape(shape)
+    sent = getattr(proto, dtype.field)
+    if len(sent) > size or (size and not sent):
         raise invalid(f"tensor parsing error: {alias}")
-    return declared if repeated else rows
+    if len(sent) < size:
+        _check_rows(size, most_rows)
+    values = np.array(sent, "object" if proto.dtype == STRING else None).astype(dtype.numpy)
+    return np.concatenate([values, np.repeat(values[-1:], size - len(sent))]).reshape(shape)

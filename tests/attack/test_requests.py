@@ -12,8 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from serving.savedmodel.status import StatusError
-from serving.server.tensors import check_inputs, to_array, to_proto
+from serving.server.tensors import read_tensors, to_proto
 from tests.attack.conftest import FLOAT, STRING, tensor_request, within
 from tests.serving.conftest import (
     add_version,
@@ -89,10 +88,7 @@ def test_good_tensors_of_any_dtype_are_counted_and_read(dtype, as_content):
     array = (np.arange(35).reshape(5, 7) % 3).astype(dtype)
     proto = tf.make_tensor_proto(array) if as_content else to_proto(array)
     info = meta_graph_pb2.TensorInfo(dtype=proto.dtype)
-    check_inputs({"x": proto}, {"x": info}, {"x": 2}, 5)
-    np.testing.assert_array_equal(to_array(proto), array)
-    with pytest.raises(StatusError, match="Task size 5 is larger"):
-        check_inputs({"x": proto}, {"x": info}, {"x": 2}, 4)
+    np.testing.assert_array_equal(read_tensors({"x": proto}, {"x": info}, 5)["x"], array)
 
 
 def test_messages_and_bodies_have_a_largest_size(server, stubs):
@@ -121,7 +117,7 @@ def test_bytes_that_are_no_message_are_an_error(server, stubs):
 @pytest.fixture
 def hold(server, monkeypatch):
     """Runs of the model `upper` wait for this event."""
-    gate, model = threading.Event(), server.manager._models["upper"].versions[1].servable.model
+    gate, model = threading.Event(), server.models._models["upper"].versions[1].model
     run = model.run
 
     def wait(*arguments):
@@ -169,7 +165,7 @@ class Runs:
 
 def test_requests_that_were_left_while_they_waited_are_not_run(base, stubs, monkeypatch):
     with serving("--model_name=upper", f"--model_base_path={base}") as server:
-        gate, model = threading.Event(), server.manager._models["upper"].versions[1].servable.model
+        gate, model = threading.Event(), server.models._models["upper"].versions[1].model
         runs = Runs(model, gate, monkeypatch)
         gone, stays = (stubs(f"localhost:{server.port}") for _ in range(2))
         running = [gone.prediction.Predict.future(request()) for _ in range(64)]

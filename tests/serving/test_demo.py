@@ -1,9 +1,13 @@
-"""The demo, up to its first stage: what it may delete."""
+"""The demos: their stages, and up to the first one what they may delete."""
+
+import contextlib
+import dataclasses
 
 import pytest
 
 from serving.demo import __main__ as demo
 from training.command.errors import UserError
+from training.config.load import load_preset, override
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def test_the_demo_replaces_what_an_earlier_demo_made_and_nothing_else(
     (output / "notes.txt").write_text("mine")
     (output / "models" / "mine" / "1").mkdir(parents=True)
     (output / "models" / "mine" / "1" / "saved_model.pb").write_text("mine")
-    start("--output", output, "--pair", pair)
+    start(pair, "--output", output)
     assert files(output) == [demo.LIST, "models/mine/1/saved_model.pb", "notes.txt"]
     assert f"Removed {output / 'run'}" in capsys.readouterr().out
     assert stages == ["training.train"] * 2
@@ -93,3 +97,30 @@ def test_a_link_is_removed_and_not_what_it_leads_to(tmp_path, stages):
     (output / "run").symlink_to(tmp_path / "elsewhere")
     start("--output", output)
     assert files(tmp_path / "elsewhere") == ["run.txt"]
+
+
+@pytest.mark.parametrize("name", sorted(demo.DEMOS))
+def test_a_demo_goes_through_all_stages(name, monkeypatch, tmp_path, capsys):
+    reached, questions = [], []
+
+    def command(module, *arguments):
+        reached.append(module)
+        if module == "training.evaluate":
+            (tmp_path / "evaluation.json").write_text('{"exact": 12.5, "auc": 0.9, "per": 3.0}')
+
+    @contextlib.contextmanager
+    def server(model, path, log):
+        reached.append(model)
+        yield "localhost:1"
+
+    task = demo.DEMOS[name]
+    monkeypatch.setattr(demo.stages, "command", command)
+    monkeypatch.setattr(demo.stages, "server", server)
+    asks = dataclasses.replace(task, ask=lambda *arguments: questions.append(arguments))
+    monkeypatch.setitem(demo.DEMOS, name, asks)
+    demo.main([name, "--output", str(tmp_path), "--seed", "5"])
+    wanted = ["training.train", "training.evaluate", "serving.export", "serving.check", name]
+    assert reached == wanted
+    assert questions == [(name, "localhost:1", tmp_path, 5)]
+    assert "[5/5]" in capsys.readouterr().out
+    override(load_preset(task.preset), task.settings)

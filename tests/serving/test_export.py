@@ -49,11 +49,8 @@ def call(version):
     with ModelSession(version) as session:
 
         def run(signature, texts, **more):
-            inputs = {
-                name: tf.make_tensor_proto(values, tf.string, [len(values)])
-                for name, values in {"text": texts, **more}.items()
-            }
-            return session.run(session.signatures[signature], inputs)
+            arrays = {name: np.array(x, object) for name, x in {"text": texts, **more}.items()}
+            return session.run(signature, arrays)
 
         yield run
 
@@ -136,8 +133,7 @@ def test_versions_are_numbered_and_nothing_half_written_is_left(tiny_run, tmp_pa
     expected = make_translator([tiny_run], Search(beam_width=1, max_source_length=LENGTH))(TEXTS)
     expected[1] = ""
     with ModelSession(output / "4") as session:
-        proto = tf.make_tensor_proto(TEXTS, tf.string, [len(TEXTS)])
-        found = session.run(session.signatures["translate"], {"text": proto})
+        found = session.run("translate", {"text": TEXTS})
     assert [text.decode() for text in found["translation"]] == expected
 
 
@@ -196,8 +192,7 @@ def test_half_precision_halves_the_size_and_keeps_the_translations(
         for weight, value in zip(tiny_run.model.weights, weights, strict=True):
             weight.assign(value)
     with ModelSession(half) as session:
-        proto = tf.make_tensor_proto(TEXTS, tf.string, [len(TEXTS)])
-        found = session.run(session.signatures["translate"], {"text": proto})
+        found = session.run("translate", {"text": TEXTS})
     expected[1] = ""
     assert [text.decode() for text in found["translation"]] == expected
 
@@ -226,8 +221,7 @@ def test_products_in_bfloat16_keep_the_translations(
         graph = (folder / "saved_model.pb").read_bytes()
         assert graph.count(tf.cast(kernel, dtype).numpy().tobytes()) == 1
     with ModelSession(quick) as session:
-        proto = tf.make_tensor_proto(TEXTS, tf.string, [len(TEXTS)])
-        found = session.run(session.signatures["translate"], {"text": proto})
+        found = session.run("translate", {"text": TEXTS})
         assert "score" not in session.signatures  # a step knows the best tokens alone
     expected = make_translator([tiny_run], Search(beam_width=3, precision="bfloat16"))(TEXTS)
     expected[1] = ""
@@ -314,8 +308,7 @@ def test_a_coverage_penalty_counts_what_was_not_looked_at(terse_run, tmp_path): 
     version = export([terse_run], tmp_path / "a", coverage_penalty=5.0, **settings)
     texts = [*filter(None, TEXTS), "The boys sleep.", "She has a dog.", "He eats apples."]
     with ModelSession(version) as session:
-        inputs = {"text": tf.make_tensor_proto(texts)}
-        best = session.run(session.signatures["translate"], inputs)
+        best = session.run("translate", {"text": texts})
     expected = make_nbest([terse_run], Search(coverage_penalty=5.0, **settings))(texts)
     assert [text.decode() for text in best["translation"]] == [x[0].text for x in expected]
     np.testing.assert_allclose(best["score"], [x[0].score for x in expected], rtol=1e-4)

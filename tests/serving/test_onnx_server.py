@@ -19,8 +19,7 @@ from serving.export.texts import Exported
 from serving.export.version import export
 from serving.savedmodel.status import Code, StatusError
 from serving.server.onnx_model import OnnxModel
-from serving.server.predict import load
-from serving.server.tensors import to_proto
+from serving.server.versions import load
 from tests.attack.conftest import tensor_request, within
 from tests.serving.conftest import add_version, arrays, error_of, free_port, serving, tensor
 from tests.serving.test_versions import served, states
@@ -143,7 +142,7 @@ def test_rest_answers_and_tells_the_signatures(server):
 
 def test_a_batch_may_be_empty(models):
     model = OnnxModel(models / "onnx" / "1")
-    empty = {"text": to_proto(np.zeros(0, object))}
+    empty = {"text": np.zeros(0, object)}
     shapes = {alias: x.shape for alias, x in model.run("nbest", empty, (), 60).items()}
     assert shapes == {"translations": (0, 2), "scores": (0, 2)}
     model.close()
@@ -151,7 +150,7 @@ def test_a_batch_may_be_empty(models):
 
 def test_a_run_is_stopped_at_its_deadline_and_with_its_model(models):
     model = OnnxModel(models / "onnx" / "1")
-    many = {"text": to_proto(np.array([b"she is eating " * 3] * 3000, object))}
+    many = {"text": np.array([b"she is eating " * 3] * 3000, object)}
     with pytest.raises(StatusError) as caught:
         model.run("translate", many, (), 0.001)
     assert caught.value.code == Code.DEADLINE_EXCEEDED
@@ -191,7 +190,7 @@ def test_a_server_of_onnx_alone_imports_no_tensorflow(models):
 
 def loaded(path):
     """A version as the server loads it: each signature is run once."""
-    return load(path, 0, 1, 60)
+    return load(path, 60)
 
 
 def damaged(version_dir, name, how):
@@ -246,19 +245,19 @@ def test_a_damaged_version_never_replaces_a_good_one(watched, models, stubs, nam
     damaged(copy, name, how)
     version = copy.rename(base / str(number))
     for _ in range(2):
-        server.manager.scan()
+        server.models.scan()
     client = stubs(f"localhost:{server.port}")
     assert states(client, "onnx") == {1: "AVAILABLE", number: "END"}
     assert served(client, model="onnx", text="He sleeps.") == 1
     shutil.rmtree(version)
-    server.manager.scan()
+    server.models.scan()
 
 
 def test_a_loaded_version_needs_its_files_no_more(models, tmp_path):
     version = shutil.copytree(models / "onnx" / "1", tmp_path / "1")
     model = loaded(version)
     shutil.rmtree(version)
-    texts = {"text": tensor([b"He sleeps."]), "translation": tensor([b"Il dort."])}
+    texts = {"text": np.array([b"He sleeps."]), "translation": np.array([b"Il dort."])}
     for name, signature in model.signatures.items():
         inputs = {alias: texts[alias] for alias in signature.inputs}
         assert model.run(name, inputs, (), 60)
@@ -270,7 +269,9 @@ def test_a_text_of_a_megabyte_is_answered_in_seconds(models, text):
     model = loaded(models / "onnx" / "1")
     for name, signature in model.signatures.items():
         with within(20):
-            model.run(name, {a: tensor([text.encode()]) for a in signature.inputs}, (), 60)
+            model.run(
+                name, {a: np.array([text.encode()], object) for a in signature.inputs}, (), 60
+            )
     model.close()
 
 
@@ -281,9 +282,11 @@ def test_images_are_read_as_by_the_saved_model(image_run, tmp_path):
     module = ExportedReader([image_run], **settings)
     for signature in ("read", "nbest", "regions"):
         wanted = getattr(module, signature)(image_bytes=tf.constant(images))
-        check_same(model.run(signature, {"image_bytes": tensor(images)}, (), 60), wanted)
+        check_same(model.run(signature, {"image_bytes": np.array(images, object)}, (), 60), wanted)
     with pytest.raises(StatusError, match=r"image_bytes\[1\] is neither") as caught:
-        model.run("serving_default", {"image_bytes": tensor([images[0], b"no image"])}, (), 60)
+        model.run(
+            "serving_default", {"image_bytes": np.array([images[0], b"no image"], object)}, (), 60
+        )
     assert caught.value.code == Code.INVALID_ARGUMENT
     model.close()
 
@@ -300,12 +303,11 @@ def test_outcomes_are_those_of_the_saved_model(event_run, tmp_path, rng):
             columns[name][rng.random((7, 11)) < 0.3] = np.nan
     tensors = {name: tf.constant(column) for name, column in columns.items()}
     wanted = ExportedPredictor([event_run]).predict(**tensors)
-    protos = {name: to_proto(column) for name, column in columns.items()}
-    received = model.run("predict", protos, (), 60)
+    received = model.run("predict", columns, (), 60)
     assert set(received) == set(wanted)
     for alias, array in received.items():
         np.testing.assert_allclose(array, wanted[alias].numpy(), atol=1e-5)
     columns["time"][0] = columns["time"][0, ::-1]
     with pytest.raises(StatusError, match="times of a history go back"):
-        model.run("predict", {k: to_proto(column) for k, column in columns.items()}, (), 60)
+        model.run("predict", columns, (), 60)
     model.close()

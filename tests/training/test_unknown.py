@@ -89,8 +89,7 @@ def test_a_served_model_replaces_them_too(run, tmp_path):
     with ModelSession(version) as session:
 
         def call(signature, **inputs):
-            protos = {name: tf.make_tensor_proto(values) for name, values in inputs.items()}
-            return session.run(session.signatures[signature], protos)
+            return session.run(signature, inputs)
 
         found, aligned = call("translate", text=sources), call("align", text=sources)
         several = call("nbest", text=sources)

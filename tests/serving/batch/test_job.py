@@ -1,8 +1,6 @@
-import base64
 import dataclasses
 import gzip
 import json
-import os
 import random
 import signal
 import subprocess
@@ -22,7 +20,12 @@ from tests.serving.conftest import add_version, save_upper
 
 
 def upper(texts):
-    return [(text.upper(), -float(len(text)), len(text) > 30) for text in texts]
+    return [answer(text.upper(), -float(len(text)), len(text) > 30) for text in texts]
+
+
+def answer(translation, score, truncated=False):
+    fields = {"translation": translation, "score": score}
+    return {**fields, "truncated": True} if truncated else fields
 
 
 @pytest.fixture(autouse=True)
@@ -83,7 +86,7 @@ def test_json_lines_keep_what_they_had(job, tmp_path):
     assert (two["id"], two["translation"]) == (2, "TWO")
 
 
-def test_a_bad_line_is_kept_aside_with_its_reason(job, tmp_path):
+def test_a_bad_line_has_its_reason(job, tmp_path):
     source = tmp_path / "a.jsonl"
     bad = {
         1: (b"\xff", "not UTF-8"),
@@ -98,13 +101,10 @@ def test_a_bad_line_is_kept_aside_with_its_reason(job, tmp_path):
     source.write_bytes(b"\n".join(lines))
     done = answer_file(job, upper, source)
     assert (done.lines, done.bad) == (9, 7)
-    found, aside = read(job.output / "a.jsonl"), read(job.output / "bad" / "a.jsonl")
+    found = read(job.output / "a.jsonl")
     assert [n for n, record in enumerate(found) if "error" in record] == sorted(bad)
-    assert [record["line"] - 1 for record in aside] == sorted(bad)
-    for record in aside:
-        line, reason = bad[record["line"] - 1]
-        assert reason in record["error"]
-        assert base64.b64decode(record["bytes"]) == line[:4000]
+    for number, (_, reason) in bad.items():
+        assert reason in found[number]["error"]
     assert [found[n]["translation"] for n in (0, 2)] == ["GOOD", "GOOD"]
 
 
@@ -126,7 +126,6 @@ def test_a_line_with_keys_of_an_answer_is_answered_as_others(job, tmp_path):
     assert found[2] == {"text": "two", "translation": "TWO", "score": -3.0, **ours}
     assert found[3] == {"error": "not an object with a text 'text'"}
     assert (done.lines, done.bad, done.truncated) == (4, 1, 1)
-    assert [bad["line"] for bad in read(job.output / "bad" / "a.jsonl")] == [4]
 
 
 def test_the_output_of_a_job_is_the_input_of_another(job, tmp_path):
@@ -138,7 +137,7 @@ def test_the_output_of_a_job_is_the_input_of_another(job, tmp_path):
     start(second)
 
     def longer(texts):
-        return [(f"{text}!!", 0.5, False) for text in texts]
+        return [answer(f"{text}!!", 0.5) for text in texts]
 
     done = answer_file(second, longer, job.output / "a.jsonl")
     found = read(second.output / "a.jsonl")
@@ -188,7 +187,7 @@ def test_a_file_that_is_not_whole_is_named_in_one_line(damage, ending, job, tmp_
     with pytest.raises(files.InputError, match=r"^\S*a\.\S*\.gz cannot be read: .+$") as caught:
         answer_file(dataclasses.replace(job, kind=kind), upper, source)
     assert "\n" not in str(caught.value)
-    assert sorted(path.name for path in job.output.iterdir()) == ["bad", "job.json"]
+    assert sorted(path.name for path in job.output.iterdir()) == ["job.json"]
 
 
 def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
@@ -202,7 +201,7 @@ def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
     def read_images(contents):
         asked.append(len(contents))
         return [
-            ValueError("no PNG") if one == b"broken" else (one.decode(), -0.123456)
+            ValueError("no PNG") if one == b"broken" else {"text": one.decode(), "score": -0.1}
             for one in contents
         ]
 
@@ -212,10 +211,7 @@ def test_images_of_a_folder_come_in_the_order_of_their_names(job, tmp_path):
     assert [record["image"] for record in found] == sorted(names)
     assert found.pop(4) == {"image": "04.png", "error": "no PNG"}
     assert all(record["text"] == record["image"] for record in found)
-    assert {record["score"] for record in found} == {-0.1235}
     assert (done.lines, done.bad, max(asked)) == (11, 1, 3)
-    (bad,) = read(job.output / "bad" / "shots.jsonl")
-    assert (bad["line"], base64.b64decode(bad["bytes"])) == (5, b"04.png")
     (some,) = files.find([str(folder / "*.png")], job.output)
     assert [file.name for file in files.files_of(some)] == [n for n in names if n.endswith("png")]
     (one,) = files.find([str(folder / "00.JPG")], job.output)
@@ -231,7 +227,7 @@ def test_histories_of_a_table_share_batches_by_their_length(job, tmp_path):
 
     def predict(histories):
         lengths.append([len(one["time"]) for one in histories])
-        return [len(one["time"]) / 10 for one in histories]
+        return [{"probability": len(one["time"]) / 10} for one in histories]
 
     assert files.kind_of(table) == "events"
     answer_file(dataclasses.replace(job, kind=Events("patient", "day")), predict, table)
@@ -271,7 +267,7 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
         "def die(texts):\n"
         "    calls.append(1)\n"
         "    if len(calls) == 9: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "    return [(t, 0.0, False) for t in texts]\n"
+        "    return [{'translation': t} for t in texts]\n"
         "answer_file(Job(Path(sys.argv[1]), Path(sys.argv[2]), batch_size=3), die,"
         " Path(sys.argv[3]))"
     )
@@ -282,8 +278,7 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
     assert list(job.output.glob(".a.*"))
     assert answer_file(job, upper, source).lines == 50
     sweep(job)
-    assert sorted(p.name for p in job.output.iterdir()) == ["a.jsonl", "bad", "job.json"]
-    assert os.listdir(job.output / "bad") == []
+    assert sorted(p.name for p in job.output.iterdir()) == ["a.jsonl", "job.json"]
     assert len(read(job.output / "a.jsonl")) == 50
 
 

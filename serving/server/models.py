@@ -2,20 +2,21 @@
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import Message
 
 from serving.client import serving_pb2
 from serving.savedmodel.status import Code, StatusError, invalid
 from serving.server.calls import Metrics
-from serving.server.predict import Servable
-from serving.server.versions import Fingerprint, fingerprint, read_versions
+from serving.server.versions import Fingerprint, find_versions, fingerprint
+
+if TYPE_CHECKING:
+    from serving.server.versions import LoadedModel
 
 _STOP_SECONDS = 5  # for runs that were told to stop
 State = serving_pb2.ModelVersionStatus.State
@@ -30,20 +31,22 @@ class Version:
     Attributes:
         error: why it failed.
         refused: its files when it failed.
+        model: what answers, while it is loaded.
         in_use: the number of its running requests.
     """
 
     state: int
-    error: StatusError | None = None
+    error: Exception | None = None
     refused: Fingerprint | None = None
-    servable: Servable | None = None
+    model: "LoadedModel | None" = None
     in_use: int = 0
 
     def status(self, number: int) -> Message:
         """Its part of a GetModelStatusResponse."""
         proto = serving_pb2.ModelVersionStatus(version=number, state=self.state)
-        proto.status.error_code = self.error.code if self.error else Code.OK
-        proto.status.error_message = self.error.message if self.error else ""
+        error = self.error or StatusError(Code.OK, "")
+        proto.status.error_code = getattr(error, "code", Code.UNKNOWN)
+        proto.status.error_message = str(error)
         return proto
 
 
@@ -64,22 +67,22 @@ class Model:
         return [n for n, version in self.versions.items() if version.state == State.AVAILABLE]
 
 
-class ModelManager:
+class Models:
     """Serves the versions that the configuration names.
 
     The newest version that can be loaded replaces an older one, which is closed after its last
     request. A failed version is tried again when its files have changed.
 
     Args:
-        load: makes the servable of (model name, version, directory); raises StatusError.
+        load: loads a version's directory; raises StatusError.
         metrics: records which versions are loaded.
     """
 
-    def __init__(self, load: Callable[[str, int, Path], Servable], metrics: Metrics):
+    def __init__(self, load: Callable[[Path], "LoadedModel"], metrics: Metrics):
         self._load = load
         self._metrics = metrics
         self._models: dict[str, Model] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Condition()  # notified when a version is closed
         self._scan_lock = threading.Lock()
 
     # Loading
@@ -100,10 +103,8 @@ class ModelManager:
                 for number, version in sorted(model.versions.items())[-1:]
             ]
             if errors:
-                raise StatusError(
-                    Code.UNKNOWN,
-                    f"{len(errors)} servable(s) did not become available: {{{', '.join(errors)}}}",
-                )
+                message = f"{len(errors)} servable(s) did not become available: "
+                raise StatusError(Code.UNKNOWN, f"{message}{{{', '.join(errors)}}}")
             stop.wait(1)
             self.scan()
 
@@ -118,25 +119,22 @@ class ModelManager:
                 model.config = None
             for config in configs:
                 self._models.setdefault(config.name, Model(config.name, config)).config = config
-        self.scan(settled=False)
+        self.scan(stable=False)
 
-    def scan(self, settled: bool = True) -> None:
+    def scan(self, stable: bool = True) -> None:
         """Look at every base path once; load and unload versions as the configuration says.
 
         Args:
-            settled: whether a version must be unchanged since the last scan, so that a copy under
-                way is left alone.
+            stable: whether a version must be unchanged since the last scan, so that a copy under
+                way is not read.
         """
         with self._scan_lock:
             for model in list(self._models.values()):
-                try:
-                    self._scan_model(model, settled)
-                except Exception:  # an error of one model must not stop the others
-                    log.exception("Looking for versions of %s failed", model.name)
+                self._scan_model(model, stable)
 
-    def _scan_model(self, model: Model, settled: bool) -> None:
+    def _scan_model(self, model: Model, stable: bool) -> None:
         try:
-            paths = read_versions(Path(model.config.base_path)) if model.config else {}
+            paths = find_versions(Path(model.config.base_path)) if model.config else {}
         except OSError as error:
             if model.available():
                 log.error("The versions of %s stay: %s", model.name, error)
@@ -150,7 +148,7 @@ class ModelManager:
         for number in sorted(paths, reverse=True):
             if len(serving) < limit and (
                 number in model.available()
-                or self._try(model, number, paths[number], before if settled else None)
+                or self._try(model, number, paths[number], before if stable else None)
             ):
                 serving.append(number)
         # An old version serves until a wanted one is available, or the disk has none.
@@ -171,34 +169,24 @@ class ModelManager:
         It is ready where it did not fail with these very files, and has not changed since the scan
         `before`.
         """
-        version, files = model.versions.get(number), None
+        last, files = model.versions.get(number, Version(State.START)), None
+        version = Version(State.LOADING)
         try:
             files = model.scanned[number] = fingerprint(path)
-            if version and version.refused == files:
+            if last.refused == files or (before is not None and before.get(number) != files):
                 return False
-            if before is not None and before.get(number) != files:
-                log.info("Version %d of %s is new or changing", number, model.name)
-                return False
-            version = Version(State.LOADING)
             with self._lock:
                 model.versions[number] = version
-            started = time.monotonic()
-            servable = self._load(model.name, number, path)
-        except Exception as error:
-            code = error.code if isinstance(error, StatusError) else Code.UNKNOWN
-            failure = StatusError(code, str(error))
-            if not (version and str(version.error) == str(failure)):
-                log.error("Loading {name: %s version: %d} failed: %s", model.name, number, failure)
+            version.model, version.state = self._load(path), State.AVAILABLE
+            log.info("Loaded {name: %s version: %d}", model.name, number)
+        except Exception as error:  # a damaged model may end in any of them
+            version.state, version.refused, version.error = State.END, files, error
             with self._lock:
-                model.versions[number] = Version(State.END, failure, files)
-            self._metrics.loaded.labels(model.name, number).set(0)
-            return False
-        with self._lock:
-            version.servable, version.state = servable, State.AVAILABLE
-        self._metrics.loaded.labels(model.name, number).set(1)
-        seconds = time.monotonic() - started
-        log.info("Loaded {name: %s version: %d} in %.2f s", model.name, number, seconds)
-        return True
+                model.versions[number] = version
+            if str(error) != str(last.error):
+                log.error("Loading {name: %s version: %d} failed: %s", model.name, number, error)
+        self._metrics.loaded.labels(model.name, number).set(int(version.error is None))
+        return version.error is None
 
     def _unload(self, model: Model, number: int) -> None:
         version = model.versions[number]
@@ -213,9 +201,10 @@ class ModelManager:
             if version.state != State.UNLOADING or version.in_use:
                 return
             version.state = State.END
-            servable, version.servable = version.servable, None
-        if servable:
-            servable.model.close()
+            model, version.model = version.model, None
+            self._lock.notify_all()
+        if model:
+            model.close()
 
     def close(self, seconds: float) -> None:
         """Unload every version; requests under way are stopped after `seconds`."""
@@ -224,11 +213,18 @@ class ModelManager:
             for model in self._models.values():
                 for number in model.available():
                     self._unload(model, number)
-        if not _wait_closed(versions, seconds):
-            for version in versions:
-                if servable := version.servable:
-                    servable.model.stop()
-            _wait_closed(versions, _STOP_SECONDS)
+
+        def are_closed() -> bool:
+            return not any(version.model for version in versions)
+
+        with self._lock:
+            if self._lock.wait_for(are_closed, seconds):
+                return
+            running = [version.model for version in versions if version.model]
+        for model in running:
+            model.stop()
+        with self._lock:
+            self._lock.wait_for(are_closed, _STOP_SECONDS)
 
     # Requests
 
@@ -237,8 +233,8 @@ class ModelManager:
         return name in self._models
 
     @contextmanager
-    def acquire(self, name: str, number: int | None = None) -> Iterator[Servable]:
-        """Hold the servable of a version, or of the newest: it stays loaded within the block.
+    def acquire(self, name: str, number: int | None = None) -> Iterator[tuple[int, "LoadedModel"]]:
+        """A version, or the newest: its number and its model, which stays loaded in the block.
 
         Raises StatusError: INVALID_ARGUMENT without a name, NOT_FOUND if the version is not
         available.
@@ -253,11 +249,11 @@ class ModelManager:
                 which = f"Latest({name})" if number is None else f"Specific({name}, {number})"
                 raise StatusError(Code.NOT_FOUND, f"Servable not found for request: {which}")
             version = model.versions[newest]
-            assert version.servable  # it is available
+            assert version.model  # it is available
             version.in_use += 1
-            servable = version.servable
+            loaded = version.model
         try:
-            yield servable
+            yield newest, loaded
         finally:
             with self._lock:
                 version.in_use -= 1
@@ -278,13 +274,3 @@ class ModelManager:
             return serving_pb2.GetModelStatusResponse(
                 model_version_status=[versions[each].status(each) for each in numbers]
             )
-
-
-def _wait_closed(versions: Sequence[Version], seconds: float) -> bool:
-    """Wait until no version has a servable; return whether that is so."""
-    deadline = time.monotonic() + seconds
-    while any(version.servable for version in versions):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
