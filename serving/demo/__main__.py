@@ -87,6 +87,9 @@ def pronounce(task: str, target: str, output: Path, seed: int) -> None:
     form = "--format", "onnx", "--weights", "int8"
     command("serving.export", "--run", output / "run", "--output", output / "onnx", *form)
     command("serving.client", "--local", output / "onnx", *WORDS)
+    lexicon = "--format", "sherpa", "--text", "--map", "arpabet-ipa"  # for a voice that reads IPA
+    text = 'The colonel\'s choir sang: "Quinoa!"'
+    command("serving.client", "--local", output / "onnx", *lexicon, text)
 
 
 DEMOS = {
