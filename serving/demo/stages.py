@@ -16,8 +16,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import grpc
-
 from serving.client.errors import ServingError
 from training.command.errors import UserError
 
@@ -122,6 +120,8 @@ def command(module: str, *arguments: object) -> None:
 @contextmanager
 def server(name: str, model: Path, log: Path) -> Iterator[str]:
     """Run the local server; give its address when it answers; stop it."""
+    import grpc
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
