@@ -89,15 +89,22 @@ class Pronouncer(LocalTranslator):
         check_count("--nbest", count, 1, self._settings.width)
 
         def answer(result: Any) -> list[Pronunciation]:
+            rows = zip(result.ids, result.log_probs, result.scores, strict=True)
             return [
                 Pronunciation(tokens, math.exp(log_probs.sum()), "model")
-                for ids, log_probs in zip(result.ids, result.log_probs, strict=True)
-                if (tokens := tokens_of(self._target, ids))
+                for ids, log_probs, score in rows
+                if score > -math.inf and (tokens := tokens_of(self._target, ids))
             ]
 
+        def search(batch: Sequence[str], count: int) -> list[list[Pronunciation]]:
+            return [each or [] for each in self._search(self._read(batch), count, answer)]
+
         def work(batch: Sequence[str]) -> list[tuple[str, list[Pronunciation]]]:
-            answers = self._search(self._read(batch), count, answer)
-            return [(word, each or []) for word, each in zip(batch, answers, strict=True)]
+            answers = dict(zip(batch, search(batch, count), strict=True))
+            for word in (word for word, each in answers.items() if not each):  # the best is silence
+                (several,) = search([word], self._settings.width)
+                answers[word] = several[:count]
+            return list(answers.items())
 
         order = sorted(words, key=len, reverse=True)
         pool = ThreadPoolExecutor(threads)

