@@ -13,7 +13,12 @@ from keras_attention import backend
 from tests.keras_attention.padding import assert_padding_changes_nothing
 
 # How many models read sequences that may be padded.
-WITH_PADDING = {"own-model.md": 8, "from-addons.md": 1, "from-multihead.md": 1}
+WITH_PADDING = {
+    "own-model.md": 8,
+    "../questions.md": 2,
+    "from-addons.md": 1,
+    "from-multihead.md": 1,
+}
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 
 
@@ -22,7 +27,7 @@ def run(guide):
     found, names, models = [], {}, {}
     text = (GUIDES / guide).read_text(encoding="utf-8")
     for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
-        names = {} if block.startswith("import keras") else dict(names)
+        names = {} if re.match("import (keras|numpy)", block) else dict(names)
         exec(compile(block, guide, "exec"), names)
         found.append(names)
         models |= {id(x): x for x in names.values() if isinstance(x, keras.Model)}
@@ -106,6 +111,28 @@ def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
         weight.shape == kernel.shape and np.allclose(weight, kernel.T, atol=1e-6)
         for weight in found
     )
+
+
+def test_the_answers_to_questions_are_right():
+    ragged, sequential, tagger, monotonic, finished, two, halves = run("../questions.md")
+    weights = ops.convert_to_numpy(ragged["weights"])  # (2, 3, 4)
+    np.testing.assert_allclose(weights.sum(-1), [[1, 1, 1], [1, 1, 0]], atol=1e-5)
+    assert not weights[0, :, 2:].any()
+    assert sequential["model"].output_shape == (None, 1)
+    assert tagger["tagger"].output_shape == (None, None, 4)
+    assert monotonic["place"][-1] > monotonic["place"][0] + 1
+    assert monotonic["seen"].sum(-1).max() <= 1 + 1e-5
+    states = np.random.default_rng(0).normal(size=(2, 5, 6)).astype("float32")
+    inputs = [states, np.arange(5) < np.array([[5], [3]])]
+    pooled, scores = finished["explained"].predict(inputs, verbose=0)
+    np.testing.assert_allclose(
+        pooled, finished["finished"].predict(inputs, verbose=0), rtol=1e-4, atol=1e-5
+    )
+    np.testing.assert_allclose((scores[..., None] * states).sum(1), pooled, rtol=1e-4, atol=1e-5)
+    assert set(two["history"]) >= {"loss"}
+    parts = (ops.convert_to_numpy(halves[name]) for name in ("first", "second"))
+    together = ops.convert_to_numpy(halves["together"])
+    np.testing.assert_allclose(np.concatenate([*parts], axis=1), together, rtol=1e-4, atol=1e-5)
 
 
 def test_the_layers_of_keras_give_the_same_after_the_move():
