@@ -48,8 +48,10 @@ def commands(guide):
     return found
 
 
-PAGES = (*READ, "layers.md", "own-model.md", "../../README.md", "../sources.md", "../results.md")
-PAGES += tuple(f"../serving/{path.name}" for path in (GUIDES.parent / "serving").glob("*.md"))
+DOCS = GUIDES.parent
+PAGES = ("../../README.md", *(f"../{path.name}" for path in DOCS.glob("*.md")))
+PAGES += tuple(path.name for path in GUIDES.glob("*.md"))
+PAGES += tuple(f"../{path.parent.name}/{path.name}" for path in DOCS.glob("s[ce]*/*.md"))
 COMMANDS = [(guide, *command) for guide in PAGES for command in commands(guide)]
 
 
@@ -80,6 +82,29 @@ def test_a_program_takes_the_options_of_a_guide(guide, module, words, monkeypatc
         main(words)
     with pytest.raises((SystemExit, UserError)):
         main([*words, "--what"])
+
+
+RUN_BY = {  # the test that runs a page's blocks of Python
+    "tests/test_readme.py": ("README.md", "docs/index.md", "docs/guides/layers.md"),
+    "tests/keras_attention/test_migration.py": ("docs/migration.md",),
+    "tests/keras_attention/test_guides.py": (
+        *("docs/questions.md", "docs/guides/own-model.md", "docs/guides/fast.md"),
+        *(f"docs/guides/from-{name}.md" for name in ("addons", "multihead", "opennmt")),
+    ),
+    "tests/serving/test_production_guide.py": ("docs/guides/production.md",),
+    "tests/serving/test_client_blocks.py": ("docs/serving/client.md", "docs/sources.md"),
+    "tests/serving/local/test_local_translator.py": ("docs/guides/without-a-server.md",),
+    "tests/serving/local/test_lexicon.py": ("docs/guides/pronouncer.md",),
+}
+
+
+def test_the_blocks_of_every_page_are_run():
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")]
+    with_blocks = {str(p.relative_to(ROOT)) for p in pages if "\n```python\n" in p.read_text()}
+    assert with_blocks == {page for those in RUN_BY.values() for page in those}
+    for test, those in RUN_BY.items():
+        for page in those:
+            assert Path(page).name in (ROOT / test).read_text(), f"{test} runs {page}"
 
 
 @pytest.mark.parametrize("guide", READ)
