@@ -1,6 +1,9 @@
 """Drawn segmentations, held to an enumeration of all of them and to the texts that they spell."""
 
 import dataclasses
+import json
+import subprocess
+import sys
 from collections import Counter
 
 import numpy as np
@@ -10,8 +13,9 @@ import sentencepiece
 from tests.training.conftest import tiny_config
 from training.command.errors import UserError
 from training.data.batches import text_batches
+from training.data.corpus import load
 from training.data.ids import PAD_ID, UNK_ID
-from training.data.pieces import model_of, model_state
+from training.data.pieces import model_of, model_state, train_sentencepiece
 from training.data.plan import Batching
 from training.data.store import Sequences
 from training.data.subwords import SubwordSampler, make_sampler
@@ -76,6 +80,48 @@ def test_segmentations_have_their_probability_to_a_power(run, alpha):
         deviation = np.sqrt(share * (1 - share) / count)
         drawn_share = sum(found[split] for split in splits) / count
         assert drawn_share == pytest.approx(share, abs=5 * deviation + 2 / count), splits
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from training.data.store import Sequences
+from training.data.subwords import SubwordSampler
+ids = Sequences.of(np.arange(5, 105), np.full(20, 5))
+sampler = SubwordSampler(open(sys.argv[1], "rb").read(), 0.2)
+print(sampler.draw(ids, 7).values.tolist())
+"""
+
+
+def test_another_process_draws_the_same(run, tmp_path):
+    """So that a run which goes on sees what it would have seen."""
+    _, (_, target), _ = run
+    path = tmp_path / "model"
+    path.write_bytes(model(target))
+    ids = Sequences.of(np.arange(5, 105), np.full(20, 5))
+    drawn = SubwordSampler(path.read_bytes(), 0.2).draw(ids, 7).values.tolist()
+    command = [sys.executable, "-c", SCRIPT, str(path)]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert json.loads(printed) == drawn != ids.values.tolist()
+
+
+def test_merges_of_bpe_are_left_out():
+    lines = load("phrasebook-en-fr", "dev").sources
+    state = train_sentencepiece(lambda: lines, 300, model_type="bpe")
+    pieces = sentencepiece.SentencePieceProcessor(model_proto=state)
+    rows = pieces.encode(lines)
+    ids = Sequences.of(np.concatenate(rows), np.array([len(row) for row in rows]))
+    for alpha, expected in (
+        (0.0, rows),
+        (1.0, [[pieces.piece_to_id(c) for c in "▁" + line.replace(" ", "▁")] for line in lines]),
+    ):
+        drawn = SubwordSampler(state, alpha).draw(ids, 3)
+        assert drawn.values.tolist() == [piece for row in expected for piece in row]
+    lengths = [SubwordSampler(state, alpha).draw(ids, 3).lengths.mean() for alpha in (0.1, 0.3)]
+    sampling = {"enable_sampling": True, "nbest_size": -1}
+    for alpha, length in zip((0.1, 0.3), lengths, strict=True):
+        theirs = np.mean([len(row) for row in pieces.encode(lines, alpha=alpha, **sampling)])
+        assert length == pytest.approx(theirs, rel=0.02)
 
 
 def test_a_sentence_with_an_unknown_piece_stays_as_it_is(run):
