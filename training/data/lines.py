@@ -163,13 +163,13 @@ def parse(block: Block, skipped: Skipped) -> tuple[list[str], list[list[str]]]:
         return [], []
     sources, references = [], []
     width = None if block.spec.startswith("multiref:") else 2
-    for line, (source, *others) in rows_of(block, skipped, width):
-        targets = [target for target in others if target]
-        if source and targets:
-            sources.append(source)
+    for line, texts in rows_of(block, skipped, width):
+        targets = [text for text in texts[1:] if text]
+        if texts[0] and targets:
+            sources.append(texts[0])
             references.append(targets)
         else:
-            skipped.add("no pair" if source or targets else "blank", line)
+            skipped.add("no pair" if texts[0] or targets else "blank", line)
     skipped.usable += len(sources)
     return sources, references
 
@@ -306,11 +306,11 @@ def rows_of(
     bad: dict[int, str] = {}
     texts = [_decoded(column, bad) for column in block.columns]
     rows = zip(*texts, strict=True) if len(texts) > 1 else (line.split("\t") for line in texts[0])
-    for number, row in enumerate(rows):
-        if number in bad:
-            skipped.add(bad[number], block.first + number)
+    for line, row in enumerate(rows, start=block.first):
+        if bad and line - block.first in bad:
+            skipped.add(bad[line - block.first], line)
         else:
-            yield block.first + number, [" ".join(text.split()) for text in row[:width]]
+            yield line, [" ".join(text.split()) for text in row[:width]]
 
 
 def _decoded(column: bytes, bad: dict[int, str]) -> list[str]:

@@ -133,7 +133,7 @@ def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
 
 def number_of(text: str) -> int:
     """Return the SHA-1 of a text as a whole number, so that an example stays in its split."""
-    return int(hashlib.sha1(text.encode()).hexdigest(), 16)
+    return int.from_bytes(hashlib.sha1(text.encode()).digest(), "big")
 
 
 def clean(text: str) -> str:

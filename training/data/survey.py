@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from training.data.lines import Block, Skipped, files_of, parse, rows_of
@@ -43,12 +43,15 @@ def survey(spec: str, blocks: Iterator[Block], seed: int, most: int = SAMPLE_BYT
             if not skipped.usable:
                 skipped.check(spec)
         last = block
-        lines += block.lines
+        count = block.lines
+        lines += count
         if not any(map(bytes.strip, block.columns)):
             continue
-        new = list(zip(*(column[:-1].split(b"\n") for column in block.columns), strict=True))
-        places = sorted(rng.sample(range(len(new)), round(share * len(new))))
-        drawn = [new[place] for place in places]
+        columns = [column[:-1].split(b"\n") for column in block.columns]
+        places: Sequence[int] = range(count)
+        if share < 1:
+            places = sorted(rng.sample(places, round(share * count)))
+        drawn = [tuple(column[place] for column in columns) for place in places]
         rows += [(rng.random() * share, row) for row in drawn]
         total += sum(len(text) for row in drawn for text in row)
         while total > 2 * most:
