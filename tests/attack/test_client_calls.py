@@ -1,11 +1,8 @@
 """Calls of a client that cannot be made as asked, and the wait for a server."""
 
-import asyncio
-import math
-
 import pytest
 
-from serving.client import AsyncTranslator, Translator, protocol, serving_pb2
+from serving.client import Translator, protocol, serving_pb2
 from serving.client.__main__ import main as command
 from tests.attack.test_client import Server, Status, blocking, translate
 
@@ -30,13 +27,6 @@ def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
     assert len(server.asked) == polls + 3
 
 
-@pytest.mark.parametrize("name", ["timeout", "call_timeout"])
-@pytest.mark.parametrize("seconds", [0, -1, math.nan, math.inf, 1e10, 1e300])
-def test_a_time_that_grpc_cannot_wait_is_refused(name, seconds):
-    with pytest.raises(ValueError, match=rf"^expected a {name} above 0, up to 1e9 seconds\. Rec"):
-        Translator("localhost:1", "m", **{name: seconds})
-
-
 def test_the_longest_time_is_waited_for_an_answer():
     with Server(translate) as server:
         assert blocking(server.target, ["a"], timeout=1e9, call_timeout=1e9)[0].text == "A"
@@ -49,21 +39,3 @@ def test_the_command_refuses_such_a_time_in_one_line(text, capsys):
     error = capsys.readouterr().err
     assert f"expected seconds, at most 1e9 and more than 0. Received: {text};" in error
     assert error.count("\n") == 1
-
-
-@pytest.mark.parametrize("kind", [Translator, AsyncTranslator])
-def test_lists_of_different_lengths_are_told_before_anything_is_sent(kind):
-    async def ask(target, count):
-        translator = kind(target, "m")
-        try:
-            return translator.score(["a", "b"], ["c"] * count)
-        finally:
-            if closed := translator.close():
-                await closed
-
-    with Server(translate) as server:
-        for count in (1, 3):
-            said = rf"^expected as many translations as texts, 2\. Received: {count}$"
-            with pytest.raises(ValueError, match=said):
-                asyncio.run(ask(server.target, count))
-    assert server.asked == []

@@ -95,7 +95,7 @@ def test_arrays_and_iterators_of_texts_are_lists_of_them():
         *(("model", x) for x in (None, 7)),
         *(("version", x) for x in ("1", -1, 2**63, 1.5)),
         *(("label", x) for x in (b"a", 7)),
-        *(("timeout", x) for x in ("5", None, True)),
+        *(("timeout", x) for x in ("5", None, True, 0, -1, math.nan, math.inf, 1e10)),
         *(("call_timeout", x) for x in ("5", math.nan)),
         *(("batch_size", x) for x in (0, "8", 1.5, None)),
         *(("retries", x) for x in (-1, 5, "2")),
@@ -104,3 +104,7 @@ def test_arrays_and_iterators_of_texts_are_lists_of_them():
 def test_a_clients_own_arguments_are_checked(kind, name, wrong):
     arguments = {"target": "localhost:1", "model": "m", name: wrong}
     assert_refused(lambda: kind(**arguments))
+
+
+def test_a_version_has_a_number_or_a_label():
+    assert_refused(lambda: Translator("localhost:1", "m", version=1, label="a"))

@@ -63,14 +63,6 @@ def test_each_translation_has_its_tokens_without_padding(server):
     assert asyncio.run(ask()) == EXPECTED
 
 
-def test_as_many_translations_as_texts_are_asked_for(server):
-    with Translator(server.target, "m") as translator:
-        with pytest.raises(ValueError, match="as many translations"):
-            translator.score(["a", "b"], ["c"])
-        with pytest.raises(TypeError, match="list of translations"):
-            translator.score(["a"], "c")
-
-
 def test_numbers_that_are_not_one_a_token_are_an_error():
     def wrong(*_):
         return response(

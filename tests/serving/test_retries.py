@@ -13,7 +13,6 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from serving.client import (
     AsyncTranslator,
     DeadlineExceededError,
-    MessageTooLargeError,
     ServerUnavailableError,
     ServingError,
     Translator,
@@ -120,29 +119,13 @@ def test_other_errors_are_not_tried_again(ask, status):
 
 
 @pytest.mark.parametrize("ask", [ask_blocking, ask_async])
-@pytest.mark.parametrize(
-    ("most", "batches"),
-    [
-        (
-            (5, Status.INVALID_ARGUMENT, "Task size {} is larger than maximum input batch size {}"),
-            [11, 5, 5, 1],
-        ),
-        ((5, Status.RESOURCE_EXHAUSTED, "Received message larger than max"), [11, 11, 5, 5, 1]),
-    ],
-)
-def test_batches_are_cut_to_what_the_server_takes(ask, most, batches):
+def test_batches_are_cut_to_what_the_server_takes(ask):
     texts = [f"text {n}" for n in range(11)]
-    with FakeServer(most=most) as server:
-        translations = ask(server.target, texts, retries=1)
+    details = "Task size {} is larger than maximum input batch size {}"
+    with FakeServer(most=(5, Status.INVALID_ARGUMENT, details)) as server:
+        translations = ask(server.target, texts)
         assert [each.text for each in translations] == [text.upper() for text in texts]
-    assert server.batches == batches
-
-
-def test_one_text_that_is_too_large_is_an_error():
-    most = (0, Status.RESOURCE_EXHAUSTED, "Received message larger than max")
-    with FakeServer(most=most) as server, pytest.raises(MessageTooLargeError, match="fewer texts"):
-        ask_blocking(server.target, ["a", "b"], retries=1)
-    assert server.batches == [2, 2, 1, 1]
+    assert server.batches == [11, 5, 5, 1]
 
 
 def test_an_answer_of_another_shape_is_told_from_a_translators():

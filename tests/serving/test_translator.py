@@ -167,24 +167,6 @@ def test_a_model_that_is_no_translator_is_named_as_such(half_server):
         translator.translate(["one"])
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"version": 1, "label": "a"}, "a version or a label"),
-        ({"timeout": 0}, "timeout above 0"),
-        ({"batch_size": 0}, "at least 1"),
-    ],
-)
-def test_impossible_arguments_are_refused(options, message):
-    with pytest.raises(ValueError, match=message):
-        Translator("localhost:1", "upper", **options)
-
-
-def test_one_string_is_not_a_list_of_texts(translator):
-    with pytest.raises(TypeError, match="list of texts"):
-        translator.translate("one")
-
-
 def run(capsys, *arguments):
     status = client.main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
