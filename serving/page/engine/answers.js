@@ -7,7 +7,7 @@ import { Translator } from "./translator.js";
 import { join } from "./words.js";
 
 const MOST_SENTENCES = 64;
-const MOST_KEPT = 500; // sentences, of which the page asks twice: for the text, and where it looks
+const MOST_SEARCHES = 500; // sentences, of which the page asks twice: for the text, and where it looks
 
 // Return {path: async function of a question and of `go_on`, which waits and throws where nobody
 // waits for the answer any more}.
@@ -19,19 +19,19 @@ function ofImages(model) {
   const reader = new Reader(model);
   return {
     "api/read": async (image) => {
-      const found = reader.read(await readImage(image, model.image));
-      return model.attends ? found : { ...found, weights: [] };
+      const reading = reader.read(await readImage(image, model.image));
+      return model.attends ? reading : { ...reading, weights: [] };
     },
   };
 }
 
 function ofTexts(model) {
   const translator = new Translator(model);
-  const kept = new Map();
+  const searches = new Map();
   const search = (text) => {
-    if (kept.size > MOST_KEPT) kept.clear();
-    if (!kept.has(text)) kept.set(text, translator.search(text));
-    return kept.get(text);
+    if (searches.size > MOST_SEARCHES) searches.clear();
+    if (!searches.has(text)) searches.set(text, translator.search(text));
+    return searches.get(text);
   };
   const each = async (texts, goOn, answer) => {
     if (texts.length > MOST_SENTENCES) {
@@ -47,8 +47,8 @@ function ofTexts(model) {
   return {
     "api/translate": async ({ text }, goOn) => {
       const pieces = splitSentences(text);
-      const found = await each(pieces.map(([source]) => source), goOn, (one) => one);
-      const sentences = found.map(({ hypotheses: [{ text, score }], truncated, unknown, ...sure }, i) => {
+      const results = await each(pieces.map(([source]) => source), goOn, (result) => result);
+      const sentences = results.map(({ hypotheses: [{ text, score }], truncated, unknown, ...sure }, i) => {
         const [source, gap] = pieces[i];
         const { words, word_probabilities } = sure;
         return { source, gap, text, score, truncated, unknown, words, word_probabilities };

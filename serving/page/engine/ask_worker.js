@@ -47,7 +47,7 @@ async function start() {
         if (loaded) bar.value = loaded;
         else if (ready) resolve();
         else if (!id) reject(new Refused(error));
-        else settle(id, answer, error);
+        else finish(id, answer, error);
       };
     });
   } finally {
@@ -61,9 +61,9 @@ async function script(text) {
   return URL.createObjectURL(new Blob([code], { type: "text/javascript" }));
 }
 
-function settle(id, answer, error) {
-  const one = waiting.get(id);
+function finish(id, answer, error) {
+  const request = waiting.get(id);
   waiting.delete(id);
-  if (error) one?.reject(Object.assign(new Refused(error), { status: 400 }));
-  else one?.resolve(answer);
+  if (error) request?.reject(Object.assign(new Refused(error), { status: 400 }));
+  else request?.resolve(answer);
 }

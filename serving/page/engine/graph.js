@@ -25,8 +25,8 @@ export class Graph {
   }
 
   // Run it on tensors in the order of its inputs; `outside` finds values of the graph around it.
-  run(given, outside = () => undefined) {
-    const values = new Map(this.inputs.map((name, i) => [name, given[i]]));
+  run(inputs, outside = () => undefined) {
+    const values = new Map(this.inputs.map((name, i) => [name, inputs[i]]));
     const find = (name) => values.get(name) ?? this.constants.get(name) ?? outside(name);
     for (const { run, from, to, attributes } of this.nodes) {
       const made = run(from.map(find), attributes, this.products, find);
@@ -37,9 +37,9 @@ export class Graph {
   }
 
   // The same by names.
-  ask(given) {
-    const found = this.run(this.inputs.map((name) => given[name]));
-    return Object.fromEntries(this.outputs.map((name, i) => [name, found[i]]));
+  ask(inputs) {
+    const outputs = this.run(this.inputs.map((name) => inputs[name]));
+    return Object.fromEntries(this.outputs.map((name, i) => [name, outputs[i]]));
   }
 }
 
@@ -51,8 +51,8 @@ const scan = (body) => (inputs, attributes, _, find) => {
   const length = steps[0].dims[0];
   const put = to.map(() => new Array(length));
   for (let time = 0; time < length; time++) {
-    const now = steps.map((x, i) => row(x, from[i] ? length - 1 - time : time));
-    const made = body.run([...state, ...now], find);
+    const current = steps.map((x, i) => row(x, from[i] ? length - 1 - time : time));
+    const made = body.run([...state, ...current], find);
     state = made.slice(0, state.length);
     made.slice(state.length).forEach((x, i) => (put[i][to[i] ? length - 1 - time : time] = x));
   }

@@ -2,7 +2,7 @@
 
 import { search } from "./search.js";
 import { tensor } from "./tensors.js";
-import { makeTokenizer, said } from "./tokenizers.js";
+import { described, makeTokenizer } from "./tokenizers.js";
 
 export class Reader {
   // `model` as `readModel` gives it.
@@ -16,11 +16,11 @@ export class Reader {
   read(pixels) {
     const { image: { height, width, channels, regions, longest }, settings } = this.model;
     const { beam_width, num_results = beam_width, length_penalty } = settings;
-    const asked = { width: beam_width, results: Math.min(num_results, beam_width), penalty: length_penalty };
-    const found = search(this.model, { pixels: tensor(pixels, [1, height, width, channels]) }, longest, asked)
-      .map((one) => said(this.target, one));
-    const hypotheses = found.map(({ text, score }) => ({ text, score }));
-    return { ...found[0], weights: found[0].weights.map((row) => grid(row, regions)), hypotheses };
+    const options = { width: beam_width, results: Math.min(num_results, beam_width), penalty: length_penalty };
+    const results = search(this.model, { pixels: tensor(pixels, [1, height, width, channels]) }, longest, options)
+      .map((hypothesis) => described(this.target, hypothesis));
+    const hypotheses = results.map(({ text, score }) => ({ text, score }));
+    return { ...results[0], weights: results[0].weights.map((row) => grid(row, regions)), hypotheses };
   }
 }
 

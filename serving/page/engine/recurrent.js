@@ -12,8 +12,8 @@ const layer = (step, states) => ([x, W, R, B, lengths], _, products) => {
   const y = new Float32Array(time * directions * batch * units);
   const last = Array.from({ length: states }, () => new Float32Array(directions * batch * units));
   for (let way = 0; way < directions; way++) {
-    const kernel = kept(W, way, gates, dim, products);
-    const recurrent = kept(R, way, gates, units, products);
+    const kernel = placed(W, way, gates, dim, products);
+    const recurrent = placed(R, way, gates, units, products);
     const ofInputs = products.times(x.data, time * batch, kernel);
     const bias = B.data.subarray(way * 2 * gates, (way + 1) * 2 * gates);
     for (let row = 0; row < batch; row++) {
@@ -35,7 +35,7 @@ const layer = (step, states) => ([x, W, R, B, lengths], _, products) => {
 };
 
 // A direction's kernel, laid out once.
-function kept(weights, way, gates, dim, products) {
+function placed(weights, way, gates, dim, products) {
   weights.ways ??= [];
   return weights.ways[way] ??= products.place(weights.data.subarray(way * gates * dim, (way + 1) * gates * dim), dim, gates);
 }

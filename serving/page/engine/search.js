@@ -18,25 +18,25 @@ export function search(model, source, limit, { width, results, penalty }) {
   for (let turn = 0; turn < limit; turn++) {
     const tokens = tensor(Int32Array.from(beam, ({ last }) => last), [beam.length]);
     const { log_probs, weights, ...next } = model.step.ask({ tokens, ...memory, ...state });
-    const found = beam.flatMap((one, row) => (one.finished ? [{ ...one, row }] : grown(one, row)));
-    function grown(one, row) {
-      const [own, looked] = [log_probs, weights].map((x) => rowOf(x, row));
+    const candidates = beam.flatMap((each, row) => (each.finished ? [{ ...each, row }] : continued(each, row)));
+    function continued(hypothesis, row) {
+      const [own, attended] = [log_probs, weights].map((x) => rowOf(x, row));
       return greatest(own, width).map((token) => {
         const logProb = own[token];
-        const total = Math.fround(one.total + logProb);
-        const length = one.length + 1;
+        const total = Math.fround(hypothesis.total + logProb);
+        const length = hypothesis.length + 1;
         const finished = token === END || length >= limit;
-        return { last: token, logProb, total, length, finished, before: one, looked, row, score: total / norm(length) };
+        return { last: token, logProb, total, length, finished, before: hypothesis, attended, row, score: total / norm(length) };
       });
     }
-    beam = found.map((one, place) => ({ one, place }))
-      .sort((a, b) => b.one.score - a.one.score || a.place - b.place)
-      .slice(0, width).map(({ one }) => one);
+    beam = candidates.map((hypothesis, place) => ({ hypothesis, place }))
+      .sort((a, b) => b.hypothesis.score - a.hypothesis.score || a.place - b.place)
+      .slice(0, width).map(({ hypothesis }) => hypothesis);
     // No open hypothesis can come among the results, even if all that follows costs nothing.
     const ended = beam.filter(({ finished }) => finished);
     const reach = Math.max(...beam.map(({ finished, total }) => (finished ? -Infinity : total / norm(limit))));
     if (ended.length === beam.length || ended[results - 1]?.score >= reach) break;
-    state = Object.fromEntries(model.state.map((name) => [name, taken(next[`next_${name}`], beam)]));
+    state = Object.fromEntries(model.state.map((name) => [name, gathered(next[`next_${name}`], beam)]));
   }
   return beam.slice(0, results).map(followed);
 }
@@ -48,7 +48,7 @@ function rowOf(x, row) {
   return x.data.subarray(row * size, (row + 1) * size);
 }
 
-function taken(x, beam) {
+function gathered(x, beam) {
   const [, , size] = around(x.dims, 0);
   const data = new x.data.constructor(beam.length * size);
   beam.forEach(({ row }, to) => data.set(rowOf(x, row), to * size));
@@ -72,10 +72,10 @@ function greatest(row, many) {
 
 function followed(hypothesis) {
   const [ids, logProbs, weights] = [[], [], []];
-  for (let one = hypothesis; one.before; one = one.before) {
-    ids.push(one.last);
-    logProbs.push(one.logProb);
-    weights.push(one.looked);
+  for (let step = hypothesis; step.before; step = step.before) {
+    ids.push(step.last);
+    logProbs.push(step.logProb);
+    weights.push(step.attended);
   }
   return { ids: ids.reverse(), score: hypothesis.score, logProbs: logProbs.reverse(), weights: weights.reverse() };
 }

@@ -50,18 +50,18 @@ export class SentencePiece {
     const [from, piece] = [new Int32Array(text.length + 1), new Int32Array(text.length + 1)];
     best[0] = 0;
     for (let start = 0; start < text.length;) {
-      const one = text.codePointAt(start) > 0xffff ? 2 : 1;
+      const width = text.codePointAt(start) > 0xffff ? 2 : 1;
       const reach = (end, id, score) => {
         const sum = Math.fround(best[start] + score);
         if (sum > best[end]) [best[end], from[end], piece[end]] = [sum, start, id];
       };
-      const known = this.ids.has(text.slice(start, start + one));
+      const listed = this.ids.has(text.slice(start, start + width));
       for (let end = start + 1; end <= Math.min(text.length, start + this.longest); end++) {
         const id = this.ids.get(text.slice(start, end));
         if (id !== undefined) reach(end, id, this.scores[id]);
       }
-      if (!known) reach(start + one, this.unknown, Math.fround(this.least - PENALTY));
-      start += one;
+      if (!listed) reach(start + width, this.unknown, Math.fround(this.least - PENALTY));
+      start += width;
     }
     const ids = [];
     for (let end = text.length; end > 0; end = from[end]) ids.push(piece[end]);
@@ -115,24 +115,24 @@ function replacer(rules) {
 
   // The longest string of the trie that stands at a place: its length and its value.
   function longest(bytes, start) {
-    let found = null;
+    let match = null;
     let node = size ? offset(units[0]) : 0;
     for (let at = start; at < bytes.length && size; at++) {
       node ^= bytes[at];
       const unit = units[node];
       if ((unit & 0x800000ff) >>> 0 !== bytes[at]) break;
       node ^= offset(unit);
-      if ((unit >>> 8) & 1) found = { length: at + 1 - start, value: units[node] & 0x7fffffff };
+      if ((unit >>> 8) & 1) match = { length: at + 1 - start, value: units[node] & 0x7fffffff };
     }
-    return found;
+    return match;
   }
 
   return function* (bytes) {
     for (let at = 0; at < bytes.length;) {
-      const found = longest(bytes, at);
-      if (found) yield texts.subarray(found.value, texts.indexOf(0, found.value));
-      const length = found?.length ?? characterLength(bytes[at]);
-      if (!found) yield bytes.subarray(at, at + length);
+      const match = longest(bytes, at);
+      if (match) yield texts.subarray(match.value, texts.indexOf(0, match.value));
+      const length = match?.length ?? characterLength(bytes[at]);
+      if (!match) yield bytes.subarray(at, at + length);
       at += length;
     }
   };

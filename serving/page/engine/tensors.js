@@ -15,12 +15,12 @@ export function around(dims, axis) {
 
 // How far the next number along each axis of `wanted` is, 0 where `dims` has size 1.
 function strides(dims, wanted) {
-  const found = new Array(wanted.length).fill(0);
+  const steps = new Array(wanted.length).fill(0);
   for (let axis = dims.length - 1, to = wanted.length - 1, step = 1; axis >= 0; axis--, to--) {
-    if (dims[axis] > 1) found[to] = step;
+    if (dims[axis] > 1) steps[to] = step;
     step *= dims[axis];
   }
-  return found;
+  return steps;
 }
 
 // Call `run(place, start)` for each row of `dims`: where it begins by these strides, and in order.

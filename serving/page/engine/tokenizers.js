@@ -10,7 +10,7 @@ export function makeTokenizer(about) {
 }
 
 // Return a hypothesis of `search` as {text, score, tokens, token_probabilities, weights (T, S)}.
-export function said(tokenizer, { ids, score, logProbs, weights }) {
+export function described(tokenizer, { ids, score, logProbs, weights }) {
   const own = ids.filter((id) => id !== END && id !== PAD);
   return {
     text: tokenizer.decode(own.filter((id) => id > END)),

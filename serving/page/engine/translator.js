@@ -2,7 +2,7 @@
 
 import { search } from "./search.js";
 import { tensor } from "./tensors.js";
-import { makeTokenizer, said } from "./tokenizers.js";
+import { described, makeTokenizer } from "./tokenizers.js";
 import { wordsBy } from "./words.js";
 
 // What has no UTF-8 form, half of a pair, becomes "?".
@@ -25,15 +25,15 @@ export class Translator {
     const read = this.source.encode(written(text));
     const ids = read.slice(0, max_source_length);
     const source = { ids: tensor(Int32Array.from(ids), [1, ids.length]) };
-    const asked = { width: beam_width, results, penalty: length_penalty };
-    const found = ids.length ? search(this.model, source, 2 * ids.length + 10, asked) : [];
+    const options = { width: beam_width, results, penalty: length_penalty };
+    const best = ids.length ? search(this.model, source, 2 * ids.length + 10, options) : [];
     const nothing = { text: "", score: 0, tokens: [], weights: [] };
     return {
       tokens: ids.map((id) => this.source.token(id)),
       truncated: read.length > ids.length,
       unknown: this.source.unseen?.(written(text)) ?? "",
-      ...this.words(found[0]?.ids ?? [], found[0]?.logProbs),
-      hypotheses: ids.length ? found.map((one) => said(this.target, one)) : new Array(results).fill(nothing),
+      ...this.words(best[0]?.ids ?? [], best[0]?.logProbs),
+      hypotheses: ids.length ? best.map((hypothesis) => described(this.target, hypothesis)) : new Array(results).fill(nothing),
     };
   }
 }

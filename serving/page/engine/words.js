@@ -11,14 +11,14 @@ const spelled = (token) => token !== UNKNOWN && /[\p{L}\p{N}]/u.test(token) && !
 // Return the positions of the tokens of each word, in order.
 export function groups(tokens) {
   if (!tokens.some((token) => token.startsWith(MARK))) return tokens.map((_, position) => [position]);
-  const found = [];
+  const words = [];
   tokens.forEach((token, position) => {
     const before = tokens[position - 1] ?? "";
-    const inside = found.length && !token.startsWith(MARK) && before !== MARK;
-    if (before === MARK || (inside && spelled(token) && spelled(before))) found.at(-1).push(position);
-    else found.push([position]);
+    const inside = words.length && !token.startsWith(MARK) && before !== MARK;
+    if (before === MARK || (inside && spelled(token) && spelled(before))) words.at(-1).push(position);
+    else words.push([position]);
   });
-  return found;
+  return words;
 }
 
 // Return {source, target, weights} between words. A source word has the sum of its tokens' weights,
@@ -61,4 +61,4 @@ export function wordsBy(tokenizer) {
   };
 }
 
-const texts = (tokens, found) => found.map((word) => word.map((p) => tokens[p]).join("").replaceAll(MARK, " ").trim());
+const texts = (tokens, words) => words.map((word) => word.map((p) => tokens[p]).join("").replaceAll(MARK, " ").trim());

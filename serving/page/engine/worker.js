@@ -8,7 +8,7 @@ import { answers } from "./answers.js";
 import { readModel } from "./model.js";
 import { decoded, unpacked } from "./packed.js";
 
-let known = null;
+let paths = null;
 const cancelled = new Set();
 
 self.onmessage = async ({ data: { load, id, path, body, cancel } }) => {
@@ -20,7 +20,7 @@ self.onmessage = async ({ data: { load, id, path, body, cancel } }) => {
 async function start({ text, url }) {
   try {
     const file = text ? decoded(text) : await fetched(url);
-    known = answers(readModel(await unpacked(file)));
+    paths = answers(readModel(await unpacked(file)));
     postMessage({ ready: true });
   } catch (error) {
     postMessage({ error: `The model cannot be loaded: ${error.message}` });
@@ -33,7 +33,7 @@ async function answer(id, path, body) {
     if (cancelled.has(id)) throw new Error("cancelled");
   };
   try {
-    postMessage({ id, answer: await known[path](body, goOn) });
+    postMessage({ id, answer: await paths[path](body, goOn) });
   } catch (error) {
     postMessage({ id, error: error.message });
   }
