@@ -27,20 +27,13 @@ class Batches:
 
     With samplers the subwords of a pair are drawn anew each time that it is seen. Widths are those
     of the subwords given: the drawn ones may be more.
-
-    Attributes:
-        source: of the examples: `Sequences`, or examples of one size.
-        target: token ids, or labels float32 `(n,)`.
-        plan: of the batches.
-        batching: the settings.
-        samplers: of sources and targets.
     """
 
-    source: Any
-    target: Sequences | np.ndarray
-    plan: Plan | InOrder
-    batching: Batching
-    samplers: Samplers = (None, None)
+    source: Any  # of the examples: `Sequences`, or examples of one size
+    target: Sequences | np.ndarray  # token ids, or labels float32 `(n,)`
+    plan: Plan | InOrder  # of the batches
+    batching: Batching  # the settings
+    samplers: Samplers = (None, None)  # of sources and targets
 
     @property
     def statistics(self) -> Statistics:

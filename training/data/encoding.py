@@ -36,41 +36,24 @@ class Copying(NamedTuple):
 
 
 class Job(NamedTuple):
-    """How blocks are encoded.
+    """How blocks are encoded."""
 
-    Attributes:
-        tokenizers: files of both sides.
-        shares: of the sources that are held out for dev and test.
-        excluded: sources to leave out: those of dev and test.
-        written_like: data in whose script targets are written.
-        copying: how words are copied, None where none are.
-        unique: whether pairs are hashed.
-    """
-
-    tokenizers: tuple[Path, Path]
-    shares: tuple[float, float]
-    excluded: frozenset[str]
-    written_like: str
-    copying: Copying | None
-    unique: bool
+    tokenizers: tuple[Path, Path]  # files of both sides
+    shares: tuple[float, float]  # of the sources that are held out for dev and test
+    excluded: frozenset[str]  # sources to leave out: those of dev and test
+    written_like: str  # data in whose script targets are written
+    copying: Copying | None  # how words are copied, None where none are
+    unique: bool  # whether pairs are hashed
 
 
 class Encoded(NamedTuple):
-    """A block in token ids.
+    """A block in token ids."""
 
-    Attributes:
-        sides: sources and targets to learn from.
-        held_out: pairs of dev and test, as text.
-        hashes: of the pairs, uint64, where they are wanted.
-        skipped: the lines that are no pair.
-        digest: SHA-256 of the block.
-    """
-
-    sides: tuple[Ids, Ids]
-    held_out: dict[str, list[tuple[str, str]]]
-    hashes: np.ndarray
-    skipped: Skipped
-    digest: bytes
+    sides: tuple[Ids, Ids]  # sources and targets to learn from
+    held_out: dict[str, list[tuple[str, str]]]  # pairs of dev and test, as text
+    hashes: np.ndarray  # of the pairs, uint64, where they are wanted
+    skipped: Skipped  # the lines that are no pair
+    digest: bytes  # SHA-256 of the block
 
 
 def pairs_of(block: Block, job: Job, skipped: Skipped) -> Iterator[tuple[str, str, str]]:

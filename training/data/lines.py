@@ -34,19 +34,13 @@ _UTF16 = "as UTF-16 has them: iconv -f UTF-16 -t UTF-8 makes UTF-8 of it"
 
 
 class Block(NamedTuple):
-    """Consecutive lines of a SPEC.
+    """Consecutive lines of a SPEC."""
 
-    Attributes:
-        spec: whose lines they are.
-        first: number of the first line, from 1.
-        columns: the lines, each with its line feed; of line-aligned files those of each.
-        quoted: whether columns were in quotes, as spreadsheets write them.
-    """
-
-    spec: str
-    first: int
+    spec: str  # whose lines they are
+    first: int  # number of the first line, from 1
+    # the lines, each with its line feed; of line-aligned files those of each
     columns: tuple[bytes, ...]
-    quoted: bool = False
+    quoted: bool = False  # whether columns were in quotes, as spreadsheets write them
 
     @property
     def lines(self) -> int:
@@ -56,15 +50,11 @@ class Block(NamedTuple):
 
 @dataclass
 class Skipped:
-    """Lines that are no pair.
+    """Lines that are no pair."""
 
-    Attributes:
-        reasons: by the reason, how many there are and the number of the first.
-        usable: lines that are one.
-    """
-
+    # by the reason, how many there are and the number of the first
     reasons: dict[str, tuple[int, int]] = field(default_factory=dict)
-    usable: int = 0
+    usable: int = 0  # lines that are one
 
     @property
     def unusable(self) -> int:

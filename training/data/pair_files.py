@@ -36,27 +36,19 @@ class Split:
 
     Texts are NFC with single spaces. Gold words and links exist for some corpora and are None
     for the others; they are those of the first reference.
-
-    Attributes:
-        sources: source sentences; of images the files, as bytes or as paths.
-        references: for each source, one or more translations.
-        source_words: words of each source.
-        target_words: words of each first reference.
-        sure: for each sentence, links `(source word, target word)` that must be found.
-        possible: links that may be found, the sure ones included.
-        boxes: of images, for each the box of each character of the first reference: left, top,
-            right, bottom, as fractions of the image's size.
-        unusable: lines of the files that hold no pair.
     """
 
-    sources: list[Any]
-    references: list[list[str]]
-    source_words: list[list[str]] | None = None
-    target_words: list[list[str]] | None = None
+    sources: list[Any]  # source sentences; of images the files, as bytes or as paths
+    references: list[list[str]]  # for each source, one or more translations
+    source_words: list[list[str]] | None = None  # words of each source
+    target_words: list[list[str]] | None = None  # words of each first reference
+    # for each sentence, links `(source word, target word)` that must be in a reading of weights
     sure: list[Links] | None = None
-    possible: list[Links] | None = None
+    possible: list[Links] | None = None  # links that may be, the sure ones included
+    # of images, for each the box of each character of the first reference: left, top, right,
+    # bottom, as fractions of the image's size
     boxes: list[list[tuple[float, float, float, float]]] | None = None
-    unusable: int = 0
+    unusable: int = 0  # lines of the files that hold no pair
 
     def pairs(self) -> list[tuple[Any, str]]:
         """Every source with each of its references."""
@@ -121,13 +113,11 @@ def merge_sources(split: Split) -> Split:
     return replace(merged, references=[list(texts) for texts in references.values()])
 
 
-def fingerprint(*splits: Iterable[tuple[str, str]]) -> str:
-    """SHA-256 of sentence pairs, in their order."""
+def fingerprint(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return the SHA-256 of sentence pairs, in their order."""
     digest = hashlib.sha256()
-    for pairs in splits:
-        for source, target in pairs:
-            digest.update(f"{source}\t{target}\n".encode())
-        digest.update(b"\n")
+    for source, target in pairs:
+        digest.update(f"{source}\t{target}\n".encode())
     return digest.hexdigest()
 
 

@@ -19,27 +19,19 @@ _GRID = 64  # widths to choose from, of each side
 
 @dataclass(frozen=True)
 class Batching:
-    """The settings of batches: the configuration's keys of these names.
+    """The settings of batches: the configuration's keys of these names."""
 
-    Attributes:
-        batch_size: pairs in a batch.
-        max_source_length: most tokens of a source; longer pairs are dropped in training and cut
-            otherwise.
-        max_target_length: most tokens of a target, START and END not counted; likewise.
-        batch_shapes: most pairs of widths, of sources and of targets, that batches have; 0 for any.
-        join: share of the batches in training that hold joined pairs, 0 to 1.
-        batch_tokens: most tokens in a batch for training, padding and START counted, of the side
-            that has more; a single pair may have more. 0 for batches of `batch_size`.
-        seed: seed of the order.
-    """
-
-    batch_size: int
+    batch_size: int  # pairs in a batch
+    # most tokens of a source; longer pairs are dropped in training and cut otherwise
     max_source_length: int
-    max_target_length: int
+    max_target_length: int  # most tokens of a target, START and END not counted; likewise
+    # most pairs of widths, of sources and of targets, that batches have; 0 for any
     batch_shapes: int = 0
-    join: float = 0.0
+    join: float = 0.0  # share of the batches in training that hold joined pairs, 0 to 1
+    # most tokens in a batch for training, padding and START counted, of the side that has more; a
+    # single pair may have more. 0 for batches of `batch_size`
     batch_tokens: int = 0
-    seed: int = 0
+    seed: int = 0  # seed of the order
 
     @classmethod
     def of(cls, config: Config) -> Batching:
@@ -52,41 +44,25 @@ class Batching:
 
 @dataclass(frozen=True)
 class Statistics:
-    """Counts of a dataset.
+    """Counts of a dataset."""
 
-    Attributes:
-        pairs: sentence pairs in an epoch.
-        dropped: pairs left out of training: too long, or empty on one side.
-        source_tokens: source tokens of all pairs.
-        target_tokens: labels of all pairs, END included.
-        steps_per_epoch: batches in an epoch.
-    """
-
-    pairs: int
-    dropped: int
-    source_tokens: int
-    target_tokens: int
-    steps_per_epoch: int
+    pairs: int  # sentence pairs in an epoch
+    dropped: int  # pairs left out of training: too long, or empty on one side
+    source_tokens: int  # source tokens of all pairs
+    target_tokens: int  # labels of all pairs, END included
+    steps_per_epoch: int  # batches in an epoch
 
 
 class Epoch(NamedTuple):
-    """The batches of an epoch.
+    """The batches of an epoch."""
 
-    Attributes:
-        rows: pairs of all batches, -1 for none.
-        starts: where each batch begins in `rows`, `(steps,)`.
-        sizes: how many of the rows each batch has, `(steps,)`.
-        joined: how many pairs make an example of each batch, `(steps,)`.
-        widths: least widths of source and labels, `(steps, 2)`; 0 for those of the longest.
-        seeds: of what is drawn for each batch, `(steps,)`.
-    """
-
-    rows: np.ndarray
-    starts: np.ndarray
-    sizes: np.ndarray
-    joined: np.ndarray
+    rows: np.ndarray  # pairs of all batches, -1 for none
+    starts: np.ndarray  # where each batch begins in `rows`, `(steps,)`
+    sizes: np.ndarray  # how many of the rows each batch has, `(steps,)`
+    joined: np.ndarray  # how many pairs make an example of each batch, `(steps,)`
+    # least widths of source and labels, `(steps, 2)`; 0 for those of the longest
     widths: np.ndarray
-    seeds: np.ndarray
+    seeds: np.ndarray  # of what is drawn for each batch, `(steps,)`
 
 
 class InOrder:

@@ -18,19 +18,12 @@ Ids = tuple[np.ndarray, np.ndarray]  # of texts, one after another, and how many
 
 @dataclass(frozen=True)
 class Sequences:
-    """Many sequences, of token ids or of events.
+    """Many sequences, of token ids or of events."""
 
-    Attributes:
-        values: steps of all, `(steps, …)`.
-        starts: int64 `(n,)`, where each begins.
-        lengths: int32 `(n,)`, steps of each.
-        padding: what batches are padded with.
-    """
-
-    values: np.ndarray
-    starts: np.ndarray
-    lengths: np.ndarray
-    padding: float = PAD_ID
+    values: np.ndarray  # steps of all, `(steps, …)`
+    starts: np.ndarray  # int64 `(n,)`, where each begins
+    lengths: np.ndarray  # int32 `(n,)`, steps of each
+    padding: float = PAD_ID  # what batches are padded with
 
     @classmethod
     def of(cls, values: np.ndarray, lengths: np.ndarray) -> Sequences:

@@ -14,17 +14,11 @@ MOST_AMBIGUOUS = 0.5  # share of lines, in a file of three columns, whose source
 
 
 class Survey(NamedTuple):
-    """The files of a SPEC.
+    """The files of a SPEC."""
 
-    Attributes:
-        lines: how many there are.
-        sample: some of them, each drawn with the same probability, in their order.
-        notes: for people, how the files are read.
-    """
-
-    lines: int
-    sample: Block
-    notes: list[str]
+    lines: int  # how many there are
+    sample: Block  # some of them, each drawn with the same probability, in their order
+    notes: list[str]  # for people, how the files are read
 
 
 def survey(spec: str, blocks: Iterator[Block], seed: int, most: int = SAMPLE_BYTES) -> Survey:

@@ -108,14 +108,6 @@ def test_the_dataset_gives_the_batches_of_numpy_from_any_step_on(pairs, tokenize
     assert read_pairs(build(pairs, tokenizer, **PLANS[name], seed=12).epoch(3)) != read_pairs(every)
 
 
-def test_evaluation_gives_every_pair_once_in_order(pairs, tokenizer):
-    made = build(pairs, tokenizer, training=False)
-    batches = list(make_dataset(made).as_numpy_iterator())
-    assert read_pairs(batches) == list(zip(*pairs, strict=True))
-    assert len(batches) == made.statistics.steps_per_epoch == 287
-    assert (made.statistics.pairs, made.statistics.dropped) == (2003, 0)
-
-
 @pytest.mark.parametrize("size", [7, 64])
 def test_an_epoch_has_every_pair_once_and_fills_its_last_batch(pairs, tokenizer, size):
     made = build(pairs, tokenizer, batch_size=size)
@@ -129,13 +121,7 @@ def test_an_epoch_has_every_pair_once_and_fills_its_last_batch(pairs, tokenizer,
     assert sum(counts.values()) == len(batches) * size
 
 
-def test_fewer_pairs_than_a_batch_are_one_batch(tokenizer):
-    made = build((["a", "b"], ["a", "b"]), tokenizer)
-    assert made.statistics.steps_per_epoch == 1
-    assert sorted(read_pairs(made.epoch())) == [("a", "a"), ("b", "b")]
-
-
-def test_similar_lengths_share_a_batch(pairs, tokenizer):
+def test_similar_lengths_share_a_batch_but_in_dev(pairs, tokenizer):
     def filled(training):
         """Shares of source and target positions that are not padding."""
         batches = list(build(pairs, tokenizer, training=training, batch_size=64).epoch())
@@ -143,6 +129,11 @@ def test_similar_lengths_share_a_batch(pairs, tokenizer):
         target = np.concatenate([labels.ravel() for _, labels in batches])
         return np.mean(source != PAD_ID), np.mean(target != PAD_ID)
 
+    dev = build(pairs, tokenizer, training=False)
+    batches = list(make_dataset(dev).as_numpy_iterator())
+    assert read_pairs(batches) == list(zip(*pairs, strict=True))  # of dev every pair, in order
+    assert len(batches) == dev.statistics.steps_per_epoch == 287
+    assert (dev.statistics.pairs, dev.statistics.dropped) == (2003, 0)
     assert max(filled(training=False)) < 0.6
     source, target = filled(training=True)
     assert min(source, target) >= 0.85
@@ -260,7 +251,10 @@ def test_rows_of_the_plan_are_those_to_learn_from(pairs, tokenizer):
     assert set(read_pairs(made.epoch())) == {(pairs[0][row], pairs[1][row]) for row in rows}
 
 
-def test_unusable_pairs_are_one_clear_line(tokenizer):
+def test_few_pairs_are_a_batch_and_unusable_ones_one_clear_line(tokenizer):
+    made = build((["a", "b"], ["a", "b"]), tokenizer)  # fewer than a batch
+    assert made.statistics.steps_per_epoch == 1
+    assert sorted(read_pairs(made.epoch())) == [("a", "a"), ("b", "b")]
     with pytest.raises(ValueError, match=r"as many targets as sources, 2\. Received: 1"):
         build((["a", "b"], ["a"]), tokenizer)
     with pytest.raises(ValueError, match="None of 1 sentence pairs is usable") as error:

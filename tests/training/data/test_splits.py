@@ -32,23 +32,26 @@ def pairs(tmp_path):
 def learned(config, folder):
     """The pairs to learn from, spelled by their ids, and what else was read."""
     cut = {f"{side}_{key}": value for side in SIDES for key, value in CUT.items()}
-    found = write_tokens(folder, replace(config, **cut))
-    rows = found.rows(config.train_limit, config.seed)
-    rows = np.arange(found.count) if rows is None else rows
+    prepared = write_tokens(folder, replace(config, **cut))
+    rows = prepared.rows(config.train_limit, config.seed)
+    rows = np.arange(prepared.count) if rows is None else rows
     texts = []
-    for name, ids in zip(SIDES, found.sides(), strict=True):
+    for name, ids in zip(SIDES, prepared.sides(), strict=True):
         padded = ids.select(rows[:, None], 999).padded()
         spelled = load_tokenizer(folder / f"{name}.tokenizer").detokenize(padded).numpy()
         texts.append([text.decode() for text in spelled])
-    return list(zip(*texts, strict=True)), found
+    return list(zip(*texts, strict=True)), prepared
 
 
 def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, tmp_path):
+    with pairs.open("a") as file:
+        file.write("\nno target\t\n")
     config = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2")
-    train, found = learned(config, tmp_path / "ids")
-    test, read = load_split(config, "test")
+    train, ids = learned(config, tmp_path / "ids")
+    dev, (test, read) = ids.texts("dev"), load_split(config, "test")
     assert read == {"data": f"tsv:{pairs}", "split": "test"}
-    parts = [{source for source, _ in train}, set(found.texts("dev").sources), set(test.sources)]
+    assert [ids.manifest["unusable"], dev.unusable, test.unusable] == [1, 0, 0]  # counted once
+    parts = [{source for source, _ in train}, set(dev.sources), set(test.sources)]
     assert sum(map(len, parts)) == len(set.union(*parts)) == 997
     assert len(parts[1]) == pytest.approx(0.1 * 997, rel=0.3)
     assert len(parts[2]) == pytest.approx(0.2 * 997, rel=0.3)
@@ -56,15 +59,6 @@ def test_files_are_split_by_each_sources_text_whatever_is_added_to_them(pairs, t
         file.write("\none more\tun de plus\n")
     assert set(load_split(config, "dev")[0].sources) - {"one more"} == parts[1]
     assert set(load_split(config, "test")[0].sources) - {"one more"} == parts[2]
-
-
-def test_lines_without_a_pair_are_counted_once(pairs, tmp_path):
-    with pairs.open("a") as file:
-        file.write("\nno target\t\n")
-    config = Config(data=f"tsv:{pairs}", test="0.1")
-    found = learned(config, tmp_path / "ids")[1]
-    assert [found.manifest["unusable"], found.texts("dev").unusable] == [1, 0]
-    assert load_split(config, "test")[0].unusable == 0
 
 
 @pytest.mark.parametrize(("count", "least", "most"), [(36, 1, 10), (200, 8, 35), (2_003, 160, 245)])
@@ -98,25 +92,22 @@ def test_other_files_can_be_dev_and_test_and_then_nothing_is_held_out(pairs, tmp
     with pairs.open("a") as file:
         file.write("\na\tin both")  # of the data nothing is left out
     config = Config(data=f"tsv:{pairs}", dev=f"tsv:{other}", test=f"tsv:{other}")
-    train, found = learned(config, tmp_path / "ids")
+    train, ids = learned(config, tmp_path / "ids")
     assert len(train) == 998
-    assert found.texts("dev").sources == ["a", "c"]
-    assert found.texts("dev").references == [["b", "e"], ["d"]]
+    assert ids.texts("dev").sources == ["a", "c"]
+    assert ids.texts("dev").references == [["b", "e"], ["d"]]
     assert load_split(config, "test")[1] == {"data": f"tsv:{other}", "split": "all"}
-
-
-def test_a_named_corpus_has_its_splits_and_can_have_other_ones(pairs, tmp_path):
     config = Config(data="phrasebook-en-fr", dev=f"tsv:{pairs}", train_limit=13)
-    train, found = learned(config, tmp_path / "ids")
-    assert (len(train), len(found.texts("dev").sources)) == (13, 997)
+    train, ids = learned(config, tmp_path / "named")
+    assert (len(train), len(ids.texts("dev").sources)) == (13, 998)
     assert load_split(config, "test", limit=7)[1] == {"data": "phrasebook-en-fr", "split": "test"}
 
 
 def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, tmp_path):
     base = Config(data=f"tsv:{pairs}", dev="0.1", test="0.2", train_limit=31)
-    alone, found = learned(base, tmp_path / "alone")
+    alone, ids = learned(base, tmp_path / "alone")
     test, _ = load_split(base, "test")
-    held = [found.texts("dev").sources[0], test.sources[0]]
+    held = [ids.texts("dev").sources[0], test.sources[0]]
     first, second = tmp_path / "first.tsv", tmp_path / "second.tsv"
     first.write_text(f"new 1\tneu 1\n{held[0]}\tneu\nonly a source\t\nnew 2\tneu 2\n")
     second.write_text(f"{held[1]}\tneu\n{alone[0][0]}\tneu\nnew 1\tneu 1\n")
@@ -124,8 +115,8 @@ def test_extra_data_is_learned_from_but_for_sources_that_are_measured_on(pairs, 
     train, beside = learned(replace(base, extra_data=extra), tmp_path / "beside")
     added = [("new 1", "neu 1"), ("new 2", "neu 2"), (alone[0][0], "neu"), ("new 1", "neu 1")]
     assert train == alone + added
-    assert beside.manifest["unusable"] == found.manifest["unusable"] + 1
-    assert beside.texts("dev") == found.texts("dev")
+    assert beside.manifest["unusable"] == ids.manifest["unusable"] + 1
+    assert beside.texts("dev") == ids.texts("dev")
     assert load_split(replace(base, extra_data=extra), "test")[0] == test
 
 
@@ -184,7 +175,7 @@ def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, sai
     assert "\n" not in str(caught.value)
 
 
-def test_a_test_set_that_cannot_be_read_is_found_out_before_training(pairs, tmp_path):
+def test_a_test_set_that_cannot_be_read_is_ids_out_before_training(pairs, tmp_path):
     with pytest.raises(CorpusError, match="Cannot read /nowhere"):
         write_tokens(tmp_path / "ids", Config(data=f"tsv:{pairs}", test="tsv:/nowhere"))
 
