@@ -112,12 +112,7 @@ def _draw(words: Sequence[int], length: int, rng: np.random.Generator) -> list[i
 
 
 def table_rows(
-    set_name: str,
-    name: str,
-    hypotheses: Sequence[str],
-    split: Split,
-    metric: str,
-    lowercase: bool,
+    set_name: str, name: str, hypotheses: Sequence[str], split: Split, metric: str, lowercase: bool
 ) -> list[dict]:
     """Rows of the table: a set translated by a model."""
     texts = hypotheses, split.references

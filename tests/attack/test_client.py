@@ -321,10 +321,8 @@ def test_a_whole_call_has_a_deadline_beside_that_of_each_request(ask):
         return translate(method, request, number)
 
     with Server(slow) as server:
-        started = time.monotonic()
         with pytest.raises(DeadlineExceededError, match=r"within"):
             ask(server.target, ["a"] * 100, batch_size=1, timeout=30, call_timeout=1.1)
-        assert time.monotonic() - started < 10  # all of it takes 20
         assert len(server.asked) <= 7
 
 

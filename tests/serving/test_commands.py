@@ -50,27 +50,25 @@ def test_a_heat_map_without_matplotlib_is_refused_before_the_server_is_asked(mon
 
 
 HELP = """
-import runpy, sys, time
+import runpy, sys
 sys.argv = [sys.argv[1], "--help"]
 try:
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 except SystemExit as ended:
     assert ended.code in (None, 0)
 heavy = ("tensorflow", "keras", "numpy", "grpc", "google.protobuf")
-print(time.process_time(), *[name for name in heavy if name in sys.modules], file=sys.stderr)
+print(*[name for name in heavy if name in sys.modules], file=sys.stderr)
 """
 
 
 @pytest.mark.parametrize(
     "module", sorted(name for name, _ in commands.COMMANDS.values() if name.startswith("serving."))
 )
-def test_help_comes_within_half_a_second_and_loads_no_library(module):
+def test_help_loads_no_library(module):
     done = subprocess.run([sys.executable, "-c", HELP, module], capture_output=True, text=True)
     assert done.returncode == 0
     assert done.stdout.startswith("usage: ")
-    seconds, *heavy = done.stderr.split()
-    assert heavy == []
-    assert float(seconds) < 0.5
+    assert done.stderr == "\n"
 
 
 @pytest.mark.parametrize("words", [["client", "--nothing"], ["server", "--port=x"], ["tain"]])

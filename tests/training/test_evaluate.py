@@ -128,10 +128,7 @@ def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
     attend = make_attender([tiny_run])
     long, short = attend(sources, targets)
     for attended in (long, short):
-        assert attended.weights.shape == (
-            len(attended.target_tokens),
-            len(attended.source_tokens),
-        )
+        assert attended.weights.shape == (len(attended.target_tokens), len(attended.source_tokens))
         np.testing.assert_allclose(attended.weights.sum(-1), 1, atol=1e-5)
     assert len(short.source_tokens) < len(long.source_tokens)
     (alone,) = attend(sources[1:], targets[1:])

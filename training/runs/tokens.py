@@ -39,9 +39,7 @@ def tokens_of(files: RunFiles) -> Prepared | None:
 
 
 def read_batches(
-    config: Config,
-    folder: Path,
-    tokenizers: Sequence[Mapping[str, Any]] = (),
+    config: Config, folder: Path, tokenizers: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[Batches, Batches]:
     """Return the batches for training and those of the dev set.
 

@@ -91,11 +91,7 @@ def attend(attender: Attender, split: Split) -> list[WordWeights]:
             word_of_piece(target, target_words, attended.target_tokens),
         )
         for attended, source, target, source_words, target_words in zip(
-            attender(split.sources, targets),
-            split.sources,
-            targets,
-            *split.words(),
-            strict=True,
+            attender(split.sources, targets), split.sources, targets, *split.words(), strict=True
         )
     ]
 

@@ -8,8 +8,7 @@ from training.command.native_log import without_native_log
 
 
 @pytest.mark.parametrize(
-    ("raised", "shown"),
-    [(ValueError, "said\n"), (KeyboardInterrupt, ""), (SystemExit, "")],
+    ("raised", "shown"), [(ValueError, "said\n"), (KeyboardInterrupt, ""), (SystemExit, "")]
 )
 def test_the_log_is_shown_where_an_error_is_raised(raised, shown, monkeypatch, capfd):
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")

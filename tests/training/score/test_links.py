@@ -95,12 +95,7 @@ def test_random_weights_are_joined_as_in_a_loop():
 def test_grow_diag_adds_neighbours_of_words_without_a_link_only():
     # Target word 1 looks at word 1, which looks back; 0 and 2 look there too, 3 at word 0.
     weights = np.array(
-        [
-            [0.1, 0.7, 0.2, 0.0],
-            [0.0, 0.9, 0.1, 0.0],
-            [0.0, 0.6, 0.4, 0.0],
-            [0.8, 0.1, 0.1, 0.0],
-        ]
+        [[0.1, 0.7, 0.2, 0.0], [0.0, 0.9, 0.1, 0.0], [0.0, 0.6, 0.4, 0.0], [0.8, 0.1, 0.1, 0.0]]
     )
     # Forwards (1,0) (1,1) (1,2) (0,3); backwards (0,3) (1,1) (2,2) and (3,0) of a word unseen.
     assert linked(weights, "argmax", 0.0, 0, "intersection") == {(1, 1), (0, 3)}

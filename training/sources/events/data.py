@@ -14,12 +14,7 @@ from training.sources.events.table import read_table
 
 
 def load(
-    spec: str,
-    split: str,
-    *,
-    schema: Schema | None = None,
-    limit: int | None = None,
-    seed: int = 0,
+    spec: str, split: str, *, schema: Schema | None = None, limit: int | None = None, seed: int = 0
 ) -> Histories:
     """Read one split, or a random sample of its examples.
 

@@ -37,13 +37,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from training.data.pair_files import CorpusError, read_text
-from training.sources.events.histories import (
-    MISSING,
-    PLACEHOLDERS,
-    Histories,
-    Schema,
-    parse_number,
-)
+from training.sources.events.histories import MISSING, PLACEHOLDERS, Histories, Schema, parse_number
 
 MOST_CATEGORIES = 50  # of a column that is not declared as one of categories
 _SILENT = ("", "NA", "NaN", "nan")  # missing, as the guide has it: not worth a line
@@ -117,10 +111,7 @@ class _Event:
 
 
 def _wide_events(
-    path: Path,
-    about: dict[str, Any],
-    rows: list[tuple[int, dict[str, str]]],
-    schema: Schema | None,
+    path: Path, about: dict[str, Any], rows: list[tuple[int, dict[str, str]]], schema: Schema | None
 ) -> dict[str, list[_Event]]:
     """Return the events of each id, from a row for each visit."""
     header = list(rows[0][1]) if rows else []
@@ -143,10 +134,7 @@ def _wide_events(
 
 
 def _long_events(
-    path: Path,
-    about: dict[str, Any],
-    rows: list[tuple[int, dict[str, str]]],
-    schema: Schema | None,
+    path: Path, about: dict[str, Any], rows: list[tuple[int, dict[str, str]]], schema: Schema | None
 ) -> dict[str, list[_Event]]:
     """Return the events of each id, from a row for each value; those of one time are one event.
 
