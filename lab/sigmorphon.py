@@ -195,7 +195,7 @@ def _word_error_rate(runs: Sequence[Run], width: int, file: Path) -> float:
         return make_translator(runs, Search(beam_width=width))(dev.sources)
 
     said = shared.kept(file, shared.key_of(runs[0], width, others, dev.sources), say)
-    return float(score("phones", said, dev.references)["wer"])
+    return float(score("symbols", said, dev.references)["wer"])
 
 
 def _said(row: dict[str, Any]) -> str:

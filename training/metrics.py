@@ -192,7 +192,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "bleu": ("bleu", "chrf"),
     "bleu-zh": ("bleu-zh", "chrf"),
     "exact": ("exact", "chrf"),
-    "phones": ("per", "wer"),
+    "symbols": ("per", "wer"),
     "characters": ("exact", "cer"),
 }
 OF_OUTCOMES = ("auc", "auprc")

@@ -46,7 +46,7 @@ def test_fewer_errors_and_more_matches_are_better():
     gold = [["a b"], ["c d"], ["e"]] * 41
     right, wrong = ([text for (text,) in gold], ["a x", "c d", "x"] * 41)
     for first, other, verdict in ((wrong, right, "better"), (right, wrong, "worse")):
-        rows = compare.compare("phones", [("1", first), ("2", other)], gold, samples=100)
+        rows = compare.compare("symbols", [("1", first), ("2", other)], gold, samples=100)
         assert [row["score"] for row in rows] == ["PER", "PER", "WER", "WER"]
         assert {row["verdict"] for row in rows if row["run"] == "2"} == {verdict}
         rows = compare.compare("exact", [("1", first), ("2", other)], gold, samples=100)

@@ -36,7 +36,7 @@ def test_every_preset_loads_and_names_its_data():
         config = load_preset(name)
         assert config.data == name or name in G2P
         assert (config.metric == "bleu-zh") == name.endswith("zh")
-        assert (config.metric == "phones") == (config.target_tokenizer == "symbols")
+        assert (config.metric == "symbols") == (config.target_tokenizer == "symbols")
 
 
 def test_a_configuration_reads_back_as_it_was_written(tmp_path):

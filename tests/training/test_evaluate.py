@@ -112,7 +112,7 @@ def test_scores_in_lower_case_say_so(tiny_run, monkeypatch):
 
 
 def test_pronunciations_have_intervals_too(tiny_run, monkeypatch):
-    config = dataclasses.replace(tiny_run.config, metric="phones")
+    config = dataclasses.replace(tiny_run.config, metric="symbols")
     split, _ = fixed_texts(monkeypatch)
     run = dataclasses.replace(tiny_run, config=config)
     result = evaluation.evaluate([run], split, bootstrap=True)
@@ -225,10 +225,10 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
 
 
 def test_bleu_by_length_is_refused_where_no_bleu_is_scored(tiny_run, monkeypatch):
-    config = dataclasses.replace(tiny_run.config, metric="phones")
+    config = dataclasses.replace(tiny_run.config, metric="symbols")
     run = dataclasses.replace(tiny_run, config=config)
     monkeypatch.setattr("training.score.report.load_ensemble", lambda paths: [run])
-    with pytest.raises(UserError, match=r"--by-length expected .* metric = bleu\. .*: phones"):
+    with pytest.raises(UserError, match=r"--by-length expected .* metric = bleu\. .*: symbols"):
         evaluate.main(["--run", "x", "--by-length"])
 
 

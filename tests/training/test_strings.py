@@ -96,5 +96,5 @@ def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     )
     config = configuration(options)
     assert (config.source_tokenizer, config.target_tokenizer) == ("letters", "symbols")
-    assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "phones")
+    assert (config.data, config.epochs, config.metric) == (f"tsv:{file}", 3, "symbols")
     assert "307 pairs of short strings, so with the settings of" in capsys.readouterr().out

@@ -24,7 +24,7 @@ class Target:
     )
     metric: str = key(
         "auto",
-        "metric of translations: bleu-zh for Chinese, phones for symbols wrong (PER) and whole "
+        "metric of translations: bleu-zh for Chinese, symbols for symbols wrong (PER) and whole "
         "answers wrong (WER), characters for CER; auto takes exact matches where most dev targets "
         "have three words or fewer, and bleu otherwise",
         choices=("auto", *OF_TEXTS),

@@ -48,7 +48,7 @@ def test_signatures_are_those_of_sacrebleu():
     said = signatures("bleu-zh", HYPOTHESES, REFERENCES, lowercase=True)
     assert "|case:lc|" in said["bleu_signature"]
     assert "|tok:zh|" in said["bleu_signature"]
-    assert signatures("phones", HYPOTHESES, REFERENCES) == {}
+    assert signatures("symbols", HYPOTHESES, REFERENCES) == {}
 
 
 def test_chinese_is_scored_by_characters_on_request():
@@ -151,7 +151,7 @@ def test_pronunciations_count_against_the_closest_reference():
     references = [["EY B IY", "AH B"], ["K AA T S", "K AE T S"], ["D AO G"], ["T UW"]]
     # 0 of 2 phones, 1 of 4, 1 of 3, 2 of 2; one word of four matches
     assert metrics.symbol_errors(hypotheses, references) == [(0, 2), (1, 4), (1, 3), (2, 2)]
-    scores = score("phones", hypotheses, references)
+    scores = score("symbols", hypotheses, references)
     assert scores["per"] == pytest.approx(100 * 4 / 11)
     assert metrics.word_errors(hypotheses, references) == [(0, 1), (1, 1), (1, 1), (1, 1)]
     assert scores["wer"] == pytest.approx(75)
@@ -162,7 +162,7 @@ def test_pronunciations_count_against_the_closest_reference():
     [
         ("exact", {"exact": 50}),
         ("characters", {"exact": 50, "cer": 25}),
-        ("phones", {"per": 50, "wer": 50}),
+        ("symbols", {"per": 50, "wer": 50}),
     ],
 )
 def test_rates_in_lower_case_ignore_case(metric, wanted):
