@@ -95,7 +95,8 @@ def fixed_texts(monkeypatch):
     """Have a run translate to the same texts at once; return sources, references and texts."""
     split = corpus.load("phrasebook-en-fr", "test", limit=23)
     texts = [references[0].title() for references in split.references[1:] + split.references[:1]]
-    monkeypatch.setattr(evaluation, "make_translator", lambda *more: lambda *rest: texts)
+    nbest = [[Translation(text, -1.0, 0.5)] for text in texts]
+    monkeypatch.setattr(evaluation, "make_nbest", lambda *more: lambda *rest: nbest)
     split = Split(split.sources, split.references)
     return split, texts
 
