@@ -49,21 +49,21 @@ def read_checkpoint(path: str, prefix: str = "") -> dict[str, np.ndarray[Any, An
     Raises:
         ValueError: if no name begins with the prefix.
     """
-    from keras_attention.backend.tensorflow import checkpoint_arrays
+    from keras_attention.backend.on_tensorflow import checkpoint_arrays
 
     arrays = {name: x for name, x in checkpoint_arrays(path).items() if name.endswith(SUFFIX)}
-    found = {
+    named = {
         name.removeprefix(prefix).removesuffix(SUFFIX): np.asarray(x)
         for name, x in arrays.items()
         if name.startswith(prefix) and ".OPTIMIZER_SLOT" not in name
     }
-    if not found:
+    if not named:
         begun = sorted({name.partition("/")[0] for name in arrays})
         raise ValueError(
             f"read_checkpoint expected names that begin with {prefix!r}. "
             f"Received: names that begin with {', '.join(begun)}"
         )
-    return found
+    return named
 
 
 def load_weights(
@@ -105,13 +105,13 @@ def load_weights(
                     "load_weights expected SimpleRNN, GRU or LSTM cells. "
                     f"Received: {cell!r} with {variable.name}"
                 )
-            found = _find(weights, place + variable.name)
+            array = _find(weights, place + variable.name)
             if variable.name == "kernel" and number == 0 and not layer.units:
                 # Addons feeds the context alone; the rest of `[c; s]` counts for nothing.
-                found = np.concatenate(
-                    [found, np.zeros((layer.cell_output_size, found.shape[1]), found.dtype)]
+                array = np.concatenate(
+                    [array, np.zeros((layer.cell_output_size, array.shape[1]), array.dtype)]
                 )
-            _assign(variable, found, place + variable.name)
+            _assign(variable, array, place + variable.name)
     if layer.units:
         name = "_attention_layers/0/kernel"
         kernel = _find(weights, name)
@@ -152,10 +152,10 @@ def _load_mechanism(layer: Attention, weights: Mapping[str, np.ndarray[Any, Any]
             )
     for name, variable in named.items():
         if variable is not None:
-            found = _find(weights, name)
+            array = _find(weights, name)
             # Addons projects the memory, `q·(M k)`; here it is `qᵀ W k`.
             transposed = general and name == "memory_layer/kernel"
-            _assign(variable, found.T if transposed else found, name)
+            _assign(variable, array.T if transposed else array, name)
 
 
 def _keys(weights: Mapping[str, np.ndarray[Any, Any]], name: str) -> list[str]:

@@ -16,25 +16,26 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any, NamedTuple
 
 import keras
-from keras import ops
+from keras import ops, tree
 
 from keras_attention import backend
 from keras_attention.fast import switch
 from keras_attention.layer import AveragingLayer, keeps
 from keras_attention.sequential import attend_in_turn
 from keras_attention.shapes import (
-    batched_mask,
     both,
     causal_mask,
     check_shapes,
+    check_states,
     checked_attention_mask,
     checked_mask,
     expect_known_length,
     flat_length,
-    flat_mask,
     flat_memory,
 )
 
@@ -116,6 +117,9 @@ class Attention(AveragingLayer):
 
     # Whether a query's weights depend on those of the queries before it.
     sequential = False
+    # Widths that the weights were made for.
+    query_width: int | None = None
+    key_width: int | None = None
 
     def build_score(self, query_dim: int, key_dim: int) -> None:
         """Make the weights of the score function."""
@@ -157,6 +161,7 @@ class Attention(AveragingLayer):
 
     def initial_state(self, memory: Memory) -> Any:
         """Return the state before the first step: here none, `()`."""
+        self.expect_memory(memory)
         return ()
 
     def states_at_once(
@@ -238,30 +243,33 @@ class Attention(AveragingLayer):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Attend; arguments and result as the class says."""
         check_shapes(self, query.shape, value.shape, None if key is None else key.shape)
-        query_mask = checked_mask(self, "query_mask", query_mask, query.shape[:-1])
-        value_mask = checked_mask(self, "value_mask", value_mask, value.shape[:-1])
-        key_mask = checked_mask(self, "key_mask", key_mask, value.shape[:-1])
-        shape = (*query.shape[:-1], flat_length(value.shape))
-        attention_mask = checked_attention_mask(self, attention_mask, shape)
         one_step = len(query.shape) == 2
-        if self.sequential and not one_step:
-            expect_known_length(self, query)
+        if query_mask is not None:
+            query_mask = checked_mask(self, "query_mask", query_mask, query.shape[:-1])
+        if value_mask is not None:
+            value_mask = checked_mask(self, "value_mask", value_mask, value.shape[:-1])
+        if key_mask is not None:
+            key_mask = checked_mask(self, "key_mask", key_mask, value.shape[:-1])
+        if attention_mask is not None:
+            shape = (*query.shape[:-1], flat_length(value.shape))
+            attention_mask = checked_attention_mask(self, attention_mask, shape)
         if one_step:
             query = ops.expand_dims(query, 1)
             query_mask = None if query_mask is None else ops.expand_dims(query_mask, 1)
-            if attention_mask is not None:
-                attention_mask = ops.expand_dims(attention_mask, -2)
-        attention_mask = batched_mask(attention_mask)
-        memory = self.prepare(value, key, both(flat_mask(value_mask), flat_mask(key_mask)))
+        elif self.sequential:
+            expect_known_length(self, query)
+        if key_mask is not None:
+            value_mask = both(value_mask, key_mask)
+        memory = self.prepare(value, key, value_mask)
         if use_causal_mask:
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
         state = self.initial_state(memory)
-        attend, *given, _ = self._sequence(
-            query, memory, state, query_mask, attention_mask, training
+        attend, *rest, _ = self._arranged(
+            query, memory, state, query_mask, training, attention_mask
         )
-        with switch.training(training):
-            context, weights, _ = attend(*given)
+        with switch.training() if training else contextlib.nullcontext():
+            context, weights, _ = attend(*rest)
         if one_step:
             context, weights = ops.squeeze(context, 1), ops.squeeze(weights, -2)
         return (context, weights) if return_attention_scores else context
@@ -287,34 +295,32 @@ class Attention(AveragingLayer):
             Contexts `(B, Tq, dv)`, weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`, and the
             state after the last query.
         """
-        attend, *given, last = self._sequence(query, memory, state, query_mask, None, training)
-        context, weights, state = attend(*given)
+        attend, *rest, last = self._arranged(query, memory, state, query_mask, training, None)
+        context, weights, state = attend(*rest)
         return context, weights, state if last is None else last
 
-    def _sequence(
+    def _arranged(
         self,
         query: Tensor,
         memory: Memory,
         state: Any,
         query_mask: Tensor | None,
-        mask: Tensor | None,
         training: bool | None,
+        mask: Tensor | None,
     ) -> tuple[Any, ...]:
         """Return `attend` or `attend_in_turn`, its arguments, and the last state of the former."""
         query = ops.cast(query, self.compute_dtype)
         batch, length = ops.shape(query)[:2]
         if query_mask is not None:
             mask = both(mask, ops.expand_dims(query_mask, -1))
+        noise = None
         if self.sequential:
-            noise = self.draw_noise((length, *self.weights_shape(memory, 1))) if training else None
-
-            def attend(
-                query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise
-            ) -> tuple[Tensor, Tensor, Any]:
-                return attend_in_turn(self.attend, query, memory, state, mask, noise, query_mask)
-
+            if training:
+                noise = self.draw_noise((length, *self.weights_shape(memory, 1)))
+            attend = functools.partial(attend_in_turn, self.attend, query_mask)
             return attend, self.queries(query), memory, state, mask, noise, None
-        noise = self.draw_noise(self.weights_shape(memory, length)) if training else None
+        if training:
+            noise = self.draw_noise(self.weights_shape(memory, length))
         states, last = self.states_at_once(state, query_mask, batch, length)
         return self.attend, self.queries(query), memory, states, mask, noise, last
 
@@ -334,14 +340,15 @@ class Attention(AveragingLayer):
             The contexts `(B, n, dv)`, the weights of `weigh` in the compute dtype, and the state.
         """
         if memory.mask is not None:
-            mask = both(ops.expand_dims(memory.mask, 1), mask)
+            valid = ops.expand_dims(memory.mask, 1)
+            mask = valid if mask is None else ops.logical_and(valid, mask)
         if mask is not None and self.num_heads > 1:
             mask = ops.expand_dims(mask, 1)
         scores = self.compute_scores(query, memory.key)
         weights, state = self.weigh(scores, query, memory, state, mask, noise)
         weights = ops.cast(weights, self.compute_dtype)
-        kept = weights * noise["dropout"] if noise and "dropout" in noise else weights
-        return self.average(kept, memory.value), weights, state
+        factors = weights * noise["dropout"] if noise and "dropout" in noise else weights
+        return self.average(factors, memory.value), weights, state
 
     def linear_query(self) -> keras.Variable | None:
         """Return the kernel, if `queries` does nothing but multiply with it, or None."""
@@ -360,9 +367,15 @@ class Attention(AveragingLayer):
 
     def expect_memory(self, memory: Any) -> None:
         """Raise a ValueError for a memory that was not prepared."""
-        self._expect(
-            isinstance(memory, Memory), "a memory from prepare(value)", f"a {type(memory).__name__}"
-        )
+        if not isinstance(memory, Memory):
+            self._expect(False, "a memory from prepare(value)", f"a {type(memory).__name__}")
+
+    def _expect_state(self, state: Any, rows: Any, length: Any) -> None:
+        """Raise a ValueError for a state that is not of so many rows, of such a memory."""
+        expected = [tuple(x.shape) for x in tree.flatten(self.state_spec(rows, length))]
+        form = f"a state {', '.join(map(str, expected)) or '()'}, from initial_state(memory) or the"
+        states = [] if state is None else tree.flatten(state)
+        check_states(self, states, expected, f"{form} last step")
 
     def prepare(
         self, value: Tensor, key: Tensor | None = None, mask: Tensor | None = None
@@ -383,10 +396,12 @@ class Attention(AveragingLayer):
                 the layer is not built.
         """
         self._expect_built()
-        self._expect_dense(value, key)
+        self._expect_dense(value, key, mask)
+        if not hasattr(value, "shape") or isinstance(value, Memory):
+            self._expect(False, "a tensor to prepare", f"a {type(value).__name__}")
         check_shapes(self, None, value.shape, None if key is None else key.shape)
         mask = getattr(value, "_keras_mask", None) if mask is None else mask
-        mask = flat_mask(checked_mask(self, "mask", mask, value.shape[:-1]))
+        mask = checked_mask(self, "mask", mask, value.shape[:-1])
         value = flat_memory(ops.cast(value, self.compute_dtype))
         key = value if key is None else flat_memory(ops.cast(key, self.compute_dtype))
         return Memory(self.split_heads(value), self.keys(key, mask), mask)
@@ -416,19 +431,20 @@ class Attention(AveragingLayer):
             `(B·n, heads, Tv)`, and the next state.
         """
         self.expect_memory(memory)
-        self._expect(
-            tuple(query.shape[1:]) == (self.query_width,),
-            f"a query (rows, {self.query_width}) of one step",
-            f"query {tuple(query.shape)}",
-        )
+        self._expect_dense(query)
+        if tuple(query.shape[1:]) != (self.query_width,):
+            expected = f"a query (rows, {self.query_width}) of one step"
+            self._expect(False, expected, f"query {tuple(query.shape)}")
         query = ops.cast(query, self.compute_dtype)
         rows, batch = query.shape[0], memory.value.shape[0]
-        self._expect(
-            not (rows and batch) or rows % batch == 0,
-            f"a multiple of {batch} queries, those of one memory row next to one another: a memory "
-            "is shared by the beams of a search, and never tiled",
-            f"query {tuple(query.shape)}",
-        )
+        if rows and batch and rows % batch:
+            self._expect(
+                False,
+                f"a multiple of {batch} queries, those of one memory row next to one another: a "
+                "memory is shared by the beams of a search, and never tiled",
+                f"query {tuple(query.shape)}",
+            )
+        self._expect_state(state, rows, memory.value.shape[-2])
         total, count = ops.shape(query)[0], 1
         if rows is not None and rows == batch:
             query = ops.expand_dims(query, 1)

@@ -41,7 +41,7 @@ def softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
         mask = ops.ones((1,), "bool")  # Keras warns of a softmax of one score
     if mask is None:
         return ops.cast(ops.softmax(scores, axis=-1), dtype)
-    if backend.for_gpu() and backend.in_loop():
+    if backend.in_loop() and backend.for_gpu():
         return ops.cast(_softmax_by_pairs(scores, mask), dtype)
     return ops.cast(_masked_softmax(scores, mask), dtype)
 
@@ -75,9 +75,7 @@ def _softmax_by_pairs(scores: Tensor, mask: Tensor) -> Tensor:
         def gradient_in_turn(upstream: Tensor) -> Tensor:
             return weights * (upstream - ops.sum(weights * upstream, axis=-1, keepdims=True))
 
-        weights = backend.saved(
-            lambda: _either(few, by_pairs, lambda: _masked_softmax(scores, mask))
-        )
+        weights = backend.saved(_either, few, by_pairs, lambda: _masked_softmax(scores, mask))
 
         def gradient(*arguments: Tensor, upstream: Tensor | None = None) -> Tensor:
             g = arguments[0] if upstream is None else upstream
@@ -140,8 +138,8 @@ def entmax15(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     # Algorithm 2: the threshold that each prefix of the ordered scores would have.
     mean = ops.cumsum(ordered, axis=-1) / rank
     square = ops.cumsum(ops.square(ordered), axis=-1) / rank
-    spread = rank * (square - ops.square(mean))
-    thresholds = mean - ops.sqrt(ops.relu((1 - spread) / rank))
+    deviation = rank * (square - ops.square(mean))
+    thresholds = mean - ops.sqrt(ops.relu((1 - deviation) / rank))
     inside = ops.cast(thresholds <= ordered, z.dtype)
     last = ops.cast(rank == ops.sum(inside, axis=-1, keepdims=True), z.dtype)
     threshold = ops.sum(last * thresholds, axis=-1, keepdims=True)

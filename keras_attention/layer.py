@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import keras
@@ -11,7 +12,7 @@ import numpy as np
 from keras import ops, tree
 
 from keras_attention import backend, distributions
-from keras_attention.shapes import join_heads, split_heads
+from keras_attention.shapes import join_heads, note_length, split_heads
 
 Tensor = Any
 
@@ -29,6 +30,9 @@ _OF_ADDONS = {
 }
 
 
+_NOT_DENSE = ("RaggedTensor", "SparseTensor", "BCOO")
+
+
 class BaseLayer(keras.layers.Layer):
     """Base of the layers: uniform error messages, and configurations made of the arguments' names.
 
@@ -44,6 +48,12 @@ class BaseLayer(keras.layers.Layer):
         """Make the layer; a ValueError for arguments of another kind."""
         layer: BaseLayer = super().__new__(cls, *args, **kwargs)
         parameters = list(inspect.signature(cls.__init__).parameters)[1:]
+        most = parameters.index("kwargs") if "kwargs" in parameters else len(parameters)
+        layer._expect(
+            len(args) <= most,
+            f"{most} arguments by their place, and the others by their names",
+            f"{len(args)} arguments",
+        )
         named = {**dict(zip(parameters, args, strict=False)), **kwargs}
         for name, value in named.items():
             shape = getattr(value, "shape", ())
@@ -70,15 +80,12 @@ class BaseLayer(keras.layers.Layer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call as Keras does; a ValueError for inputs of another form."""
-        parameters = inspect.signature(self.call).parameters.values()
-        inputs = [each.name for each in parameters if each.default is each.empty]
+        inputs = _inputs(type(self))
         several = len(args) == 1 and isinstance(args[0], (list, tuple))
-        count = len(args) + sum(name in kwargs for name in inputs[len(args) :])
-        self._expect(
-            not several and count >= len(inputs),
-            f"to be called as layer({', '.join(inputs)})",
-            f"a list of {len(args[0])}" if several else f"{count} inputs",
-        )
+        if several or not kwargs.keys() >= set(inputs[len(args) :]):
+            count = len(args) + len(kwargs.keys() & set(inputs[len(args) :]))
+            received = f"a list of {len(args[0])}" if several else f"{count} inputs"
+            self._expect(False, f"to be called as layer({', '.join(inputs)})", received)
         self._expect_dense(*args, *kwargs.values())
         return super().__call__(*args, **kwargs)
 
@@ -112,11 +119,34 @@ class BaseLayer(keras.layers.Layer):
         """Raise a ValueError for ragged and sparse tensors."""
         for x in inputs:
             kind = type(x).__name__
+            if kind in _NOT_DENSE or getattr(x, "ragged", False) or getattr(x, "is_nested", False):
+                self._expect(
+                    False,
+                    "padded tensors and masks, such as x.to_tensor() and "
+                    "tf.sequence_mask(x.row_lengths()) of a RaggedTensor",
+                    kind,
+                )
+
+    def _expect_number(
+        self, name: str, value: Any, least: float, below: float | None = None
+    ) -> None:
+        """Raise a ValueError unless the value is a number from `least` on, and below `below`."""
+        number = isinstance(value, Real) and not isinstance(value, bool)
+        self._expect(
+            number and least <= value and (below is None or value < below),
+            f"{name} >= {least}" if below is None else f"{least} <= {name} < {below}",
+            f"{name}={value!r}",
+        )
+
+    def _expect_dtype(self, *layers: Any) -> None:
+        """Raise a ValueError for inner layers that compute in another dtype."""
+        for layer in layers:
+            dtype = getattr(layer, "compute_dtype", self.compute_dtype)
             self._expect(
-                kind not in ("RaggedTensor", "SparseTensor") and not getattr(x, "ragged", False),
-                "padded tensors and masks, such as x.to_tensor() and "
-                "tf.sequence_mask(x.row_lengths()) of a RaggedTensor",
-                kind,
+                dtype == self.compute_dtype,
+                f"inner layers with its dtype, {self.compute_dtype}: give it to all, or call "
+                "keras.config.set_dtype_policy",
+                f"{type(layer).__name__} of {dtype}",
             )
 
     def output_spec(self, *args: Any, **kwargs: Any) -> Any:
@@ -125,6 +155,7 @@ class BaseLayer(keras.layers.Layer):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs of a call."""
+        note_length(self, args[0] if args else next(iter(kwargs.values())))
         outputs = self.output_spec(**inspect.signature(self.call).bind(*args, **kwargs).arguments)
         count = len(outputs) if type(outputs) is tuple else 1
         # Keras connects as many outputs of a layer as its first call in a model had.
@@ -145,11 +176,12 @@ class BaseLayer(keras.layers.Layer):
         return tree.map_structure(lambda x: x.shape, self.output_spec(**symbols))
 
     def _expect_built(self) -> None:
-        self._expect(
-            self.built,
-            "to be called, or build(...) with shapes, before it takes single steps",
-            "a layer without weights",
-        )
+        if not self.built:
+            self._expect(
+                False,
+                "to be called, or build(...) with shapes, before it takes single steps",
+                "a layer without weights",
+            )
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor."""
@@ -164,6 +196,14 @@ class BaseLayer(keras.layers.Layer):
         return cls(**{n: deserialize(x) if isinstance(x, dict) else x for n, x in config.items()})
 
 
+@functools.cache
+def _inputs(cls: type) -> list[str]:
+    """Return the names of the arguments that a call of the layer needs."""
+    parameters = list(inspect.signature(cls.call).parameters.values())[1:]
+    return [each.name for each in parameters if each.default is each.empty]
+
+
+@functools.cache
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     """Return the named parameters of the constructors of a class and of those it inherits."""
     constructors = [
@@ -206,7 +246,7 @@ class AveragingLayer(BaseLayer):
             f"distribution={distribution!r}",
         )
         self._expect_count("num_heads", num_heads)
-        self._expect(0 <= dropout < 1, "0 <= dropout < 1", f"dropout={dropout}")
+        self._expect_number("dropout", dropout, 0, 1)
         self.distribution = distribution
         self.num_heads = num_heads
         self.dropout = dropout
@@ -230,5 +270,5 @@ class AveragingLayer(BaseLayer):
 
     def average(self, weights: Tensor, value: Tensor) -> Tensor:
         """Return the averages `(B, n, ·)` of values that are split among the heads."""
-        found = backend.average(weights, value)
-        return found if self.num_heads == 1 else join_heads(found)
+        contexts = backend.average(weights, value)
+        return contexts if self.num_heads == 1 else join_heads(contexts)

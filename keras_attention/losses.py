@@ -81,7 +81,9 @@ class AttentionLoss(BaseLayer):
 
     def __init__(self, loss: str, weight: float = 1.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._expect(loss in BY_NAME, f"loss to be one of {', '.join(BY_NAME)}", f"loss={loss!r}")
+        known = isinstance(loss, str) and loss in BY_NAME
+        self._expect(known, f"loss to be one of {', '.join(BY_NAME)}", f"loss={loss!r}")
+        self._expect_number("weight", weight, 0)
         self.loss = loss
         self.weight = weight
         self.supports_masking = True

@@ -73,9 +73,9 @@ def additive(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
             f"Received: query {tuple(query.shape)}, key {tuple(key.shape)}"
         )
     dtype, scores = backend.standardize_dtype(query.dtype), None
-    if not any(isinstance(x, KerasTensor) for x in (query, key, scale)):
+    if KerasTensor not in (type(query), type(key), type(scale)):
         wide = "float32" if dtype in ("float16", "bfloat16") else dtype
-        query, key, scale = (ops.cast(ops.convert_to_tensor(x), wide) for x in (query, key, scale))
+        query, key, scale = ops.cast(query, wide), ops.cast(key, wide), ops.cast(scale, wide)
         scores = switch.additive(query, key, scale)
     if scores is None:
         hidden = ops.tanh(ops.expand_dims(query, 2) + ops.expand_dims(key, 1))

@@ -16,23 +16,23 @@ Tensor = Any
 
 def attend_in_turn(
     attend: Callable[..., tuple[Tensor, Tensor, Any]],
+    query_mask: Tensor | None,
     query: Any,
     memory: Any,
     state: Any,
     mask: Tensor | None,
     noise: dict[str, Tensor] | None,
-    query_mask: Tensor | None,
 ) -> tuple[Tensor, Tensor, Any]:
     """Attend with each query in turn, passing the mechanism's state from one to the next.
 
     Args:
         attend: `Attention.attend`.
+        query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
         query: from `Attention.queries`, for `Tq` queries.
         memory: from `Attention.prepare`.
         state: before the first query.
         mask: boolean `(B | 1, Tq, Tv | 1)` or None, for the weights.
         noise: from `Attention.draw_noise`, `(Tq, ...)`, or None.
-        query_mask: boolean `(B, Tq)` or None; the state stays where it is False.
 
     Returns:
         Contexts `(B, Tq, dv)`, weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`, and the
@@ -51,12 +51,12 @@ def attend_in_turn(
     if length is None:
         steps = tree.map_structure(at_least_one, steps)
 
-    def step(now: dict[str, Any], state: Any) -> tuple[Any, Any]:
+    def step(row: dict[str, Any], state: Any) -> tuple[Any, Any]:
         context, weights, new = attend(
-            now["query"], memory, state, now.get("mask"), now.get("noise")
+            row["query"], memory, state, row.get("mask"), row.get("noise")
         )
-        if "valid" in now:
-            new = keep_where(now["valid"], new, state)
+        if "valid" in row:
+            new = keep_where(row["valid"], new, state)
         return (ops.squeeze(context, 1), ops.squeeze(weights, 1)), new
 
     dtype = keras.backend.standardize_dtype(memory.value.dtype)

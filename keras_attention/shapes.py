@@ -25,27 +25,31 @@ def check_shapes(
     A query or key that is not there is None.
     """
     shapes = {"query": query, "value": value, "key": key}
-    given = [f"{what} {tuple(shape)}" for what, shape in shapes.items() if shape is not None]
-    received = f"Received: {', '.join(given)}"
-    name = type(layer).__name__
-    widths = {"query": query and query[-1], "key": (value if key is None else key)[-1]}
     key = value if key is None else key
-    query = value[:1] + value[-1:] if query is None else query
+    query = (value[0], value[-1]) if query is None else query
+    expected = ""
     if len(query) not in (2, 3) or len(value) not in (3, 4) or len(key) not in (3, 4):
-        raise ValueError(
-            f"{name} expected a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or "
-            f"(B, H, W, dim) and a key like it. {received}"
+        expected = (
+            "a query (B, Tq, dim) or (B, dim), a value (B, Tv, dim) or (B, H, W, dim) and a key "
+            "like it"
         )
-    if not alike(query[0], value[0]) or not alike(value[0], key[0]):
-        raise ValueError(f"{name} expected one batch size. {received}")
-    if len(key) != len(value) or not all(map(alike, value[1:-1], key[1:-1])):
-        raise ValueError(f"{name} expected key and value of the same length. {received}")
-    if None in (query[-1], value[-1], key[-1]):
-        raise ValueError(f"{name} expected a known last axis. {received}")
-    for which, width in widths.items():
-        built = getattr(layer, f"{which}_width", None)
-        if None not in (width, built) and width != built:
-            raise ValueError(f"{name} was built for a {which} of width {built}. {received}")
+    elif not (alike(query[0], value[0]) and alike(value[0], key[0])):
+        expected = "one batch size"
+    elif len(key) != len(value) or (
+        key is not value and not all(map(alike, value[1:-1], key[1:-1]))
+    ):
+        expected = "key and value of the same length"
+    elif None in (query[-1], value[-1], key[-1]):
+        expected = "a known last axis"
+    elif shapes["query"] is not None and layer.query_width not in (None, query[-1]):
+        expected = f"a query of width {layer.query_width}, as it was built"
+    elif layer.key_width not in (None, key[-1]):
+        expected = f"a key of width {layer.key_width}, as it was built"
+    if expected:
+        received = [f"{name} {tuple(shape)}" for name, shape in shapes.items() if shape is not None]
+        raise ValueError(
+            f"{type(layer).__name__} expected {expected}. Received: {', '.join(received)}"
+        )
 
 
 def checked_mask(
@@ -53,44 +57,52 @@ def checked_mask(
 ) -> Tensor | None:
     """Return a mask, an array or a list, as a boolean tensor; None for None.
 
-    The mask of a grid may be flat.
+    The mask of a grid `(B, H, W)` may be flat, and is made so.
 
     Raises:
         ValueError: if the mask's shape is not the one given.
     """
-    shapes = [tuple(shape)]
-    if len(shape) == 3:
-        shapes.append((shape[0], flat_length((*shape, None))))
-    return _checked(layer, name, mask, shapes)
+    if mask is None:
+        return None
+    if len(shape) < 3:
+        return _checked(layer, name, mask, [tuple(shape)])
+    return flat_mask(
+        _checked(layer, name, mask, [tuple(shape), (shape[0], flat_length((*shape, None)))])
+    )
 
 
-def checked_attention_mask(
-    layer: keras.layers.Layer, mask: Any, shape: tuple[Any, ...]
-) -> Tensor | None:
-    """Return an attention mask as `checked_mask` does.
+def checked_attention_mask(layer: keras.layers.Layer, mask: Any, shape: tuple[Any, ...]) -> Tensor:
+    """Return an attention mask as boolean `(B | 1, Tq | 1, Tv)`.
 
     It may leave out the batch axis, and its other axes but the last may be 1.
+
+    Args:
+        layer: names the error.
+        mask: an array or a list.
+        shape: `(B, Tq, Tv)`, or `(B, Tv)` for one step.
     """
     *lead, last = shape
     choices = [(size, 1) for size in lead]
     shapes = [(*sizes, last) for sizes in itertools.product(*choices)]
     if len(lead) == 2:
         shapes += [(size, last) for size in choices[1]]
-    return _checked(layer, "attention_mask", mask, shapes)
+    mask = _checked(layer, "attention_mask", mask, shapes)
+    if len(mask.shape) == 3:
+        return mask
+    return ops.expand_dims(mask, 1 if len(shape) == 2 else 0)
 
 
 def _checked(
     layer: keras.layers.Layer, name: str, mask: Any, shapes: list[tuple[Any, ...]]
-) -> Tensor | None:
+) -> Tensor:
     """Return the mask if it has one of the shapes, the first of which the error names."""
-    if mask is None:
-        return None
-    mask = ops.cast(
-        ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask, "bool"
-    )
+    mask = ops.convert_to_tensor(mask) if isinstance(mask, (list, tuple)) else mask
+    mask, shape = ops.cast(mask, "bool"), shapes[0]
+    if tuple(mask.shape) == shape:
+        return mask
     if any(len(mask.shape) == len(s) and all(map(alike, mask.shape, s)) for s in shapes):
         return mask
-    hint, shape = "", shapes[0]
+    hint = ""
     if len(mask.shape) == 1 and len(shape) == 2:
         hint = f". Lengths are made a mask by keras.ops.arange({shape[1]}) < lengths[:, None]"
     raise ValueError(
@@ -99,19 +111,24 @@ def _checked(
     )
 
 
+def note_length(layer: keras.layers.Layer, sequence: Any) -> None:
+    """Keep the number of steps of a symbolic call, None where unknown: `expect_known_length`."""
+    vars(layer).setdefault("_symbolic_lengths", set()).add(tuple(sequence.shape[1:2]))
+
+
 def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
     """Raise a ValueError where an export to ONNX would unroll a loop over an unknown length.
 
     Keras traces unknown lengths as 1.
 
     Args:
-        layer: one that is being called.
+        layer: one that is being called, whose symbolic calls `note_length` has seen.
         sequence: `(B, T, ...)`, what it goes through step by step.
     """
     if not backend.traces_onnx() or sequence.shape[1] != 1:
         return
-    symbols = [node.arguments.keras_tensors for node in layer._inbound_nodes]
-    if symbols and all(x and x[0].shape[1] is not None for x in symbols):
+    lengths = vars(layer).get("_symbolic_lengths", {(None,)})
+    if (None,) not in lengths:
         return
     raise ValueError(
         f"{type(layer).__name__} expected a known number of steps in an export from PyTorch to "
@@ -122,7 +139,7 @@ def expect_known_length(layer: keras.layers.Layer, sequence: Tensor) -> None:
 
 def is_empty(x: Tensor) -> bool:
     """Return whether a tensor is known to have no elements."""
-    return any(size is not None and size == 0 for size in x.shape)
+    return 0 in tuple(x.shape)
 
 
 def at_least_one(x: Tensor) -> Tensor:
@@ -136,6 +153,26 @@ def alike(a: int | None, b: int | None) -> bool:
     return a is None or b is None or a == b
 
 
+def check_states(
+    layer: keras.layers.Layer, states: list[Any], expected: list[tuple[Any, ...]], form: str
+) -> None:
+    """Raise a ValueError unless tensors have the shapes expected, in which None is unknown.
+
+    Args:
+        layer: names the error.
+        states: a flat list.
+        expected: a shape for each.
+        form: the form that the error asks for.
+    """
+    shapes = [tuple(getattr(x, "shape", ())) for x in states]
+    if len(shapes) == len(expected) and all(
+        len(a) == len(b) and all(map(alike, a, b)) for a, b in zip(shapes, expected, strict=True)
+    ):
+        return
+    received = ", ".join(map(str, shapes)) or "nothing"
+    raise ValueError(f"{type(layer).__name__} expected {form}. Received: {received}")
+
+
 def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     """Combine two masks, either of which may be None."""
     a = None if a is None else ops.cast(a, "bool")
@@ -143,11 +180,6 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return a if b is None else b
     return ops.logical_and(a, b)
-
-
-def batched_mask(mask: Tensor | None) -> Tensor | None:
-    """Return an attention mask `(B, Tq, Tv)` or `(Tq, Tv)` as `(B | 1, Tq, Tv)`."""
-    return mask if mask is None or len(mask.shape) == 3 else ops.expand_dims(mask, 0)
 
 
 def causal_mask(queries: Any, length: Any) -> Tensor:

@@ -28,26 +28,23 @@ from keras_attention.backend.generic import (
 )
 
 if keras.backend.backend() == "tensorflow":
-    from keras_attention.backend.tensorflow import (
+    from keras_attention.backend.gpu_scan import saved
+    from keras_attention.backend.on_tensorflow import (
         additive,
         average,
-        for_gpu,
         gather,
         gather_in_rows,
-        in_loop,
         is_concrete,
         is_tensorflow,
-        on_gpu,
         project,
-        saved,
         scan,
         share,
         times_transposed,
-        under_xla,
         unfold,
     )
+    from keras_attention.backend.tensorflow_graphs import for_gpu, in_loop, on_gpu, under_xla
 elif keras.backend.backend() == "jax":
-    from keras_attention.backend.jax import (
+    from keras_attention.backend.on_jax import (
         additive,
         for_gpu,
         is_concrete,
@@ -58,7 +55,7 @@ elif keras.backend.backend() == "jax":
         unfold,
     )
 elif keras.backend.backend() == "torch":
-    from keras_attention.backend.torch import (
+    from keras_attention.backend.on_torch import (
         add_in_rows,
         additive,
         gather_in_rows,

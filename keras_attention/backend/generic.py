@@ -1,7 +1,7 @@
 """Loops over time, and products and gathers in a loop, for every backend.
 
-They are written in Python and operations of Keras. `tensorflow.py`, `jax.py` and `torch.py` replace
-some of them in `keras_attention.backend`.
+They are written in Python and operations of Keras. `on_tensorflow.py`, `on_jax.py` and
+`on_torch.py` replace some of them in `keras_attention.backend`.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def scan(
     if length == 0:
         return nothing(step, state, inputs), state
     # Unstacked, not indexed: an ONNX graph then refuses other lengths than the one that was traced.
-    for now in zip(*(ops.unstack(x) for x in tree.flatten(inputs)), strict=True):
-        output, state = step(tree.pack_sequence_as(inputs, now), state)
+    for row in zip(*(ops.unstack(x) for x in tree.flatten(inputs)), strict=True):
+        output, state = step(tree.pack_sequence_as(inputs, row), state)
         outputs.append(output)
     return tree.map_structure(lambda *xs: ops.stack(xs), *outputs), state
 
@@ -220,6 +220,6 @@ def for_gpu() -> bool:
     return False
 
 
-def saved(make: Callable[[], Tensor]) -> Tensor:
+def saved(make: Callable[..., Tensor], *args: Any) -> Tensor:
     """Return what `make` returns in a step of `scan`, whose gradient may read it."""
-    return make()
+    return make(*args)

@@ -24,6 +24,8 @@ from typing import Any
 import tensorflow as tf
 from keras import tree
 
+from keras_attention.backend.tensorflow_graphs import graph
+
 Tensor = Any
 Step = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -41,10 +43,10 @@ class _Saved:
         self.values = list(values or [])
         self._replays = values is not None
 
-    def get(self, make: Callable[[], Tensor]) -> Tensor:
+    def get(self, make: Callable[..., Tensor], *args: Any) -> Tensor:
         if self._replays:
             return self.values.pop(0)
-        self.values.append(make())
+        self.values.append(make(*args))
         return self.values[-1]
 
 
@@ -60,10 +62,10 @@ def _saving(values: _Saved) -> Iterator[None]:
         _step_saves.reset(token)
 
 
-def saved(make: Callable[[], Tensor]) -> Tensor:
+def saved(make: Callable[..., Tensor], *args: Any) -> Tensor:
     """Return what `make` returns; the gradient of `scan` reads it instead of making it again."""
     values = _step_saves.get()
-    return make() if values is None else values.get(make)
+    return make(*args) if values is None else values.get(make, *args)
 
 
 def scan(step: Step, state: Any, inputs: Any, output_dtypes: Any) -> tuple[Any, Any]:
@@ -112,7 +114,7 @@ class _Loop:
 
         specs = [tf.TensorSpec(x.shape, x.dtype) for x in self.state]
         specs += [tf.TensorSpec(x.shape[1:], x.dtype) for x in self.inputs]
-        traced = tf.function(aside, autograph=False).get_concrete_function(*specs)
+        traced = graph()(aside).get_concrete_function(*specs)
         self.tensors = [x for x in traced.captured_inputs if x.dtype.is_floating]
         self.variables = [x for x in traced.graph.variables if x.trainable]
         self.outputs, self.saves = traced.structured_outputs

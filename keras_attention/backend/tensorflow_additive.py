@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from keras_attention.backend.tensorflow_graphs import graph
+
 Tensor = Any
 Pairs = Iterator[tuple[Tensor, Tensor]]
 Term = Callable[[Tensor], Tensor]
@@ -67,7 +69,7 @@ class _Form(NamedTuple):
     pairs: Callable[[list[Tensor], list[Tensor]], Pairs]
 
 
-@functools.partial(tf.function, jit_compile=True, autograph=False)
+@graph(jit_compile=True)
 def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     """Return `Σ v - 2 Σ_d v_d r_d`."""
 
@@ -82,7 +84,7 @@ def _scores(query: Tensor, key: Tensor, scale: Tensor) -> Tensor:
     return tf.reduce_sum(scale) - 2 * sums
 
 
-@functools.partial(tf.function, jit_compile=True, autograph=False)
+@graph(jit_compile=True)
 def _first_gradients(query: Tensor, key: Tensor, scale: Tensor, upstream: Tensor) -> Any:
     """Return the gradients of `_scores`, by `d tanh = 4 r (1 - r)`."""
 

@@ -4,9 +4,10 @@ Automatic differentiation adds the gradient of a kernel up step by step, at the 
 writing the whole kernel each time. It is a sum over steps of small outer products: one large
 product does it, once all steps are known.
 
-In the loop a kernel is `fixed`: it gets no gradient there. The term that is added to the product at
-each step, an input of the loop, is `deferred`: its gradient is the gradient of the product at all
-steps, from which the kernel's is made. Both can be differentiated repeatedly in reverse mode.
+In the loop a kernel is constant, see `constant_product`: it gets no gradient there. The term that
+is added to the product at each step, an input of the loop, is `deferred`: its gradient is the
+gradient of the product at all steps, from which the kernel's is made. Both can be differentiated
+repeatedly in reverse mode.
 
 JAX traces a gradient before the loop has run: there a product is a product, and nothing is
 deferred.
@@ -48,7 +49,7 @@ class Trace:
         return ops.concatenate([first[None], steps[:-1]], axis=0) if steps.shape[0] != 0 else steps
 
 
-def fixed(y: Tensor) -> Callable[[Tensor], Tensor]:
+def constant_product(y: Tensor) -> Callable[[Tensor], Tensor]:
     """Return the product of `(..., n, m)` with `y` `(..., m, k)` that gives `y` no gradient.
 
     Its gradient is a product with the transpose. In float32 that of a matrix is taken once, here:
@@ -58,17 +59,19 @@ def fixed(y: Tensor) -> Callable[[Tensor], Tensor]:
     if not backend.is_tensorflow():
         return lambda x: ops.matmul(x, y)
     y = ops.copy(y)  # of the graph that holds the loop, whose gradients may not capture others
-    held = ops.stop_gradient(y)
-    turned = ops.transpose(y) if len(y.shape) == 2 and y.dtype == "float32" else None
+    constant = ops.stop_gradient(y)
+    transposed = ops.transpose(y) if len(y.shape) == 2 and y.dtype == "float32" else None
 
     def times(x: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
         def gradient(g: Tensor) -> Tensor:
-            return backend.times_transposed(g, y) if turned is None else ops.matmul(g, turned)
+            if transposed is None:
+                return backend.times_transposed(g, y)
+            return ops.matmul(g, transposed)
 
-        return backend.saved(lambda: ops.matmul(x, held)), gradient
+        return backend.saved(ops.matmul, x, constant), gradient
 
-    found: Callable[[Tensor], Tensor] = ops.custom_gradient(times)
-    return found
+    product: Callable[[Tensor], Tensor] = ops.custom_gradient(times)
+    return product
 
 
 def deferred(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from keras import ops
 
 from keras_attention import backend
-from keras_attention.fast.deferred import Trace, deferred, fixed, outer
+from keras_attention.fast.deferred import Trace, constant_product, deferred, outer
 
 Tensor = Any
 Activation = Callable[[Tensor], Tensor]
@@ -87,21 +87,21 @@ class Cell:
         recurrent = ops.cast(gates.recurrent_kernel, self._dtype)
         self.steps: dict[str, Tensor] = {}
         parameters, bias = self._prepare(inputs, of_fed, recurrent, bias)
-        known = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
-        self.steps["gates"] = deferred(known, parameters, self._gradients)
+        products = ops.matmul(ops.cast(inputs, self._dtype), of_inputs) + bias
+        self.steps["gates"] = deferred(products, parameters, self._gradients)
 
     def _prepare(
         self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
     ) -> tuple[list[Tensor], Tensor]:
         """Return what gets deferred gradients, and what is added to the products of inputs."""
         kernel = recurrent if of_fed is None else ops.concatenate([of_fed, recurrent], axis=0)
-        self._kernel, self._times = kernel, fixed(kernel)
+        self._kernel, self._times = kernel, constant_product(kernel)
         return [kernel], bias
 
     def beside(self, *others: Cell) -> Cell:
         """Return a cell whose step is that of this one and of others, `(cells, B, ·)`."""
         cell = copy.copy(self)
-        cell._times = fixed(ops.stack([each._kernel for each in (self, *others)]))
+        cell._times = constant_product(ops.stack([each._kernel for each in (self, *others)]))
         return cell
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
@@ -110,16 +110,16 @@ class Cell:
     def _before(self) -> Tensor:
         return self._trace.before(self._name, self._first)
 
-    def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+    def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step.
 
         Args:
-            now: `steps` at this step, each `(B, ·)`.
+            row: `steps` at this step, each `(B, ·)`.
             fed: list of `(B, ·)`, the rest of the cell's input.
             state: list of the cell's states, each `(B, units)`, in `state_dtype`.
         """
         fed = [*fed, ops.cast(state[0], self._dtype)]
-        gates = ops.cast(now["gates"] + self._times(_join(fed)), self.state_dtype)
+        gates = ops.cast(row["gates"] + self._times(_join(fed)), self.state_dtype)
         if self._gates.kind == "lstm":
             return lstm_step(self._gates, gates, state)
         return [self._gates.activation(gates)]
@@ -135,8 +135,8 @@ class GRU(Cell):
     def _prepare(
         self, inputs: Tensor, of_fed: Tensor | None, recurrent: Tensor, bias: Tensor
     ) -> tuple[list[Tensor], Tensor]:
-        self._kernel, self._times = recurrent, fixed(recurrent)
-        self._times_fed = None if of_fed is None else fixed(of_fed)
+        self._kernel, self._times = recurrent, constant_product(recurrent)
+        self._times_fed = None if of_fed is None else constant_product(of_fed)
         units = self._gates.units
         of_gates, of_candidate = ops.split(recurrent, [2 * units], axis=-1)
         self._times_both = None
@@ -145,7 +145,7 @@ class GRU(Cell):
             of_state = [of_gates, ops.zeros_like(of_candidate), of_candidate]
             fed_rows = ops.pad(of_fed, [[0, 0], [0, units]])
             both = [fed_rows, ops.concatenate(of_state, axis=-1)]
-            self._times_both = fixed(ops.concatenate(both, axis=0))
+            self._times_both = constant_product(ops.concatenate(both, axis=0))
         bias, recurrent_bias = ops.unstack(bias)
         gates_bias, candidate_bias = ops.split(recurrent_bias, [2 * units], axis=-1)
         shape = (*ops.shape(inputs)[:2], units)
@@ -158,12 +158,12 @@ class GRU(Cell):
         return [of_gates, *([] if of_fed is None else [of_fed])], bias
 
     def _gradients(self, gates: Tensor) -> list[Tensor]:
-        found = [outer(self._before(), gates[..., : 2 * self._gates.units])]
-        return [*found, *([outer(_join(self._fed()), gates)] if self._times_fed else [])]
+        of_state = outer(self._before(), gates[..., : 2 * self._gates.units])
+        return [of_state, *([outer(_join(self._fed()), gates)] if self._times_fed else [])]
 
-    def step(self, now: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+    def step(self, row: dict[str, Tensor], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step: see `Cell.step`."""
-        h, gates = ops.cast(state[0], self._dtype), now["gates"]
+        h, gates = ops.cast(state[0], self._dtype), row["gates"]
         if self._times_both:
             units = self._gates.units
             both = self._times_both(_join([*fed, h]))
@@ -172,11 +172,10 @@ class GRU(Cell):
         else:
             gates = gates + self._times_fed(_join(fed)) if self._times_fed else gates
             inner = self._times(h)
-        gates, inner, more = (
-            ops.cast(x, self.state_dtype) for x in (gates, inner, now["candidate"])
-        )
+        gates, inner = ops.cast(gates, self.state_dtype), ops.cast(inner, self.state_dtype)
         *others, candidate = ops.split(inner, 3, axis=-1)
-        return gru_step(self._gates, gates, [*others, candidate + more], state)
+        candidate = candidate + ops.cast(row["candidate"], self.state_dtype)
+        return gru_step(self._gates, gates, [*others, candidate], state)
 
 
 class Stack:
@@ -206,6 +205,7 @@ class Stack:
             start += 2 if each.kind == "lstm" else 1
             # All of the input of a cell above comes in the step.
             inputs, fed = inputs[..., :0], partial(_below, trace, name)
+        self.top = self._starts[-1]  # the first state of the top cell, its output, among all
         self.steps = [cell.steps for cell in self._cells]
         self.state_dtype, self._dtype = self._cells[0].state_dtype, gates[0].dtype
 
@@ -213,11 +213,11 @@ class Stack:
         """Return the first state of each cell; the last is the output of the stack."""
         return [state[start] for start in self._starts]
 
-    def step(self, now: list[Any], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
+    def step(self, row: list[Any], fed: list[Tensor], state: list[Tensor]) -> list[Tensor]:
         """Take a step: see `Cell.step`."""
         new: list[Tensor] = []
         ends = [*self._starts[1:], len(state)]
-        for cell, inputs, start, end in zip(self._cells, now, self._starts, ends, strict=True):
+        for cell, inputs, start, end in zip(self._cells, row, self._starts, ends, strict=True):
             states = cell.step(inputs, fed, state[start:end])
             fed = [ops.cast(states[0], self._dtype)]
             new += states
@@ -248,8 +248,8 @@ def lstm_step(of: Gates, gates: Tensor, state: list[Tensor]) -> list[Tensor]:
     """Hochreiter and Schmidhuber 1997, with forget gate, in Keras's order of gates."""
     (_, c) = state
     gates_input, gates_forget, gates_candidate, gates_output = ops.split(gates, 4, axis=-1)
-    kept = of.recurrent_activation(gates_forget) * c
-    c = kept + of.recurrent_activation(gates_input) * of.activation(gates_candidate)
+    added = of.recurrent_activation(gates_input) * of.activation(gates_candidate)
+    c = of.recurrent_activation(gates_forget) * c + added
     return [of.recurrent_activation(gates_output) * of.activation(c), c]
 
 

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.fast.deferred import Trace, deferred, fixed, outer
-from keras_attention.fast.gates import Gates, Stack, hoisted_cell
+from keras_attention.fast.deferred import Trace, constant_product, deferred, outer
+from keras_attention.fast.gates import Cell, Gates, Stack, hoisted_cell
 from keras_attention.shapes import keep_where
 
 Tensor = Any
@@ -37,20 +37,9 @@ def run_cell(
     """
     trace = Trace()
     cell = hoisted_cell(gates, inputs, state[0], trace)
-    steps = {"cell": cell.steps}
-    if mask is not None:
-        steps["mask"] = ops.expand_dims(mask, -1)
-
-    def step(now: dict[str, Any], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        new = cell.step(now["cell"], [], state)
-        if "mask" in now:
-            new = [ops.where(now["mask"], a, b) for a, b in zip(new, state, strict=True)]
-        return ops.cast(new[0], gates.dtype), new
-
-    state = [ops.cast(x, cell.state_dtype) for x in state]
-    outputs, state = backend.scan(step, state, steps, gates.dtype)
+    outputs, last = _run(cell, cell.steps, mask, state, gates.dtype)
     trace.fill({"output": outputs})
-    return outputs, [ops.cast(x, gates.dtype) for x in state]
+    return outputs, last
 
 
 def run_cells(
@@ -70,23 +59,32 @@ def run_cells(
     ]
     cell = cells[0].beside(*cells[1:])
     each_step = [cell.steps for cell in cells]
-    steps: dict[str, Any] = {"cell": tree.map_structure(lambda *xs: ops.stack(xs, 1), *each_step)}
-    if masks is not None:
-        steps["mask"] = ops.expand_dims(ops.stack(masks, 1), -1)
-
-    def step(now: dict[str, Any], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        new = cell.step(now["cell"], [], state)
-        if "mask" in now:
-            new = [ops.where(now["mask"], a, b) for a, b in zip(new, state, strict=True)]
-        return ops.cast(new[0], gates[0].dtype), new
-
-    first = [ops.cast(ops.stack(each), cell.state_dtype) for each in zip(*states, strict=True)]
-    outputs, last = backend.scan(step, first, steps, gates[0].dtype)
+    steps = tree.map_structure(lambda *xs: ops.stack(xs, 1), *each_step)
+    mask = None if masks is None else ops.stack(masks, 1)
+    first = [ops.stack(each) for each in zip(*states, strict=True)]
+    outputs, last = _run(cell, steps, mask, first, gates[0].dtype)
     outputs = ops.unstack(outputs, axis=1)
     for trace, x in zip(traces, outputs, strict=True):
         trace.fill({"output": x})
-    last = zip(*(ops.unstack(ops.cast(x, gates[0].dtype)) for x in last), strict=True)
+    last = zip(*(ops.unstack(x) for x in last), strict=True)
     return [(x, list(state)) for x, state in zip(outputs, last, strict=True)]
+
+
+def _run(
+    cell: Cell, steps: Any, mask: Tensor | None, state: list[Tensor], dtype: str
+) -> tuple[Tensor, list[Tensor]]:
+    """Run a cell, or cells beside one another, whose steps and states are stacked."""
+    inputs = {"cell": steps} if mask is None else {"cell": steps, "mask": mask[..., None]}
+
+    def step(row: dict[str, Any], state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+        new = cell.step(row["cell"], [], state)
+        if "mask" in row:
+            new = [ops.where(row["mask"], a, b) for a, b in zip(new, state, strict=True)]
+        return ops.cast(new[0], dtype), new
+
+    state = [ops.cast(x, cell.state_dtype) for x in state]
+    outputs, state = backend.scan(step, state, inputs, dtype)
+    return outputs, [ops.cast(x, dtype) for x in state]
 
 
 class Readout(NamedTuple):
@@ -150,12 +148,12 @@ def run_attending(
     if noise is not None:
         steps["noise"] = noise
     if query_kernel is not None:
-        times_query = fixed(query_kernel)
+        times_query = constant_product(query_kernel)
 
         def queries() -> Tensor:
             if order == "luong":
                 return trace["output"]
-            return trace.before("output", cell.outputs(state.cell)[-1])
+            return trace.before("output", state.cell[cell.top])
 
         shape = (*ops.shape(inputs)[:2], query_kernel.shape[-1])
         steps["query"] = deferred(
@@ -163,39 +161,37 @@ def run_attending(
         )
     joins = readout is None or readout.of_context
     if readout is not None:
-        times = fixed(readout.kernel)
+        times = constant_product(readout.kernel)
         steps["vector"] = deferred(
             readout.added,
             [readout.kernel],
             lambda g: [outer(_pairs(trace) if joins else trace["output"], g)],
         )
 
-    def ask(query: Tensor, now: dict[str, Any], attention: Any) -> tuple[Tensor, Any, Any]:
-        if query_kernel is not None:
-            query = times_query(query) + now["query"]
-        return attend(query, attention, now.get("noise"))
-
-    def read_out(context: Tensor, output: Tensor, now: dict[str, Any]) -> Tensor:
+    def read_out(context: Tensor, output: Tensor, row: dict[str, Any]) -> Tensor:
         if readout is not None and not joins:
-            return readout.activate(times(output) + context + now["vector"])
+            return readout.activate(times(output) + context + row["vector"])
         pair = ops.concatenate([context, output], axis=-1)
-        return pair if readout is None else readout.activate(times(pair) + now["vector"])
+        return pair if readout is None else readout.activate(times(pair) + row["vector"])
 
-    def step(now: dict[str, Any], old: Any) -> tuple[dict[str, Any], Any]:
+    def step(row: dict[str, Any], old: Any) -> tuple[dict[str, Any], Any]:
         parts = [old.output] if feeding else []
         if order == "bahdanau":
-            query = ops.cast(cell.outputs(old.cell)[-1], dtype)
-            context, weights, attention = ask(query, now, old.attention)
+            query = ops.cast(old.cell[cell.top], dtype)
+            if query_kernel is not None:
+                query = times_query(query) + row["query"]
+            context, weights, attention = attend(query, old.attention, row.get("noise"))
             parts.append(context)
-        states = cell.step(now["cell"], parts, old.cell)
-        output = ops.cast(cell.outputs(states)[-1], dtype)
+        states = cell.step(row["cell"], parts, old.cell)
+        output = ops.cast(states[cell.top], dtype)
         if order == "luong":
-            context, weights, attention = ask(output, now, old.attention)
+            query = output if query_kernel is None else times_query(output) + row["query"]
+            context, weights, attention = attend(query, old.attention, row.get("noise"))
         new = old._replace(cell=states, attention=attention)
         if feeding:
-            new = new._replace(output=read_out(context, output, now))
-        if "mask" in now:
-            new = keep_where(now["mask"], new, old)
+            new = new._replace(output=read_out(context, output, row))
+        if "mask" in row:
+            new = keep_where(row["mask"], new, old)
         outputs = [ops.cast(x, dtype) for x in cell.outputs(new.cell)]
         traced = dict(zip(cell.names, outputs, strict=True))
         if joins:

@@ -65,9 +65,9 @@ def exporting() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def training(flag: bool | None) -> Iterator[None]:
+def training(flag: bool = True) -> Iterator[None]:
     """Within this, a layer is called with this `training`: gradients may follow."""
-    token = _training.set(bool(flag))
+    token = _training.set(flag)
     try:
         yield
     finally:

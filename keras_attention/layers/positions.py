@@ -46,7 +46,7 @@ class SinePositionEncoding(BaseLayer):
 
     def __init__(self, max_wavelength: float = 10000.0, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._expect(max_wavelength >= 1, "max_wavelength >= 1", f"max_wavelength={max_wavelength}")
+        self._expect_number("max_wavelength", max_wavelength, 1)
         self.max_wavelength = max_wavelength
         self.supports_masking = True
 
@@ -59,13 +59,14 @@ class SinePositionEncoding(BaseLayer):
         )
         even = 2 * (len(value_shape) - 2)
         self._expect(
-            value_shape[-1] % even == 0,
-            f"a dim that is a multiple of {even}",
+            value_shape[-1] is not None and value_shape[-1] % even == 0,
+            f"a known dim that is a multiple of {even}",
             f"value {tuple(value_shape)}",
         )
 
     def call(self, value: Tensor, mask: Tensor | None = None) -> Tensor:
         """Return the positions; arguments and result as the class says."""
+        self.build(value.shape)
         if len(value.shape) == 4:
             self._expect(mask is None, "no mask of a grid", "one")
             height, width = ops.shape(value)[1:3]

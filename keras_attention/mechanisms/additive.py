@@ -97,6 +97,8 @@ class AdditiveAttention(Attention):
 
     def compute_scores(self, query: Tensor, key: Tensor) -> Tensor:
         """Return the additive scores of projected queries and keys."""
+        if self.num_heads == 1 and not self.normalize:
+            return scores.additive(query, key, ops.cast(self.scale, self.compute_dtype))
         scale = self._effective_scale()  # (heads, units / heads)
         if self.num_heads == 1:
             return scores.additive(query, key, scale[0])

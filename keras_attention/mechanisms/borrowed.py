@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from keras import ops
-
 from keras_attention.attention import Attention, Tensor
 from keras_attention.layer import keeps
 
@@ -52,6 +50,7 @@ class BorrowedScore(Attention):
             "an attention layer with nothing but a score, without dropout or distribution",
             repr(attention),
         )
+        self._expect_dtype(attention)
         self.attention = attention
 
     def build(
@@ -67,11 +66,11 @@ class BorrowedScore(Attention):
 
     def queries(self, query: Tensor) -> Any:
         """Return what the inner layer makes of the queries."""
-        return self.attention.queries(ops.cast(query, self.attention.compute_dtype))
+        return self.attention.queries(query)
 
     def keys(self, key: Tensor, mask: Tensor | None) -> Any:
         """Return what the inner layer makes of keys and mask."""
-        return self.attention.keys(ops.cast(key, self.attention.compute_dtype), mask)
+        return self.attention.keys(key, mask)
 
     def compute_scores(self, query: Any, key: Any) -> Any:
         """Return the scores of the inner layer."""

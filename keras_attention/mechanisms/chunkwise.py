@@ -53,6 +53,7 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
         self._expect(
             chunk_attention is not attention, "two attention layers", "the same layer twice"
         )
+        self._expect_dtype(chunk_attention)
         self._expect_count("chunk_size", chunk_size)
         self.chunk_attention = chunk_attention
         self.chunk_size = chunk_size
@@ -70,13 +71,11 @@ class MonotonicChunkwiseAttention(MonotonicAttention):
 
     def queries(self, query: Tensor) -> dict[str, Tensor]:
         """Return what both inner layers make of the queries."""
-        chunk = self.chunk_attention.queries(ops.cast(query, self.chunk_attention.compute_dtype))
-        return {"stop": super().queries(query), "chunk": chunk}
+        return {"stop": super().queries(query), "chunk": self.chunk_attention.queries(query)}
 
     def keys(self, key: Tensor, mask: Tensor | None) -> dict[str, Tensor]:
         """Return what both inner layers make of keys and mask."""
-        chunk = ops.cast(key, self.chunk_attention.compute_dtype)
-        return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(chunk, mask)}
+        return {"stop": super().keys(key, mask), "chunk": self.chunk_attention.keys(key, mask)}
 
     def compute_scores(self, query: dict[str, Tensor], key: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the scores of both inner layers."""

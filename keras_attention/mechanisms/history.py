@@ -35,6 +35,7 @@ class HistoryAttention(AdditiveAttention):
 
     def initial_state(self, memory: Memory) -> Tensor:
         """Return the history before the first query: zeros."""
+        self.expect_memory(memory)
         return ops.zeros(ops.shape(memory.value)[:2], self.wide_dtype)
 
     def attend(

@@ -57,7 +57,13 @@ class LocalAttention(BorrowedScore):
         **kwargs: Any,
     ) -> None:
         super().__init__(attention, **kwargs)
-        self._expect(half_width >= 1, "half_width >= 1", f"half_width={half_width}")
+        self._expect_number("half_width", half_width, 1)
+        self._expect_count("units", units, or_none=True)
+        self._expect(
+            predictive or units is None,
+            "units with predictive=True alone, which has the kernel W_p",
+            f"units={units}",
+        )
         self.half_width = half_width
         self.predictive = predictive
         self.units = units
@@ -86,6 +92,7 @@ class LocalAttention(BorrowedScore):
 
     def initial_state(self, memory: Memory) -> Any:
         """Return, for local-m, the number of queries so far: `t`, int32 `(B, 1)`."""
+        self.expect_memory(memory)
         return () if self.predictive else ops.zeros((ops.shape(memory.value)[0], 1), "int32")
 
     def states_at_once(

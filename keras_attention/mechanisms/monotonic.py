@@ -89,6 +89,7 @@ class MonotonicAttention(BorrowedScore):
 
     def initial_state(self, memory: Memory) -> Tensor:
         """Return the weights before the first query: 1 at position 0, float32 `(B, Tv)`."""
+        self.expect_memory(memory)
         batch, length = ops.shape(memory.value)[:2]
         first = ops.cast(ops.arange(length) == 0, self.wide_dtype)
         return ops.broadcast_to(ops.expand_dims(first, 0), (batch, length))

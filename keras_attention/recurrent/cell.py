@@ -11,7 +11,7 @@ from keras_attention import backend
 from keras_attention.attention import Attention, Memory, Noise, Tensor
 from keras_attention.layer import BaseLayer
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import alike, checked_mask, flat_length, is_empty
+from keras_attention.shapes import alike, check_states, checked_mask, flat_length, is_empty
 
 ORDERS = ("bahdanau", "luong")
 READOUTS = ("vector", "deep")
@@ -140,14 +140,7 @@ class AttentionCell(BaseLayer):
             "an activation with units alone, and without a deep readout",
             f"activation={activation!r}, units={units}, readout={readout!r}",
         )
-        for layer in (*keras_cells.parts(cell), attention):
-            dtype = getattr(layer, "compute_dtype", self.compute_dtype)
-            self._expect(
-                dtype == self.compute_dtype,
-                f"a cell and an attention layer with its dtype, {self.compute_dtype}: give it to "
-                "all, or call keras.config.set_dtype_policy",
-                f"{type(layer).__name__} of {dtype}",
-            )
+        self._expect_dtype(*keras_cells.parts(cell), attention)
 
     def build(self, inputs_shape: tuple[Any, ...], memory_shape: tuple[Any, ...]) -> None:
         """Make the weights for one step's inputs and a memory of these shapes."""
@@ -158,6 +151,8 @@ class AttentionCell(BaseLayer):
             f"inputs {tuple(inputs_shape)}, memory {tuple(memory_shape)}",
         )
         batch, size = inputs_shape[0], self.cell_output_size
+        states = keras_cells.zero_state(self.cell, 1)
+        self._state_shapes = tuple(tuple(x.shape[1:]) for x in tree.flatten(states))
         query_size = keras_cells.state_size(self.cell) if self.order == "bahdanau" else size
         self.input_width, self.context_size = inputs_shape[-1], memory_shape[-1]
         self.output_size = self.units or self.context_size + size
@@ -222,7 +217,12 @@ class AttentionCell(BaseLayer):
     def prepare(self, value: Tensor, key: Tensor | None = None, mask: Any = None) -> Memory:
         """Prepare a memory for `step`: see `Attention.prepare`."""
         self._expect_built()
-        return self.attention.prepare(value, key, mask)
+        memory = self.attention.prepare(value, key, mask)
+        width = value.shape[-1]
+        if width != self.context_size:
+            expected = f"a memory of width {self.context_size}, as it was built"
+            self._expect(False, expected, f"a width of {width}")
+        return memory
 
     def initial_state(self, memory: Memory, cell_state: Any = None) -> State:
         """Return the state before the first step.
@@ -246,20 +246,14 @@ class AttentionCell(BaseLayer):
         if cell_state is None:
             return first
         # Keras saves a State as a tuple: of what kind the states are their number says.
-        given = [ops.convert_to_tensor(x) for x in tree.flatten(cell_state)]
-        like = first if len(given) == len(tree.flatten(first)) else first.cell
-        wanted = tree.flatten(like)
-        rows = memory.value.shape[0]
-        fits = len(given) == len(wanted) and all(
-            tuple(x.shape)[1:] == tuple(y.shape)[1:] for x, y in zip(given, wanted, strict=True)
-        )
+        states = tree.flatten(cell_state)
+        is_state = len(states) == len(tree.flatten(first)) or isinstance(cell_state, State)
+        like = first if is_state else first.cell
+        rows, flat = memory.value.shape[0], tree.flatten(like)
         sizes = [str((rows, *x.shape[1:])) for x in tree.flatten(first.cell)]
-        self._expect(
-            fits,
-            f"{len(sizes)} initial state(s) {', '.join(sizes)}, or a State",
-            ", ".join(str(tuple(x.shape)) for x in given),
-        )
-        cast = [ops.cast(x, y.dtype) for x, y in zip(given, wanted, strict=True)]
+        form = f"{len(sizes)} initial state(s) {', '.join(sizes)}, or a State of this layer"
+        check_states(self, states, [(rows, *x.shape[1:]) for x in flat], form)
+        cast = [ops.cast(x, y.dtype) for x, y in zip(states, flat, strict=True)]
         state = tree.pack_sequence_as(like, cast)
         return state if like is first else first._replace(cell=state)
 
@@ -293,6 +287,7 @@ class AttentionCell(BaseLayer):
             "a State, from initial_state(memory, cell_state) or the last step",
             f"a {type(state).__name__}",
         )
+        self._expect_state(State(*state), inputs.shape[0], memory.value.shape[-2])
         inputs = ops.cast(inputs, self.compute_dtype)
         rows, noise = ops.shape(inputs)[0], None
         if training:
@@ -303,6 +298,16 @@ class AttentionCell(BaseLayer):
             cell, inputs, memory, State(*state), noise, training, self._read_out
         )
         return pair, weights, state
+
+    def _expect_state(self, state: State, rows: Any, length: Any) -> None:
+        """Raise a ValueError for a state that is not of so many rows and of this layer."""
+        expected = [(rows, *shape) for shape in self._state_shapes]
+        if self.input_feeding:
+            expected.append((rows, self.output_size))
+        form = f"a State of {', '.join(map(str, expected))}, from initial_state(memory, cell_state)"
+        states = tree.flatten([state.cell, state.output])
+        check_states(self, states, expected, f"{form} or the last step")
+        self.attention._expect_state(state.attention, rows, length)
 
     # The parts of a step.
 

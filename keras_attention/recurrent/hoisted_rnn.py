@@ -10,7 +10,7 @@ from keras import ops
 from keras_attention import backend
 from keras_attention.fast import loop
 from keras_attention.recurrent import keras_cells
-from keras_attention.shapes import expect_known_length
+from keras_attention.shapes import expect_known_length, note_length
 
 Tensor = Any
 
@@ -32,6 +32,18 @@ class HoistedRNN(keras.layers.RNN):
         """Make the weights of the cell."""
         super().build(sequences_shape, initial_state_shape)
         self.supports_masking = True  # since Keras 3.16 its own layers hand no mask on
+        for cell in keras_cells.parts(self.cell):
+            dtype = getattr(cell, "compute_dtype", self.compute_dtype)
+            if dtype != self.compute_dtype:
+                raise ValueError(
+                    f"{type(self).__name__} expected a cell with its dtype, {self.compute_dtype}. "
+                    f"Received: {type(cell).__name__} of {dtype}"
+                )
+
+    def compute_output_spec(self, sequences: Any, *args: Any, **kwargs: Any) -> Any:
+        """Return the symbolic outputs."""
+        note_length(self, sequences)
+        return super().compute_output_spec(sequences, *args, **kwargs)
 
     def call(
         self,

@@ -252,8 +252,8 @@ class AttentionRNN(AttentionCell):
         """Return the mask of the inputs for the output sequence."""
         return previous_mask if self.return_sequences else None
 
-    def _returns_weights(self, asked: bool | None) -> bool:
-        return self.return_attention_scores if asked is None else asked
+    def _returns_weights(self, returned: bool | None) -> bool:
+        return self.return_attention_scores if returned is None else returned
 
     def output_spec(
         self, inputs: Any, memory: Any, return_attention_scores: bool | None = None, **kwargs: Any

@@ -48,6 +48,7 @@ def beam_search(
     pad_id: int = 0,
     return_attention_weights: bool = True,
     memory: Any = None,
+    _name: str = "beam_search",
 ) -> SearchResult:
     """Keep the `beam_width` best hypotheses at every step.
 
@@ -102,50 +103,11 @@ def beam_search(
         scores = result.scores  # (2, 3)
         ```
     """
-    return _search(
-        "beam_search",
-        step,
-        state,
-        batch_size,
-        start_id,
-        end_id,
-        max_length,
-        max_steps,
-        beam_width,
-        length_penalty,
-        coverage_penalty,
-        memory_mask,
-        num_results,
-        pad_id,
-        return_attention_weights,
-        memory,
-    )
-
-
-def _search(
-    name: str,
-    step: Step,
-    state: Any,
-    batch_size: int | Tensor,
-    start_id: int | Tensor,
-    end_id: int | Sequence[int],
-    max_length: int | Tensor,
-    max_steps: int | Tensor | None,
-    beam_width: int,
-    length_penalty: float,
-    coverage_penalty: float,
-    memory_mask: Tensor | None,
-    num_results: int,
-    pad_id: int,
-    return_attention_weights: bool,
-    memory: Any,
-) -> SearchResult:
-    """Run the search `name`, see `beam_search`."""
     rows = batch_size if isinstance(batch_size, Integral) else None
     masked = memory_mask is not None and np.ndim(memory_mask) == 2
     masked = masked and alike(np.shape(memory_mask)[0], rows)
     expect(
-        name,
+        _name,
         coverage_penalty == 0 or (coverage_penalty > 0 and masked),
         "coverage_penalty >= 0, and a memory_mask with it, (B, S)",
         f"coverage_penalty={coverage_penalty}, memory_mask "
@@ -153,17 +115,17 @@ def _search(
     )
     integers = isinstance(num_results, Integral) and isinstance(beam_width, Integral)
     expect(
-        name,
+        _name,
         integers and 1 <= num_results <= beam_width,
         "1 <= num_results <= beam_width, integers",
         f"num_results={num_results}, beam_width={beam_width}",
     )
-    rules = tokens.rules(name, batch_size, start_id, end_id, max_length, max_steps)
+    rules = tokens.rules(_name, batch_size, start_id, end_id, max_length, max_steps)
     search = Search(
-        name,
-        loop.decoder(name, step, state, memory, batch_size),
+        _name,
+        loop.decoder(_name, step, state, memory, batch_size),
         rules,
-        results.form(name, length_penalty, pad_id, return_attention_weights),
+        results.form(_name, length_penalty, pad_id, return_attention_weights),
     )
     beam = _Beam(search, beam_width, coverage_penalty, num_results)
 
@@ -182,29 +144,20 @@ def _search(
     result = search.form.finish(parts, length, scores[:, :num_results])
     if backend.is_concrete(result.log_probs) and ops.any(result.log_probs > ABOVE):
         expected = "log-probabilities from step, at most 0, as keras.ops.log_softmax makes them of "
-        expect(name, False, expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
+        expect(_name, False, expected + "logits", f"{float(ops.max(result.log_probs)):.3g}")
     return result
 
 
 def greedy_search(
-    step: Step,
-    state: Any,
-    *,
-    batch_size: int | Tensor,
-    start_id: int | Tensor,
-    end_id: int | Sequence[int],
-    max_length: int | Tensor,
-    max_steps: int | Tensor | None = None,
-    length_penalty: float = 0.0,
-    coverage_penalty: float = 0.0,
-    memory_mask: Tensor | None = None,
-    pad_id: int = 0,
-    return_attention_weights: bool = True,
-    memory: Any = None,
+    step: Step, state: Any, *, length_penalty: float = 0.0, **options: Any
 ) -> SearchResult:
     """Take the most probable token at every step: a beam search that keeps one hypothesis.
 
-    The arguments are those of `beam_search`.
+    Args:
+        step: the decoder, see `keras_attention.search`.
+        state: the decoder's state before the first step, with `batch_size` rows.
+        length_penalty: see `SearchResult.scores`; 0 gives the plain sum.
+        **options: the other arguments of `beam_search` but `beam_width` and `num_results`.
 
     Returns:
         A `SearchResult` with ids `(B, T)`, lengths and scores `(B,)`, weights `(B, T, S)`,
@@ -223,24 +176,10 @@ def greedy_search(
         result = greedy_search(step, (), batch_size=2, start_id=1, end_id=2, max_length=5)
         ```
     """
-    result = _search(
-        "greedy_search",
-        step,
-        state,
-        batch_size,
-        start_id,
-        end_id,
-        max_length,
-        max_steps,
-        1,
-        length_penalty,
-        coverage_penalty,
-        memory_mask,
-        1,
-        pad_id,
-        return_attention_weights,
-        memory,
-    )
+    name, widths = "greedy_search", options.keys() & {"beam_width", "num_results"}
+    expect(name, not widths, "no beams, which beam_search has", ", ".join(sorted(widths)))
+    options |= {"beam_width": 1, "length_penalty": length_penalty, "_name": name}
+    result = beam_search(step, state, **options)
     return SearchResult(
         *(x if x is None else tree.map_structure(lambda y: ops.squeeze(y, 1), x) for x in result)
     )

@@ -47,24 +47,24 @@ class Form(NamedTuple):
         norm = (5.0 + ops.cast(length, "float32")) / 6.0
         return total / ops.power(norm, self.length_penalty)
 
-    def finish(self, found: dict[str, Any], length: Tensor, scores: Tensor) -> SearchResult:
+    def finish(self, parts: dict[str, Any], length: Tensor, scores: Tensor) -> SearchResult:
         """Return the result.
 
         Args:
-            found: `tokens` and `log_probs` `(..., T)`; if wanted, `weights` `(..., T, ..., S)`.
+            parts: `tokens` and `log_probs` `(..., T)`; if wanted, `weights` `(..., T, ..., S)`.
             length: `(...)`, the number of tokens of each hypothesis.
             scores: `(...)`, -inf if there is no such hypothesis.
         """
         length = ops.where(scores > -float("inf"), length, 0)
-        ids = found["tokens"]
+        ids = parts["tokens"]
         inside = ops.arange(ops.shape(ids)[-1]) < ops.expand_dims(length, -1)
         weights = None
-        if "weights" in found:
-            weights = tree.map_structure(lambda x: _blank(x, inside), found["weights"])
+        if "weights" in parts:
+            weights = tree.map_structure(lambda x: _blank(x, inside), parts["weights"])
             if all(x.shape[-1] == 0 for x in tree.flatten(weights)):
                 weights = None
         ids = ops.where(inside, ids, ops.full_like(ids, self.pad_id))
-        return SearchResult(ids, length, scores, weights, _blank(found["log_probs"], inside))
+        return SearchResult(ids, length, scores, weights, _blank(parts["log_probs"], inside))
 
 
 def form(
@@ -113,23 +113,23 @@ def follow_parents(outputs: dict[str, Any], steps: Tensor, first: Tensor) -> dic
     time = ops.shape(outputs["parents"])[0]
     backwards = tree.map_structure(lambda x: ops.flip(x, axis=0), outputs)
     # A backend may pad the steps (see `backend.unfold`); the padding is passed over.
-    backwards["taken"] = ops.flip(ops.arange(time) < steps, axis=0)
+    backwards["was_taken"] = ops.flip(ops.arange(time) < steps, axis=0)
 
-    def back(now: dict[str, Any], beams: Tensor) -> tuple[dict[str, Any], Tensor]:
-        parents = backend.gather_in_rows(now["parents"], beams)
-        parents = ops.where(now["taken"], parents, beams)
-        found = {x: backend.gather_in_rows(now[x], beams) for x in ("tokens", "log_probs")}
-        if "weights" in now:  # they belong to the beams before the choice: to the parents
-            found["weights"] = tree.map_structure(
-                lambda x: backend.gather_in_rows(x, parents), now["weights"]
+    def back(row: dict[str, Any], beams: Tensor) -> tuple[dict[str, Any], Tensor]:
+        parents = backend.gather_in_rows(row["parents"], beams)
+        parents = ops.where(row["was_taken"], parents, beams)
+        rows = {x: backend.gather_in_rows(row[x], beams) for x in ("tokens", "log_probs")}
+        if "weights" in row:  # they belong to the beams before the choice: to the parents
+            rows["weights"] = tree.map_structure(
+                lambda x: backend.gather_in_rows(x, parents), row["weights"]
             )
-        return found, parents
+        return rows, parents
 
     dtypes = {"tokens": "int32", "log_probs": "float32"}
     if "weights" in outputs:
         dtypes["weights"] = tree.map_structure(lambda _: "float32", outputs["weights"])
-    found, _ = backend.scan(back, first, backwards, dtypes)
+    rows, _ = backend.scan(back, first, backwards, dtypes)
     result: dict[str, Any] = tree.map_structure(
-        lambda x: ops.moveaxis(ops.flip(x, axis=0), 0, 2), found
+        lambda x: ops.moveaxis(ops.flip(x, axis=0), 0, 2), rows
     )
     return result

@@ -12,10 +12,16 @@ from keras_attention import (
     AttentionPooling,
     AttentionRNN,
     CoverageAttention,
+    HoistedRNN,
     LocalAttention,
     LocationAttention,
+    MonotonicAttention,
+    MonotonicChunkwiseAttention,
     MultiplicativeAttention,
     PointerGenerator,
+    SinePositionEncoding,
+    losses,
+    mechanisms,
 )
 from tests.keras_attention.helpers import normal
 
@@ -118,6 +124,39 @@ MADE_WRONG = {
         "without a deep readout",
     ),
     "a dtype of its own": (lambda: rnn(dtype="mixed_bfloat16"), "keras.config.set_dtype_policy"),
+    "a dtype that the score has not": (
+        lambda: LocalAttention(MultiplicativeAttention("general"), dtype="mixed_bfloat16"),
+        "inner layers with its dtype, bfloat16",
+    ),
+    "a dtype of the score alone": (
+        lambda: MonotonicAttention(AdditiveAttention(8, dtype="mixed_bfloat16")),
+        "inner layers with its dtype, float32",
+    ),
+    "a dtype of the chunks alone": (
+        lambda: MonotonicChunkwiseAttention(
+            AdditiveAttention(8), AdditiveAttention(8, dtype="mixed_bfloat16")
+        ),
+        "inner layers with its dtype, float32",
+    ),
+    "a dtype that the cell has not": (
+        lambda: HoistedRNN(keras.layers.GRUCell(3), dtype="mixed_bfloat16")(ones(2, 3, 4)),
+        "a cell with its dtype, bfloat16",
+    ),
+    "units of a place that is not predicted": (
+        lambda: LocalAttention(MultiplicativeAttention("general"), units=8),
+        "units with predictive=True alone",
+    ),
+    "half a unit": (
+        lambda: LocalAttention(MultiplicativeAttention("general"), 10, True, 0.5),
+        "units >= 1, an integer or None",
+    ),
+    "a rate as text": (lambda: AdditiveAttention(8, dropout="0.1"), "0 <= dropout < 1"),
+    "a width as text": (lambda: SinePositionEncoding("long"), "max_wavelength >= 1"),
+    "units of what has none": (lambda: PointerGenerator(8), "0 arguments by their place"),
+    "a loss that is no name": (
+        lambda: losses.AttentionLoss(losses.coverage),
+        "loss to be one of coverage",
+    ),
     "several memories": (
         lambda: AttentionRNN(keras.layers.GRUCell(3), [AdditiveAttention(3)]),
         "an attention layer",
@@ -179,22 +218,99 @@ def test_a_single_input_is_told_to_be_two():
             call(AdditiveAttention(UNITS))
 
 
-def test_steps_are_told_what_they_take():
-    layer, inputs = rnn(), ones(2, 3, 4)
-    layer(inputs, ones(2, 5, 6))
+PREPARED = {
+    "the memory as it is": (lambda x: x.step(x.row, x.memory, x.state), "a memory from prepare"),
+    "of a state": (lambda x: x.initial_state(x.memory), "a memory from prepare(value)"),
+    "an axis of steps": (lambda x: x.step(x.row[:, None], x.ready, x.state), "inputs (rows, 4)"),
+    "another width": (lambda x: x.step(x.row[:, 1:], x.ready, x.state), "inputs (rows, 4) of one"),
+    "rows that share none": (
+        lambda x: x.step(ones(3, 4), x.ready, x.changed(cell=[ones(3, UNITS)])),
+        "a multiple of 2 queries",
+    ),
+    "more rows than states": (lambda x: x.step(ones(4, 4), x.ready, x.state), "(4, 17)"),
+    "the cell's states": (lambda x: x.step(x.row, x.ready, x.state.cell), "a State, from initial"),
+    "a state of another width": (
+        lambda x: x.step(x.row, x.ready, x.changed(cell=[ones(2, 5)])),
+        "a State of (2, 17)",
+    ),
+    "a state too many": (
+        lambda x: x.step(x.row, x.ready, x.changed(cell=[ones(2, UNITS)] * 2)),
+        "a State of (2, 17)",
+    ),
+    "a state of attention": (
+        lambda x: x.step(x.row, x.ready, x.changed(attention=ones(2, 5))),
+        "a state (), from initial_state(memory)",
+    ),
+    "a query of one step": (
+        lambda x: x.attention.step(ones(2, 1, UNITS), x.ready, ()),
+        "a query (rows, 17) of one step",
+    ),
+    "initial rows": (lambda x: x.initial_state(x.ready, [ones(3, UNITS)]), "1 initial state(s)"),
+    "no initial rows": (lambda x: x.initial_state(x.ready, [None]), "1 initial state(s)"),
+    "a memory of another width": (lambda x: x.prepare(ones(2, 5, 7)), "of width 6, as it was"),
+    "values of another width": (
+        lambda x: x.prepare(ones(2, 5, 7), ones(2, 5, 6)),
+        "a memory of width 6, as it was built",
+    ),
+    "a memory of one place": (lambda x: x.prepare(ones(2, 6)), "a value (B, Tv, dim)"),
+    "a memory that is prepared": (lambda x: x.prepare(x.ready), "a tensor to prepare"),
+    "a list": (lambda x: x.prepare([[1.0]]), "a tensor to prepare"),
+    "a mask for a key": (lambda x: x.prepare(x.memory, ones(2, 5)), "a key like it"),
+    "a mask of another batch": (lambda x: x.prepare(x.memory, mask=ones(3, 5)), "mask (2, 5)"),
+}
+
+
+@pytest.mark.parametrize("case", PREPARED)
+def test_steps_are_told_what_they_take(case):
+    call, expected = PREPARED[case]
+    x = rnn()
+    x(ones(2, 3, 4), ones(2, 5, 6))
+    x.row, x.memory = ones(2, 4), ones(2, 5, 6)
+    x.ready = x.prepare(x.memory)
+    x.state = x.initial_state(x.ready)
+    x.changed = x.state._replace
+    with pytest.raises(ValueError, match=r"^\w+ expected .* Received: ") as error:
+        call(x)
+    assert expected in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", mechanisms.BY_NAME)
+def test_the_state_of_a_mechanism_is_of_its_memory_and_rows(name):
+    layer = mechanisms.make(name, UNITS)
+    layer(ones(2, 3, 6), ones(2, 5, 6))
     memory = layer.prepare(ones(2, 5, 6))
     state = layer.initial_state(memory)
-    for call, expected in (
-        (lambda: layer.step(inputs[:, :1], memory, state), r"inputs \(rows, 4\) of one step"),
-        (lambda: layer.step(inputs[:, 0], ones(2, 5, 6), state), r"a memory from prepare\(value"),
-        (lambda: layer.initial_state(ones(2, 5, 6)), r"a memory from prepare\(value\)"),
-        (lambda: layer.step(inputs[:, 0], memory, [ones(2, UNITS)]), "a State, from initial_state"),
-        (lambda: layer.step(inputs[:, 0], memory, state.cell), "a State, from initial_state"),
-        (lambda: layer.attention.step(inputs, memory, ()), r"a query \(rows, 17\) of one step"),
-        (lambda: layer.attention.step(ones(2, UNITS), inputs, ()), r"a memory from prepare"),
-    ):
-        with pytest.raises(ValueError, match=rf"expected {expected}.* Received: "):
+    more = keras.tree.map_structure(lambda x: keras.ops.concatenate([x, x]), state)
+    calls = [
+        lambda: layer.step(ones(2, 6), ones(2, 5, 6), state),
+        lambda: layer.initial_state(ones(2, 5, 6)),
+        lambda: layer.step(ones(2, 6), memory, ones(2, 5, 1)),
+    ]
+    if not isinstance(state, tuple):
+        calls += [lambda x=x: layer.step(ones(2, 6), memory, x) for x in (more, None, ())]
+    for call in calls:
+        with pytest.raises(ValueError, match=r"expected a (state|memory) .*from .*Received: "):
             call()
+
+
+def test_a_state_of_another_mechanism_is_told():
+    layer, other = rnn(return_state=True), rnn()
+    other.attention = CoverageAttention(UNITS)
+    inputs, memory = ones(2, 3, 4), ones(2, 5, 6)
+    _, state = layer(inputs, memory)
+    with pytest.raises(ValueError, match="or a State of this layer"):
+        other(inputs, memory, initial_state=state)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 7), (2, 3, 5, 6), (2, 4)])
+def test_widths_that_sines_and_cosines_do_not_fit_are_told(shape):
+    layer = SinePositionEncoding()
+    layer(ones(2, 3, 4))
+    with pytest.raises(ValueError, match=r"SinePositionEncoding expected .*Received: value"):
+        layer(ones(*shape))
+    with pytest.raises(ValueError, match="a known dim"):
+        SinePositionEncoding()(keras.Input((None, None)))
 
 
 @pytest.mark.tensorflow
@@ -202,13 +318,21 @@ def test_ragged_tensors_are_told_to_be_padded():
     import tensorflow as tf
 
     ragged = tf.ragged.constant([[[1.0, 2.0], [3.0, 4.0]], [[5.0, 6.0]]], ragged_rank=1)
-    layer = AdditiveAttention(3)
+    layer, mask = AdditiveAttention(3), tf.ragged.constant([[True, True], [True]])
     layer.build((2, 3, 2), (2, 3, 2))
+    memory = layer.prepare(ones(2, 3, 2))
     for call in (
         lambda: AttentionPooling(3)(ragged),
         lambda: AdditiveAttention(3)(ragged, ragged),
         lambda: rnn()(ones(2, 3, 4), memory=ragged),
         lambda: layer.prepare(ragged),
+        lambda: layer.prepare(ones(2, 2, 2), ragged),
+        lambda: layer.prepare(ones(2, 2, 2), mask=mask),
+        lambda: layer.step(ragged, memory, ()),
+        lambda: layer(ones(2, 2, 2), ones(2, 2, 2), value_mask=mask),
+        lambda: PointerGenerator()(ones(2, 2, 3), ragged, ones(2, 2, 4), ones(2, 4)),
+        lambda: losses.AttentionLoss("coverage")(ones(2, 2, 3), ragged),
+        lambda: SinePositionEncoding()(ragged),
     ):
         with pytest.raises(ValueError, match=r"padded tensors and masks, such as x.to_tensor"):
             call()

@@ -13,15 +13,8 @@ from tests.keras_attention.helpers import array, assert_close, normal, weight_gr
 
 # B, Tq and Tv, one of which is 0.
 EMPTY = {"sentences": (0, 3, 5), "queries": (2, 0, 5), "memory": (2, 3, 0), "both": (2, 0, 0)}
-every_way = pytest.mark.parametrize(
-    ("graph", "masked"),
-    [
-        (False, False),
-        (False, True),
-        pytest.param(True, False, marks=pytest.mark.tensorflow),
-        pytest.param(True, True, marks=pytest.mark.tensorflow),
-    ],
-)
+GRAPHS = keras.backend.backend() == "tensorflow"
+every_way = pytest.mark.parametrize(("graph", "masked"), [(False, False), (GRAPHS, True)])
 
 
 @functools.cache
@@ -96,8 +89,9 @@ def test_attention_gives_zeros(rng, name, what, graph, masked):
     assert keras.backend.standardize_dtype(weights.dtype) == "float32"
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("what", EMPTY)
+@pytest.mark.parametrize(
+    ("what", "masked"), [("sentences", True), ("queries", False), ("memory", True), ("both", False)]
+)
 @pytest.mark.parametrize("name", [n for n in zoo.LAYERS if n != "hoisted"])
 def test_gradients_are_finite(rng, name, what, masked):
     layer, (inputs, masks) = built(name), given(rng, name, what)

@@ -41,8 +41,13 @@ def normal(rng, *shape):
     return rng.normal(size=shape)
 
 
-@pytest.mark.parametrize("distribution", ["softmax", "sparsemax", "entmax15"])
-@pytest.mark.parametrize("name", test_attention.LAYERS)
+@pytest.mark.parametrize(
+    ("name", "distribution"),
+    [
+        *((name, "softmax") for name in test_attention.LAYERS),
+        *(("additive", distribution) for distribution in ("sparsemax", "entmax15")),
+    ],
+)
 def test_scores_and_distributions(rng, name, distribution):
     t = test_attention
     width = t.DV if name in ("dot", "scaled_dot") else t.DQ
@@ -145,23 +150,6 @@ def test_a_mechanism_made_by_name_has_its_type_all_through(rng, name):
     layer(query, value)
     assert {w.dtype for w in layer.weights} <= {"float64"}
     assert keras.backend.standardize_dtype(layer(query, value).dtype) == "float64"
-
-
-def test_a_borrowed_score_may_have_a_type_of_its_own(rng):
-    query, value = normal(rng, 2, 3, 7), normal(rng, 2, 5, 11)
-    for name in ("monotonic", "chunkwise", "local_p"):
-        exact, other = mechanisms.make(name, 13), mechanisms.make(name, 13)
-        exact(query, value)
-        config = other.get_config()
-        for inner in ("attention", "chunk_attention"):
-            if inner in config:
-                config[inner]["config"]["dtype"] = "float32"
-        other = type(other).from_config(config)
-        other(query, value)
-        other.set_weights(exact.get_weights())
-        found = other(query, value)
-        assert keras.backend.standardize_dtype(found.dtype) == "float64"
-        assert_close(found, array(exact(query, value)), 1e-5)
 
 
 def test_a_distribution_of_what_is_far_apart():

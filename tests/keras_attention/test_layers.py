@@ -94,8 +94,13 @@ def policy():
     keras.config.set_dtype_policy(before)
 
 
-@pytest.mark.parametrize("precision", ["mixed_float16", "mixed_bfloat16"])
-@every_layer
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [
+        *((name, "mixed_float16") for name in (*zoo.MECHANISMS, *zoo.POOLING)),
+        *((name, "mixed_bfloat16") for name in ("additive", "rnn heads", "rnn deep", "hoisted")),
+    ],
+)
 def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):
     exact, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
     policy(precision)

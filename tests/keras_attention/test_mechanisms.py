@@ -1,5 +1,7 @@
 """The mechanisms that look at places or at their own past, against NumPy loops over the queries."""
 
+import itertools
+
 import numpy as np
 import pytest
 from keras import ops
@@ -187,8 +189,13 @@ def run(name, layer, query, memory, query_mask, allowed, value_mask):
     return weights @ memory, weights
 
 
-@pytest.mark.parametrize("masks", ["none", "value", "query", "attention", "causal", "all"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "masks"),
+    [
+        *itertools.product(CASES, ["none", "all"]),
+        *itertools.product(["coverage", "chunks of 3"], ["value", "query", "attention", "causal"]),
+    ],
+)
 def test_weights_follow_the_formula_under_every_mask(rng, name, masks):
     layer = built(CASES[name][0], rng)
     query, memory = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV)
@@ -370,8 +377,8 @@ def test_bad_arguments_are_told_with_layer_expected_and_received(case):
 
 
 def test_the_place_in_a_long_memory_is_predicted_in_float32(rng):
-    score, precise = MultiplicativeAttention("general"), "mixed_bfloat16"
-    layer = LocalAttention(score, 2, predictive=True, units=37, dtype=precise)
+    score = MultiplicativeAttention("general", dtype="mixed_bfloat16")
+    layer = LocalAttention(score, 2, predictive=True, units=37, dtype="mixed_bfloat16")
     layer.build((None, None, DQ), (None, None, DV))
     randomize(layer, rng)
     query = ops.cast(normal(rng, B, TQ, DQ), "bfloat16")

@@ -81,9 +81,15 @@ def stepwise(layer, inputs, memory, valid, memory_mask=None):
     return [np.stack(outputs), *keras.tree.flatten(stack)]
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("order", "feeding"), [("bahdanau", True), ("luong", False)])
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize(
+    ("name", "order", "feeding", "masked"),
+    [
+        *((name, "bahdanau", True, True) for name in MECHANISMS),
+        *((name, "luong", False, True) for name in MECHANISMS),
+        ("coverage", "bahdanau", True, False),
+        ("heads", "luong", False, False),
+    ],
+)
 def test_the_sequence_is_one_step_after_the_other(rng, name, order, feeding, masked):
     layer = built(rng, MECHANISMS[name](), order=order, units=OUT, input_feeding=feeding)
     inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
@@ -157,8 +163,9 @@ ORDERS = [pytest.param("bahdanau", marks=pytest.mark.tensorflow), "luong"]
 
 
 @pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize("cell", CELLS)
-@pytest.mark.parametrize("name", ["additive", "general heads"])
+@pytest.mark.parametrize(
+    ("name", "cell"), [*(("additive", cell) for cell in CELLS), ("general heads", "LSTM")]
+)
 def test_the_fast_ways_to_run_have_the_gradients_of_the_plain_one(rng, name, cell, order):
     layer = built(rng, MECHANISMS[name](), CELLS[cell](UNITS), order=order)
     inputs, memory, upstream = normal(rng, B, T, DIM), normal(rng, B, S, DV), None

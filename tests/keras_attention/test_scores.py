@@ -55,9 +55,9 @@ def test_additive_repeats_a_single_sentence(rng, batches):
 def test_additive_repeats_a_sentence_of_unknown_batches(rng, known, monkeypatch):
     import tensorflow as tf
 
-    from keras_attention.backend import tensorflow
+    from keras_attention.backend import on_tensorflow
 
-    monkeypatch.setattr(tensorflow, "LARGEST_FORMULA", 1)
+    monkeypatch.setattr(on_tensorflow, "LARGEST_FORMULA", 1)
     specs = tf.TensorSpec([None, TQ, UNITS]), tf.TensorSpec([1 if known else None, TV, UNITS])
     query, key, scale = normal(rng, B, TQ, UNITS), normal(rng, 1, TV, UNITS), normal(rng, UNITS)
 

@@ -21,6 +21,7 @@ CUT = 3
 # True in each row of each half, False in both, so that a state stays somewhere.
 MASK = np.array([[1, 1, 1, 1, 1, 0, 0], [1, 0, 1, 1, 0, 1, 0]], bool)
 OPTIONS = {"local_m": {"half_width": 1}, "local_p": {"half_width": 2}}
+WITH_STATE = ("local_m", "location_sensitive", "coverage", "monotonic", "chunkwise")
 WAYS = {
     "bahdanau": {},
     "bahdanau feeding": {"input_feeding": True, "units": OUT},
@@ -62,8 +63,13 @@ def assert_halves_are_the_whole(layer, inputs, memory, memory_mask, mask):
     assert_close(keras.tree.flatten(end), [array(x) for x in keras.tree.flatten(last)])
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", mechanisms.BY_NAME)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [
+        *((name, "bahdanau feeding") for name in mechanisms.BY_NAME if name not in WITH_STATE),
+        *((name, way) for name in WITH_STATE for way in WAYS),
+    ],
+)
 def test_two_halves_of_a_target_are_the_whole(rng, name, way):
     layer = decoder(rng, mechanisms.make(name, UNITS, **OPTIONS.get(name, {})), **WAYS[way])
     with fast_paths(name != "coverage"):
@@ -91,8 +97,10 @@ def test_two_halves_are_the_whole_with_other_cells_and_several_heads(rng, name, 
     assert_halves_are_the_whole(decoder(rng, attention, cell, **WAYS[way]), *data(rng), None)
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", ["coverage", "local_m", "monotonic"])
+@pytest.mark.parametrize(
+    ("name", "way"),
+    [*(("coverage", way) for way in WAYS), ("local_m", "luong"), ("monotonic", "bahdanau")],
+)
 def test_two_halves_in_a_saved_model_are_the_whole(rng, tmp_path, name, way):
     layer = decoder(rng, mechanisms.make(name, UNITS, **OPTIONS.get(name, {})), **WAYS[way])
     inputs, memory, _ = data(rng)

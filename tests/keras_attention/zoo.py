@@ -82,7 +82,7 @@ MECHANISMS = {
         for name, options in ((name, OWN.get(name, {})) for name in mechanisms.BY_NAME)
     },
     "general entmax": lambda **k: general(distribution="entmax15", num_heads=2, **k),
-    "monotonic hard": lambda **k: MonotonicAttention(general(), mode="hard", **k),
+    "monotonic hard": of_one_dtype(lambda **k: MonotonicAttention(general(), mode="hard", **k)),
 }
 POOLING = {"pooling": lambda **k: AttentionPooling(UNITS, **k)}
 RECURRENT = {
@@ -111,7 +111,9 @@ OTHER = {
     "cell": of_one_dtype(
         lambda **k: AttentionCell(keras.layers.GRUCell(UNITS), CoverageAttention(UNITS), **k)
     ),
-    "hoisted": lambda **k: HoistedRNN(keras.layers.GRUCell(UNITS), return_sequences=True, **k),
+    "hoisted": of_one_dtype(
+        lambda **k: HoistedRNN(keras.layers.GRUCell(UNITS), return_sequences=True, **k)
+    ),
 }
 LAYERS = {**MECHANISMS, **POOLING, **RECURRENT, **OTHER}
 

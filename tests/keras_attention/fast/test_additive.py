@@ -18,7 +18,7 @@ B, TQ, TV, UNITS = 3, 11, 7, 13
 @pytest.fixture
 def calls(monkeypatch):
     """Small scores count as large, in several blocks; lists what did not take the formula."""
-    own = importlib.import_module(f"keras_attention.backend.{BACKEND}")
+    own = importlib.import_module(f"keras_attention.backend.on_{BACKEND}")
     monkeypatch.setattr(own, "LARGEST_FORMULA", 1)
     blocks = own
     if BACKEND == "tensorflow":

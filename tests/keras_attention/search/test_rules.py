@@ -275,6 +275,8 @@ def test_widths_of_a_beam_are_integers_in_order(rng, options, expected):
     with pytest.raises(ValueError, match=r"beam_search expected .*Received: ") as error:
         search(beam_search, Decoder(rng), **options)
     assert expected in str(error.value)
+    with pytest.raises(ValueError, match=r"greedy_search expected no beams.* Received: "):
+        search(greedy_search, Decoder(rng), **options)
 
 
 @pytest.mark.parametrize("find", FINDS)

@@ -5,10 +5,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -17,13 +14,13 @@ from keras import ops, tree
 
 from keras_attention.backend import generic, gpu_scan, tensorflow_additive
 from keras_attention.backend.generic import nothing
-
-# TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
-# graph does not say. A TensorFlow without it would run, but compile nothing of this library.
-try:
-    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
-except ImportError:
-    GraphOrParentsInXlaContext = None
+from keras_attention.backend.tensorflow_graphs import (
+    for_gpu,
+    graph,
+    in_loop,
+    tracing_a_step,
+    under_xla,
+)
 
 Tensor = Any
 
@@ -31,7 +28,6 @@ SMALL = 2**16  # products that one thread makes before two have shared them out
 # Sizes `B · Tq · Tv · units` up to which additive scores are the formula; twice that under XLA.
 LARGEST_FORMULA = 2**20
 USUAL_BATCH = 64  # of a batch that is not known
-_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
 
 
 def scan(
@@ -47,9 +43,9 @@ def scan(
         return nothing(step, state, inputs), state
     if for_gpu():
 
-        def traced(now: Any, state: Any) -> tuple[Any, Any]:
-            with _tracing_a_step():
-                return step(now, state)
+        def traced(row: Any, state: Any) -> tuple[Any, Any]:
+            with tracing_a_step():
+                return step(row, state)
 
         return gpu_scan.scan(traced, state, inputs, output_dtypes)
 
@@ -62,9 +58,9 @@ def scan(
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
 
     def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
-        now = tree.pack_sequence_as(inputs, [x.read(t) for x in flat_inputs])
-        with _tracing_a_step():
-            output, new = step(now, tree.pack_sequence_as(state, flat_state))
+        row = tree.pack_sequence_as(inputs, [x.read(t) for x in flat_inputs])
+        with tracing_a_step():
+            output, new = step(row, tree.pack_sequence_as(state, flat_state))
         new = tree.flatten(new)
         for x, old in zip(new, flat_state, strict=True):
             x.set_shape(old.shape)
@@ -95,25 +91,27 @@ def unfold(
     flat_state = [tf.convert_to_tensor(x) for x in tree.flatten(state)]
     # Batches may change size between steps, where XLA does not forbid it; the rest may not.
     free = 0 if under_xla() else 1
-    known = [tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state]
+    shapes_in_loop = [
+        tf.TensorShape([None] * len(x.shape[:free]) + x.shape[free:]) for x in flat_state
+    ]
 
     def pack(flat: Sequence[Tensor]) -> Any:
         return tree.pack_sequence_as(state, flat)
 
     def flatten(new: Any) -> list[Tensor]:
         flat = [tf.convert_to_tensor(x) for x in tree.flatten(new)]
-        for x, shape in zip(flat, known, strict=True):
+        for x, shape in zip(flat, shapes_in_loop, strict=True):
             x.set_shape(shape)
         return flat
 
     # The step is traced once, before the loop, which has to know what it puts out.
-    @functools.partial(tf.function, autograph=False)
+    @graph()
     def traced(t: Tensor, *flat_state: Tensor) -> tuple[Any, list[Tensor]]:
-        with _tracing_a_step():
+        with tracing_a_step():
             output, new = step(t, pack(flat_state))
         return output, flatten(new)
 
-    specs = [tf.TensorSpec(s, x.dtype) for s, x in zip(known, flat_state, strict=True)]
+    specs = [tf.TensorSpec(s, x.dtype) for s, x in zip(shapes_in_loop, flat_state, strict=True)]
     traced = traced.get_concrete_function(tf.TensorSpec([], tf.int32), *specs)
     output_specs = traced.structured_outputs[0]
     shapes = [x.shape for x in tree.flatten(output_specs)]
@@ -123,7 +121,7 @@ def unfold(
     flat_outputs = [
         tf.TensorArray(x.dtype, iterations, infer_shape=False) for x in tree.flatten(output_specs)
     ]
-    invariants = (tf.TensorShape([]), known, [tf.TensorShape(None) for _ in flat_outputs])
+    invariants = (tf.TensorShape([]), shapes_in_loop, [tf.TensorShape(None) for _ in flat_outputs])
 
     def body(t: Tensor, flat_state: list[Tensor], flat_outputs: list[Any]) -> tuple[Any, ...]:
         steps = []
@@ -168,15 +166,6 @@ def unfold(
     return tree.pack_sequence_as(output_specs, stacked), pack(last), steps
 
 
-@contextlib.contextmanager
-def _tracing_a_step() -> Iterator[None]:
-    token = _in_step.set(True)
-    try:
-        yield
-    finally:
-        _in_step.reset(token)
-
-
 def share(rows: Any, batch: Any) -> Any:
     """Return how many of `rows` rows share each of `batch` rows, where `batch` may be 0."""
     return rows // (batch or 1) if isinstance(batch, int) else rows // tf.maximum(batch, 1)
@@ -192,43 +181,18 @@ def is_tensorflow() -> bool:
     return True
 
 
-def under_xla() -> bool:
-    """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
-    known = GraphOrParentsInXlaContext
-    return known is not None and bool(known(tf.compat.v1.get_default_graph()))
-
-
 def additive(query: Tensor, key: Tensor, scale: Tensor, training: bool) -> Tensor | None:
     """Return additive scores without the formula's tensor: see `generic.additive`."""
+    if tf.executing_eagerly() or in_loop():
+        return None
     compiled = under_xla()
     size = generic.count_hidden(query, key, USUAL_BATCH if training or compiled else 0)
-    if size <= (2 if compiled else 1) * LARGEST_FORMULA or tf.executing_eagerly() or _in_step.get():
+    if size <= (2 if compiled else 1) * LARGEST_FORMULA:
         return None
     if query.shape[0] is None:
         batch = tf.maximum(tf.shape(query)[0], tf.shape(key)[0])  # one of them may be 1
         query, key = (tf.broadcast_to(x, [batch, *x.shape[1:]]) for x in (query, key))
     return tensorflow_additive.additive(query, key, scale)
-
-
-def in_loop() -> bool:
-    """Whether a step of `scan` or `unfold` is being traced."""
-    return _in_step.get()
-
-
-def on_gpu() -> bool:
-    """Whether TensorFlow sees a GPU, or `generic.wanted_device` says so."""
-    device = generic.wanted_device()
-    return device == "gpu" if device else bool(tf.config.list_physical_devices("GPU"))
-
-
-def for_gpu() -> bool:
-    """Whether XLA compiles what is being computed for a GPU."""
-    return under_xla() and on_gpu()
-
-
-def saved(make: Callable[[], Tensor]) -> Tensor:
-    """Return what `make` returns: see `gpu_scan.saved`."""
-    return gpu_scan.saved(make)
 
 
 def project(x: Tensor, kernel: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ def scan(
 ) -> tuple[Any, Any]:
     """Call `step` for each time step in turn: see `generic.scan`."""
 
-    def advance(state: Any, now: Any) -> tuple[Any, Any]:
-        return step(now, state)[::-1]
+    def advance(state: Any, row: Any) -> tuple[Any, Any]:
+        return step(row, state)[::-1]
 
     if for_gpu():  # the gradient takes a step again, where each of its values were a kernel to keep
         last, outputs = jax.lax.scan(jax.checkpoint(advance), state, inputs, unroll=STEPS)

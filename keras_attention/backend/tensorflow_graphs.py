@@ -1,0 +1,70 @@
+"""TensorFlow's graphs: how the library makes them, and what is being traced."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import tensorflow as tf
+
+from keras_attention.backend import generic
+
+# TensorFlow has no public name for this: what a function with `jit_compile=True` is traced in, its
+# graph does not say. A TensorFlow without it would run, but compile nothing of this library.
+try:
+    from tensorflow.python.ops.control_flow_util import GraphOrParentsInXlaContext
+except ImportError:
+    GraphOrParentsInXlaContext = None
+
+_in_step: ContextVar[bool] = ContextVar("in_step", default=False)
+
+
+def graph(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that makes a TensorFlow function.
+
+    Autograph is off: no function of the library has a Python `if` or `for` on a tensor, and it
+    translates the source of each function that is called, line by line, also where the file has
+    changed since it was imported.
+
+    Args:
+        **options: of `tf.function`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return tf.function(function, autograph=False, **options)
+
+    return decorate
+
+
+@contextlib.contextmanager
+def tracing_a_step() -> Iterator[None]:
+    """Within this, a step of `scan` or `unfold` is being traced."""
+    token = _in_step.set(True)
+    try:
+        yield
+    finally:
+        _in_step.reset(token)
+
+
+def under_xla() -> bool:
+    """Whether XLA compiles what is being computed, since a function has `jit_compile=True`."""
+    is_in_xla = GraphOrParentsInXlaContext
+    return is_in_xla is not None and bool(is_in_xla(tf.compat.v1.get_default_graph()))
+
+
+def in_loop() -> bool:
+    """Whether a step of `scan` or `unfold` is being traced."""
+    return _in_step.get()
+
+
+def on_gpu() -> bool:
+    """Whether TensorFlow sees a GPU, or `generic.wanted_device` says so."""
+    device = generic.wanted_device()
+    return device == "gpu" if device else bool(tf.config.list_physical_devices("GPU"))
+
+
+def for_gpu() -> bool:
+    """Whether XLA compiles what is being computed for a GPU."""
+    return under_xla() and on_gpu()
