@@ -17,7 +17,6 @@ row by row as a sequence of `Tv = H · W` positions (Xu et al. 2015, arXiv 1502.
 from __future__ import annotations
 
 import contextlib
-import functools
 from typing import Any, NamedTuple
 
 import keras
@@ -26,7 +25,7 @@ from keras import ops, tree
 from keras_attention import backend
 from keras_attention.fast import switch
 from keras_attention.layer import AveragingLayer, keeps
-from keras_attention.sequential import attend_in_turn
+from keras_attention.sequential import arranged
 from keras_attention.shapes import (
     both,
     causal_mask,
@@ -265,8 +264,8 @@ class Attention(AveragingLayer):
             sizes = ops.shape(query)[1], ops.shape(memory.value)[-2]
             attention_mask = both(attention_mask, causal_mask(*sizes))
         state = self.initial_state(memory)
-        attend, *rest, _ = self._arranged(
-            query, memory, state, query_mask, training, attention_mask
+        attend, *rest, _ = arranged(
+            self, query, memory, state, query_mask, training, attention_mask
         )
         with switch.training() if training else contextlib.nullcontext():
             context, weights, _ = attend(*rest)
@@ -295,34 +294,9 @@ class Attention(AveragingLayer):
             Contexts `(B, Tq, dv)`, weights `(B, Tq, Tv)`, with heads `(B, heads, Tq, Tv)`, and the
             state after the last query.
         """
-        attend, *rest, last = self._arranged(query, memory, state, query_mask, training, None)
+        attend, *rest, last = arranged(self, query, memory, state, query_mask, training)
         context, weights, state = attend(*rest)
         return context, weights, state if last is None else last
-
-    def _arranged(
-        self,
-        query: Tensor,
-        memory: Memory,
-        state: Any,
-        query_mask: Tensor | None,
-        training: bool | None,
-        mask: Tensor | None,
-    ) -> tuple[Any, ...]:
-        """Return `attend` or `attend_in_turn`, its arguments, and the last state of the former."""
-        query = ops.cast(query, self.compute_dtype)
-        batch, length = ops.shape(query)[:2]
-        if query_mask is not None:
-            mask = both(mask, ops.expand_dims(query_mask, -1))
-        noise = None
-        if self.sequential:
-            if training:
-                noise = self.draw_noise((length, *self.weights_shape(memory, 1)))
-            attend = functools.partial(attend_in_turn, self.attend, query_mask)
-            return attend, self.queries(query), memory, state, mask, noise, None
-        if training:
-            noise = self.draw_noise(self.weights_shape(memory, length))
-        states, last = self.states_at_once(state, query_mask, batch, length)
-        return self.attend, self.queries(query), memory, states, mask, noise, last
 
     def attend(
         self, query: Any, memory: Memory, state: Any, mask: Tensor | None, noise: Noise

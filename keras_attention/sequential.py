@@ -1,7 +1,8 @@
-"""Queries that attend one after the other, for mechanisms with a state."""
+"""A sequence of queries, which attend all at once or one after the other."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +10,49 @@ import keras
 from keras import ops, tree
 
 from keras_attention import backend
-from keras_attention.shapes import at_least_one, keep_where
+from keras_attention.shapes import at_least_one, both, keep_where
 
 Tensor = Any
+
+
+def arranged(
+    layer: Any,
+    query: Tensor,
+    memory: Any,
+    state: Any,
+    query_mask: Tensor | None,
+    training: bool | None,
+    mask: Tensor | None = None,
+) -> tuple[Any, ...]:
+    """Return how a layer attends with a sequence of queries.
+
+    Args:
+        layer: an `Attention`.
+        query: `(B, Tq, dq)`.
+        memory: from `Attention.prepare`.
+        state: before the first query.
+        query_mask: boolean `(B, Tq)` or None.
+        training: whether there is dropout and noise.
+        mask: boolean `(B | 1, Tq | 1, Tv | 1)` or None.
+
+    Returns:
+        `Attention.attend`, for all queries at once, or `attend_in_turn`; its arguments; and the
+        state after the last query, None of `attend_in_turn`, which returns it.
+    """
+    query = ops.cast(query, layer.compute_dtype)
+    batch, length = ops.shape(query)[:2]
+    if query_mask is not None:
+        mask = both(mask, ops.expand_dims(query_mask, -1))
+    noise = None
+    if layer.sequential:
+        if training:
+            noise = layer.draw_noise((length, *layer.weights_shape(memory, 1)))
+        attend = functools.partial(attend_in_turn, layer.attend, query_mask)
+        return attend, layer.queries(query), memory, state, mask, noise, None
+    if training:
+        noise = layer.draw_noise(layer.weights_shape(memory, length))
+    states, last = layer.states_at_once(state, query_mask, batch, length)
+    return layer.attend, layer.queries(query), memory, states, mask, noise, last
 
 
 def attend_in_turn(
