@@ -19,21 +19,22 @@ import difflib
 import functools
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from training.command.errors import UsageError
-from training.data import lines
 from training.data.download import LANGUAGES, fetch
-from training.data.lines import files_of, parallel, read_split
+from training.data.lines import FORMS as FILE_FORMS
+from training.data.lines import Skipped, files_of, parallel, parse, read_blocks, read_split
 from training.data.pair_files import CorpusError, Split, merge_sources, read_text, sample
+from training.data.survey import survey
 
 DATA_VARIABLE = "KERAS_ATTENTION_DATA"
 STDIN = "-"  # in place of a path: standard input, which training.prepare --corpus reads
 PREPARED = "prepared"
-FORMS = (*lines.FORMS, PREPARED, "images", "events")
+FORMS = (*FILE_FORMS, PREPARED, "images", "events")
 
 
 class SpecError(CorpusError, UsageError):
@@ -71,13 +72,22 @@ def load(spec: str, split: str, *, limit: int | None = None, seed: int = 0) -> S
     return sample(loaded, limit, seed)
 
 
-def read_pairs(spec: str) -> Iterable[tuple[str, str]]:
-    """Return the training pairs of a SPEC; of files a block at a time.
+def sample_pairs(spec: str) -> tuple[int, list[tuple[str, str]]]:
+    """Return how many training pairs a SPEC has, and those of a sample of its lines.
+
+    Files of up to 20 MB are sampled to the last line. Of larger ones the number is estimated.
 
     Raises:
         CorpusError: as `load`.
     """
-    return lines.read_pairs(spec) if files_of(spec) else load(spec, "train").pairs()
+    if not files_of(spec):
+        pairs = load(spec, "train").pairs()
+        return len(pairs), pairs
+    count, drawn, _ = survey(spec, read_blocks(spec), seed=0)
+    pairs = Split(*parse(drawn, skipped := Skipped())).pairs()
+    if drawn.lines == count:
+        skipped.check(spec)
+    return round(len(pairs) * count / drawn.lines), pairs
 
 
 def splits(name: str) -> list[str]:

@@ -15,7 +15,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -171,29 +171,14 @@ def read_split(spec: str) -> Split:
         CorpusError: they cannot be read, or hold other things than pairs.
     """
     split, skipped = Split([], []), Skipped()
-    for sources, references in _parsed(spec, skipped):
+    for block in read_blocks(spec):
+        sources, references = parse(block, skipped)
         split.sources.extend(sources)
         split.references.extend(references)
-    return Split(split.sources, split.references, unusable=skipped.unusable)
-
-
-def read_pairs(spec: str) -> Iterator[tuple[str, str]]:
-    """Yield the pairs of files, a block at a time.
-
-    Raises:
-        CorpusError: as `read_split`.
-    """
-    for sources, references in _parsed(spec, Skipped()):
-        yield from Split(sources, references).pairs()
-
-
-def _parsed(spec: str, skipped: Skipped) -> Iterator[tuple[list[str], list[list[str]]]]:
-    """Yield sources and references; refuse a file whose first block has no pair, unread."""
-    for block in read_blocks(spec):
-        yield parse(block, skipped)
         if not skipped.usable:
-            skipped.check(spec)
+            skipped.check(spec)  # before all of it is read
     skipped.check(spec)
+    return replace(split, unusable=skipped.unusable)
 
 
 def count_lines(spec: str) -> int:

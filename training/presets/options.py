@@ -112,7 +112,8 @@ def _own_texts(spec: str, count: int | None) -> Config:
     if count is None and is_prepared(spec):
         counted = Survey(_prepared(spec).count, None)
     elif count is None:
-        counted = survey(corpus.read_pairs(spec))
+        total, pairs = corpus.sample_pairs(spec)
+        counted = survey(pairs, total)
     config, file = own_data_preset(counted.pairs)
     if counted.strings:
         kind, file = "pairs of short strings", f"training/presets/{counted.strings.preset}.toml"

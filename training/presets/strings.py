@@ -49,8 +49,8 @@ class Survey(NamedTuple):
     short_targets: bool = False
 
 
-def survey(pairs: Iterable[tuple[str, str]]) -> Survey:
-    """Count pairs, and look whether they are learned letter by letter.
+def survey(pairs: Iterable[tuple[str, str]], total: int | None = None) -> Survey:
+    """Look whether pairs, all or a sample of `total`, are learned letter by letter.
 
     That is decided by the targets: they are symbols of a small alphabet between spaces, as phones
     are, or have few words and letters, of a small alphabet. Sources are read letter by letter
@@ -61,7 +61,7 @@ def survey(pairs: Iterable[tuple[str, str]]) -> Survey:
     while chunk := list(itertools.islice(pairs, _TOGETHER)):
         for side, texts in zip((sources, targets), zip(*chunk, strict=True), strict=True):
             side.add(texts)
-    count = sources.count
+    count = sources.count if total is None else total
     if count < FEWEST:
         return Survey(count, None)
     preset = f"g2p-{'low' if count < 3_000 else 'medium' if count < 20_000 else 'high'}"

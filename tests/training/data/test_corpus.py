@@ -6,8 +6,7 @@ import re
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import NAMES, SpecError, load, written_like
-from training.data.lines import read_pairs
+from training.data.corpus import NAMES, SpecError, load, sample_pairs, written_like
 from training.data.pair_files import CorpusError
 from training.sources.events import data as events
 
@@ -107,7 +106,7 @@ def test_paths_of_aligned_files_may_have_commas(tmp_path):
     source = write(tmp_path / "a,b" / "s,1", "Hi.\n")
     target = write(tmp_path / "a,b" / "t,2", "Salut.\n")
     spec = f"parallel:{source},{target}"
-    assert load(spec, "train").pairs() == list(read_pairs(spec)) == [("Hi.", "Salut.")]
+    assert load(spec, "train").pairs() == sample_pairs(spec)[1] == [("Hi.", "Salut.")]
 
 
 def test_unreadable_files_are_one_clear_line(tmp_path):

@@ -6,11 +6,14 @@ import io
 import os
 import random
 import time
+from functools import partial
 
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.lines import read_blocks, read_pairs, read_split
+from training.data import corpus
+from training.data.corpus import sample_pairs
+from training.data.lines import read_blocks, read_split
 from training.data.pair_files import CorpusError
 from training.data.survey import survey
 
@@ -58,7 +61,7 @@ def test_quotes_of_texts_stay(tmp_path):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "latin-1"])
 def test_other_encodings_are_one_clear_line(tmp_path, encoding):
     path = write(tmp_path / "pairs.tsv", "".join(f"{a}\té{b}\n" for a, b in PAIRS).encode(encoding))
-    for read in (read_split, surveyed, lambda spec: list(read_pairs(spec))):
+    for read in (read_split, surveyed, sample_pairs):
         with pytest.raises(CorpusError, match=r"line 1: expected UTF-8 text") as error:
             read(f"tsv:{path}")
         assert ("iconv" in one_line(error)) == encoding.startswith("utf")
@@ -72,7 +75,7 @@ def test_a_line_ends_with_a_line_feed_alone(tmp_path):
     expected = [("a b", "c")] * len(sources)
     assert read_split(f"parallel:{path},{other}").pairs() == expected
     both = write(tmp_path / "both.tsv", "".join(f"{source}\tc\r\n" for source in sources))
-    assert read_split(f"tsv:{both}").pairs() == list(read_pairs(f"tsv:{both}")) == expected
+    assert read_split(f"tsv:{both}").pairs() == sample_pairs(f"tsv:{both}")[1] == expected
     write(both, "a\tb\rc\td\r")
     with pytest.raises(CorpusError, match="lines end in CR alone"):
         read_split(f"tsv:{both}")
@@ -130,7 +133,7 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
     assert [block.first for block in blocks] == [1 + sum(counts[:i]) for i in range(len(counts))]
 
 
-def test_a_sample_is_drawn_evenly(tmp_path):
+def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
     found = survey(f"tsv:{path}", read_blocks(f"tsv:{path}", 5003), seed=3, most=20_000)
     assert found.lines == 20_011
@@ -138,6 +141,11 @@ def test_a_sample_is_drawn_evenly(tmp_path):
     assert 1500 < len(rows) < 2500
     assert rows == sorted(set(rows))
     assert 8_500 < sum(rows) / len(rows) < 11_500
+    assert sample_pairs(f"tsv:{path}")[0] == 20_011
+    monkeypatch.setattr(corpus, "survey", partial(survey, most=20_000))
+    count, pairs = sample_pairs(f"tsv:{path}")
+    assert count == 20_011
+    assert 1500 < len(pairs) < 2500
 
 
 def test_a_long_line_is_left_out(tmp_path):
