@@ -21,8 +21,15 @@ from serving.client.answers import (
 from serving.client.arguments import checked_pairs, checked_texts
 from serving.client.protobuf import Message
 from serving.client.protocol import Endpoint, Steps
-from serving.client.results import Alignment, Hypothesis, Score, Translation, unique_letters
-from serving.client.sentences import join_sentences, split_sentences
+from serving.client.results import (
+    Alignment,
+    Hypothesis,
+    Score,
+    Translation,
+    join_sentences,
+    split_sentences,
+    unique_letters,
+)
 from serving.client.transport import AsyncClient, Client, Question
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from serving.client import Alignment, AsyncPredictor, AsyncReader, AsyncTranslator, Regions
 from serving.client.file_kinds import kind_of_inputs
 from serving.client.histories import TIME, parse_table
-from serving.client.sentences import split_sentences
+from serving.client.results import split_sentences
 from serving.page import words
 from serving.page.requests import Answer, BadRequestError, found_hypotheses, if_served, rounded
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from serving.client import Translation
-from serving.client.sentences import join_sentences, split_sentences
+from serving.client.results import join_sentences, split_sentences
 from tests.attack.conftest import within
 from tests.serving.javascript import needs_node, run
 

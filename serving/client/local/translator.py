@@ -31,10 +31,11 @@ from serving.client.results import (
     Hypothesis,
     Score,
     Translation,
+    join_sentences,
+    split_sentences,
     unique_letters,
     unseen,
 )
-from serving.client.sentences import join_sentences, split_sentences
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-// Texts cut into sentences: `serving.client.sentences`.
+// Texts cut into sentences: `serving.client.results`.
 
 // As Python's \s.
 const SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";

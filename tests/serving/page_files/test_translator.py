@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from serving.client.local import LocalTranslator
-from serving.client.sentences import split_sentences
+from serving.client.results import split_sentences
 from serving.page import words
 from serving.page.files.model import pack
 from tests.serving.javascript import needs_node, run
