@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from training.command.options import going_on, main_guard
 from training.command.parser import Parser, positive_int
@@ -76,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--field", default="text", metavar="KEY", help="of JSON lines")
     add("--id", default="id", metavar="COLUMN", help="of a table: whose a row is")
     add("--time", default="time", metavar="COLUMN", help="of a table: when it was")
-    number = {"type": positive_int, "metavar": "N"}
+    number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
     add("--workers", default=1, help="processes with a model each, of Ray if several", **number)
     add("--address", metavar="ADDRESS", help="of a Ray cluster, or auto")
     add("--threads", default=1, help="of each worker", **number)

@@ -11,8 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from serving.batch.job import Done, Job, JobError, answer_file
-from serving.batch.kinds import Kind
+from serving.batch.job import Answers, Done, Job, JobError, answer_file
 from training.command.errors import UserError, install
 
 
@@ -26,54 +25,45 @@ def latest_version(path: Path) -> Path:
     Raises:
         ModelError: if there is none.
     """
-    if (path / "saved_model.pb").is_file():
-        return path.resolve()
-    versions = [entry for entry in path.glob("*") if entry.name.isdecimal()]
-    versions = [entry for entry in versions if (entry / "saved_model.pb").is_file()]
-    if not versions and any(path.glob("manifest.json")) | any(path.glob("*/manifest.json")):
-        raise ModelError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
-    if not versions:
-        raise ModelError(f"{path} holds no exported model: python -m serving.export makes one")
-    return max(versions, key=lambda entry: int(entry.name)).resolve()
+    numbered = [entry for entry in path.glob("*") if entry.name.isdecimal()]
+    for entry in (path, *sorted(numbered, key=lambda entry: int(entry.name), reverse=True)):
+        if (entry / "saved_model.pb").is_file():
+            return entry.resolve()
+        if (entry / "manifest.json").is_file():
+            raise ModelError(f"{path} expected to be a SavedModel. Received: an export in ONNX")
+    raise ModelError(f"{path} holds no exported model: python -m serving.export makes one")
 
 
-class Model:
-    """The signature of an export that answers items of a kind; loaded once a process.
+def load_model(job: Job, threads: int) -> Answers:
+    """Return the signature of an export that answers items of the job's kind.
 
     Raises:
         ModelError: if it cannot be loaded, or has no such signature.
     """
+    import training.command.startup  # noqa: F401
 
-    def __init__(self, version: Path, kind: Kind, threads: int) -> None:
-        import training.command.startup  # noqa: F401
+    import tensorflow as tf
+    import tensorflow_text  # noqa: F401 - registers its ops
 
-        import tensorflow as tf
-        import tensorflow_text  # noqa: F401 - registers its ops
-
-        try:
-            tf.config.threading.set_intra_op_parallelism_threads(threads)
-            tf.config.threading.set_inter_op_parallelism_threads(threads)
-        except RuntimeError:  # TensorFlow runs already, with threads of its own
-            pass
-        self._kind = kind
-        try:
-            self._loaded = tf.saved_model.load(str(version))
-            self._function = self._loaded.signatures[kind.signature]
-        except KeyError:
-            raise ModelError(f"{version} has no signature `{kind.signature}`") from None
-        except Exception as error:
-            raise ModelError(f"cannot load {version}: {str(error).splitlines()[0]}") from error
-
-    def __call__(self, values: Sequence[Any]) -> Sequence[Any]:
-        """Return an answer for each value."""
-        return self._kind.answer(self._function, values)
+    try:
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        tf.config.threading.set_inter_op_parallelism_threads(threads)
+    except RuntimeError:  # TensorFlow runs already, with threads of its own
+        pass
+    try:
+        loaded = tf.saved_model.load(str(job.model))
+    except Exception as error:
+        raise ModelError(f"cannot load {job.model}: {str(error).splitlines()[0]}") from error
+    if job.kind.signature not in loaded.signatures:
+        raise ModelError(f"{job.model} has no signature `{job.kind.signature}`")
+    # Its variables are there as long as it is.
+    return lambda values: job.kind.answer(loaded.signatures[job.kind.signature], values)
 
 
 def in_process(job: Job, paths: Sequence[Path], threads: int) -> Iterator[Done]:
     """Answer input by input, here."""
-    model = None
+    model = load_model(job, threads)
     for path in paths:
-        model = model or Model(job.model, job.kind, threads)
         yield answer_file(job, model, path)
 
 
@@ -134,7 +124,7 @@ class _Worker:
     """A process that has loaded the model."""
 
     def __init__(self, job: Job, threads: int) -> None:
-        self._job, self._model = job, Model(job.model, job.kind, threads)
+        self._job, self._model = job, load_model(job, threads)
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         return asdict(answer_file(self._job, self._model, Path(row["item"])))

@@ -93,26 +93,17 @@ def _parser() -> Parser:
             "models/en-fr/1 --against localhost:8500 --report stock.md",
         ),
     )
-    parser.add_argument("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
     add = parser.add_argument
-    add(
-        "--against", metavar="HOST:PORT", help="gRPC of a server to compare with, such as the stock"
-    )
+    add("version_dir", type=Path, metavar="models/NAME/1", help="of an export")
+    add("--json", action="store_true", help="print one JSON object")
+    text = "gRPC of a server to compare with, such as the stock"
+    add("--against", metavar="HOST:PORT", help=text)
     add("--rest", default="", metavar="HOST:PORT", help="its REST, which is left out without this")
     add("--model", metavar="NAME", help="the model's name there; default: of models/NAME/1")
-    add(
-        "--server-version",
-        default="unknown",
-        metavar="TEXT",
-        help="for the report: servers do not tell theirs",
-    )
-    add(
-        "--release",
-        choices=_RELEASES,
-        default=_RELEASES[0],
-        help="of TensorFlow Serving, whose ops an export may use; default: %(default)s",
-    )
+    text = "for the report: servers do not tell theirs"
+    add("--server-version", default="unknown", metavar="TEXT", help=text)
+    text = "of TensorFlow Serving, whose ops an export may use"
+    add("--release", choices=_RELEASES, default=_RELEASES[0], help=text)
     add("--run", type=Path, metavar="DIR", help="of an ONNX export, which is compared with it")
     add("--report", type=file_to_write, metavar="FILE", help="the comparison, in Markdown")
     return parser

@@ -77,17 +77,14 @@ def _values(alias: str, info: Any, texts: Sequence[bytes], first: int) -> np.nda
     dims = [dim.size for dim in info.tensor_shape.dim]
     scalar = not info.tensor_shape.unknown_rank and not dims
     shape = tuple(_OTHER_DIMENSION if size < 0 else size for size in dims[1:])
-    if info.dtype == tf.string.as_datatype_enum:
-        if scalar:
-            return np.array(texts[0], object)
-        column = np.array([*texts], object).reshape((-1, *[1] * len(shape)))
-        return np.broadcast_to(column, (len(texts), *shape))
     dtype = tf.dtypes.as_dtype(info.dtype)
-    rows = []
-    for number in range(first, first + len(texts)):
-        rng = np.random.default_rng([zlib.crc32(alias.encode()), number])
+    array = np.zeros((len(texts), *shape), dtype.as_numpy_dtype)
+    for number, text in enumerate(texts):
+        if dtype == tf.string:
+            array[number, ...] = text
+            continue
+        rng = np.random.default_rng([zlib.crc32(alias.encode()), first + number])
         numbers = rng.random(shape)
         # As integers, ids that any vocabulary has.
-        rows.append(numbers if dtype.is_floating else (numbers < 0.5).astype("int8"))
-    array = np.stack(rows) if rows else np.zeros((0, *shape))
-    return (array[0] if scalar else array).astype(dtype.as_numpy_dtype)
+        array[number] = numbers if dtype.is_floating else numbers < 0.5
+    return array[0, ...] if scalar else array

@@ -51,7 +51,7 @@ def translate(pair: str, target: str, output: Path, seed: int) -> None:
             print(f"        expected: {text}")
     if any(texts[source] != expected[source] for source in SENTENCES):
         raise UserError("a sentence did not come back as expected, see above")
-    page = output / "page.html"
+    page = output / f"{pair}.html"
     form = "--format", "onnx", "--weights", "int8", "--no-tables"
     command("serving.export", "--run", output / "run", "--output", output / "onnx", *form)
     words = "--output", page, "--single-file", "--example", SENTENCES[0]

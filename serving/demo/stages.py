@@ -20,7 +20,8 @@ from serving.client.errors import ServingError
 from training.command.errors import UserError
 
 LIST = "made-by-the-demo.txt"  # names what a later demo may replace
-_MADE = ("run", "evaluation.json", "server.log", "picture.png", "onnx", "page.html", "images")
+_MADE = ("run", "evaluation.json", "server.log", "picture.png", "onnx", "images", "visits.csv")
+_OF_A_NAME = r"models/[\w-]+/1|[\w-]+\.html"  # made by the demo of a name
 _START_SECONDS = 120
 
 
@@ -52,7 +53,7 @@ def run(name: str, demo: Demo, output: Path, seed: int) -> None:
         UserError: if a stage fails, or the output holds other files.
     """
     started = time.perf_counter()
-    make_room(output, [*_MADE, "visits.csv"], f"models/{name}")
+    make_room(output, [*_MADE, f"{name}.html"], f"models/{name}")
     run, model, scores = output / "run", output / "models" / name, output / "evaluation.json"
     stage(1, f"Train on {demo.about}")
     settings = [word for setting in demo.settings for word in ("--set", setting)]
@@ -88,7 +89,7 @@ def make_room(output: Path, names: Sequence[str], model: str) -> None:
     own: set[str] = set()
     if listed.is_file():
         lines = listed.read_text(encoding="utf-8").splitlines()
-        own = {path for path in lines if path in made or re.fullmatch(r"models/[\w-]+/1", path)}
+        own = {path for path in lines if path in made or re.fullmatch(_OF_A_NAME, path)}
         versions = (str(path.relative_to(output)) for path in (output / model).glob("*"))
         present = {path for path in names if os.path.lexists(output / path)} | {*versions}
     if strange := sorted(present - own):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 import training.command.extras  # noqa: F401
 from training.command.options import SEARCH, add_options, main_guard
@@ -42,9 +43,9 @@ def main(arguments: list[str] | None = None) -> None:
             max_source_length=options.max_source_length,
             length_penalty=options.length_penalty,
             coverage_penalty=options.coverage_penalty,
-            weights=options.weights,
             precision=options.precision,
             replaces_unknown=options.replace_unknown,
+            **({"weights": options.weights} if options.format == "onnx" else {}),
             **({"tables": False} if options.no_tables else {}),
         )
     print(f"Exported {version}")
@@ -77,49 +78,23 @@ def _parser() -> argparse.ArgumentParser:
         ),
     )
     add_options(parser, "--run")
-    parser.add_argument(
-        "--output",
-        required=True,
-        metavar="models/NAME",
-        type=Path,
-        help="the model's base path; a new version is a directory in it",
-    )
+    add = parser.add_argument
+    text = "the model's base path; a new version is a directory in it"
+    add("--output", required=True, metavar="models/NAME", type=Path, help=text)
     add_options(parser, *SEARCH, "--precision")
-    parser.add_argument(
-        "--nbest",
-        "--num-results",
-        dest="num_results",
-        type=positive_int,
-        default=5,
-        metavar="N",
-        help="translations that the signature nbest returns; default: 5",
+    number: dict[str, Any] = {"type": positive_int, "metavar": "N"}
+    names = "--nbest", "--num-results"
+    add(*names, dest="num_results", default=5, help="translations of the signature nbest", **number)
+    add("--max-source-length", default=256, help="tokens after which a text is cut", **number)
+    text = "onnx runs without TensorFlow: python -m serving.client --local models/NAME/1"
+    add("--format", choices=("savedmodel", "onnx"), default="savedmodel", help=text)
+    text = "of ONNX: int8, in which products are computed, is a quarter of the size"
+    add("--weights", choices=("float32", "int8"), default="float32", help=text)
+    text = (
+        "of ONNX: keep embeddings and kernels in place of tables of their products: a little "
+        "slower, and several times smaller, for a page that is downloaded"
     )
-    parser.add_argument(
-        "--max-source-length",
-        type=positive_int,
-        default=256,
-        metavar="TOKENS",
-        help="tokens after which a text is cut; default: 256",
-    )
-    parser.add_argument(
-        "--format",
-        choices=("savedmodel", "onnx"),
-        default="savedmodel",
-        help="onnx runs without TensorFlow: python -m serving.client --local models/NAME/1",
-    )
-    parser.add_argument(
-        "--weights",
-        choices=("float32", "float16", "bfloat16", "int8"),
-        default="float32",
-        help="what they are stored as; half precision halves the size; int8, of ONNX alone, is "
-        "what products are computed in, too",
-    )
-    parser.add_argument(
-        "--no-tables",
-        action="store_true",
-        help="of ONNX: keep embeddings and kernels in place of tables of their products: a little "
-        "slower, and several times smaller, for a page that is downloaded",
-    )
+    add("--no-tables", action="store_true", help=text)
     return parser
 
 

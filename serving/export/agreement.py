@@ -11,8 +11,7 @@ import tensorflow as tf
 
 from keras_attention import exporting
 from serving.export.examples import dev_sources
-from serving.export.texts import WARMUP_TEXTS, Exported
-from serving.export.weights import traced
+from serving.export.texts import WARMUP_TEXTS, Exported, traced
 from training.command.progress import Tell
 from training.runs.run import Run
 from training.sources.kinds import KINDS
@@ -28,8 +27,8 @@ def is_rounded(settings: dict[str, Any]) -> bool:
 
 def compared_sources(run: Run) -> list[Any]:
     """Return the sources that are compared: of the dev split, where it can be found."""
-    texts = [text for batch in WARMUP_TEXTS for text in batch]
-    return dev_sources(run, COMPARED) or (texts if KINDS[run.config.source].tokens else [])
+    texts = WARMUP_TEXTS if KINDS[run.config.source].tokens else ()
+    return dev_sources(run, COMPARED) or list(texts)
 
 
 def agreement(
@@ -45,7 +44,7 @@ def agreement(
         The number of `texts`, how many have the `same` translation, and the largest
         `score_difference` among those.
     """
-    plain = Exported(runs, **{**settings, "weights": "float32", "precision": "float32"})
+    plain = Exported(runs, **{**settings, "precision": "float32"})
     answers = []
     with exporting():
         traced_plain = traced(plain.translate, {"text": ((None,), "string")})

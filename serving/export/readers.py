@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from serving.export.weights import Weights, traced
+from serving.export.texts import traced, variables_of
 from training.data.ids import END_ID, PAD_ID
 from training.decode.labels import attends, predict
 from training.decode.search import search
@@ -19,7 +19,7 @@ from training.runs.run import Run
 
 
 class ExportedReader(tf.Module):
-    """Weights, tokenizer and signatures of a reader, without the Keras models."""
+    """Variables, tokenizer and signatures of a reader, without the Keras models."""
 
     def __init__(
         self,
@@ -28,7 +28,6 @@ class ExportedReader(tf.Module):
         beam_width: int = 5,
         num_results: int = 5,
         length_penalty: float = 1.0,
-        weights: str = "float32",
     ) -> None:
         super().__init__()
         models, config = [run.model for run in runs], runs[0].config
@@ -42,7 +41,7 @@ class ExportedReader(tf.Module):
         )
         self._max_length = source.longest_target(config)
         self.target_tokenizer = runs[0].target_tokenizer
-        self.weights = Weights(models, weights)
+        self.variables_used = variables_of(models)
         self.attends = all(run.config.attention != "none" for run in runs)
 
     def signatures(self) -> dict[str, Any]:
@@ -53,11 +52,6 @@ class ExportedReader(tf.Module):
         inputs = self._source().inputs()
         made = {name: traced(function, inputs) for name, function in functions.items()}
         return {**made, "read": made["serving_default"]}
-
-    def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:
-        """Return requests to warm up with, each the name of a signature and its inputs."""
-        names = ["read", "nbest", *(["regions"] if self.attends else [])]
-        return [(name, self._source().examples(count)) for name in names for count in (1, 2)]
 
     def read(self, **inputs: tf.Tensor) -> dict[str, tf.Tensor]:
         """Inputs of the source, `(B, …)`, to `text` `(B,)` and `score` `(B,)`.
@@ -111,26 +105,25 @@ class ExportedReader(tf.Module):
         count = tf.shape(batch)[0]
         more = [[0, tf.cast(count == 0, tf.int32)], *[[0, 0]] * (len(batch.shape) - 1)]
         batch = tf.pad(batch, more)
-        with self.weights.in_use():
-            result = search(
-                self._hidden(),
-                batch,
-                dataclasses.replace(self._settings, num_results=num_results),
-                max_length=self._max_length,
-                **options,
-            )
+        result = search(
+            self._hidden(),
+            batch,
+            dataclasses.replace(self._settings, num_results=num_results),
+            max_length=self._max_length,
+            **options,
+        )
         return tf.nest.map_structure(lambda x: x if x is None else x[:count], result)
 
 
 class ExportedPredictor(tf.Module):
-    """Weights and signatures of a model of histories, without the Keras models."""
+    """Variables and signatures of a model of histories, without the Keras models."""
 
-    def __init__(self, runs: Sequence[Run], *, weights: str = "float32") -> None:
+    def __init__(self, runs: Sequence[Run]) -> None:
         super().__init__()
         models, source = [run.model for run in runs], runs[0].source
         self._hidden = lambda: models  # a SavedModel that holds Keras models is not served
         self._source = lambda: source
-        self.weights = Weights(models, weights)
+        self.variables_used = variables_of(models)
         self.attends = all(map(attends, models))
 
     def signatures(self) -> dict[str, Any]:
@@ -138,18 +131,13 @@ class ExportedPredictor(tf.Module):
         made = traced(self.predict, self._source().inputs())
         return {"serving_default": made, "predict": made}
 
-    def warmup(self) -> list[tuple[str, dict[str, tf.Tensor]]]:
-        """Return requests to warm up with, each the name of a signature and its inputs."""
-        return [("predict", self._source().examples(count)) for count in (1, 3)]
-
     def predict(self, **columns: tf.Tensor) -> dict[str, tf.Tensor]:
         """Columns, each `(B, T)`, to `probability` `(B,)` and `attention_weights` `(B, T)`."""
         batch = self._source().read(**columns)
         events = tf.shape(batch)[1]
         # One event that is none, so that histories may be empty.
         batch = tf.pad(batch, [[0, 0], [0, 1], [0, 0]], constant_values=np.nan)
-        with self.weights.in_use():
-            probability, weights = predict(self._hidden(), batch)
+        probability, weights = predict(self._hidden(), batch)
         outputs = {"probability": probability}
         if self.attends:
             outputs["attention_weights"] = weights[:, :events]

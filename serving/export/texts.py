@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from keras_attention import SearchResult
-from serving.export.weights import Weights, traced
 from training.data.ids import END_ID, PAD_ID
 from training.decode.search import Encoded, encode, score_targets, search
 from training.decode.settings import Search
@@ -19,7 +19,7 @@ from training.decode.words import replace_unknown, words_of
 from training.graphs import graph
 from training.runs.run import Run
 
-WARMUP_TEXTS = (["warm up"], ["warm up", "", "a longer text to warm up with, of some more words"])
+WARMUP_TEXTS = "warm up", "", "a longer text to warm up with, of some more words"
 INPUTS = {
     "serving_default": ["text"],
     "translate": ["text"],
@@ -30,40 +30,31 @@ INPUTS = {
 
 
 class Exported(tf.Module):
-    """Weights, tokenizers and signatures of a translator, without the Keras models.
+    """Variables, tokenizers and signatures of a translator, without the Keras models.
 
     The C++ loader of TensorFlow Serving cannot load a SavedModel that holds a Keras model, so the
     module holds the models' variables and the functions that use them.
 
     Args:
         runs: a run, or several that are used as an ensemble.
-        weights: their stored dtype, "float32", "float16" or "bfloat16".
-        **settings: see `Search`; `nbest` returns `num_results`, 5 by default. With products in
-            bfloat16, and where that is faster, kernels are constants of the graph.
+        **settings: see `Search`; `nbest` returns `num_results`, 5 by default. Where that is faster,
+            kernels are constants of the graph.
 
     Raises:
         ValueError: if several runs are given and `precision` is "bfloat16".
     """
 
-    def __init__(
-        self,
-        runs: Sequence[Run],
-        *,
-        weights: str = "float32",
-        **settings: Any,
-    ) -> None:
+    def __init__(self, runs: Sequence[Run], **settings: Any) -> None:
         super().__init__()
         search_settings, models = search_settings_of(settings), [run.model for run in runs]
         self._models, self._run = _Untracked(models), _Untracked(runs[0])
-        steps = None  # weights that are stored in half the size are no constants
-        if weights == "float32" or search_settings.precision == "bfloat16":
-            steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
+        steps = fixed_steps(models, search_settings.beam_width, search_settings.precision)
         constants = [weight for step in steps or () for weight in step.taken]
         self._settings, self._steps = _Untracked(search_settings), _Untracked(steps)
         self._copies = runs[0].config.copy or search_settings.replaces_unknown
         self.source_tokenizer = runs[0].source_tokenizer
         self.target_tokenizer = runs[0].target_tokenizer
-        self.weights = Weights(models, weights, without=constants)
+        self.variables_used = variables_of(models, without=constants)
         # All signatures begin alike: a function that they share is traced, saved and loaded once.
         text, ids = tf.TensorSpec([None], tf.string), tf.TensorSpec([None, None], tf.int32)
         self._read = _Untracked(graph(text)(self._ids))
@@ -90,13 +81,6 @@ class Exported(tf.Module):
         }
         return {**made, "translate": made["serving_default"]}
 
-    def warmup(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return requests to warm up with, each the name of a signature and its inputs."""
-        names = ["translate", "nbest", *["align"] * self.attends, *["score"] * self.scores]
-        return [
-            (name, dict.fromkeys(INPUTS[name], texts)) for name in names for texts in WARMUP_TEXTS
-        ]
-
     def translate(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translation` `(B,)`, `score` `(B,)` and `truncated` `(B,)`.
 
@@ -117,15 +101,12 @@ class Exported(tf.Module):
     def nbest(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Text `(B,)` to `translations` `(B, N)` and `scores` `(B, N)`, the best first."""
         ids, empty, _ = self._read.value(text)
+        count = self._settings.value.num_results
         result = self._search(self._encode.value(ids), self._settings.value)
-        each = tf.repeat(empty, self._settings.value.num_results)
+        each, copied = tf.repeat(empty, count), self._copied(text, count)
         flat = tf.reshape(result.ids, [-1, tf.shape(result.ids)[2]])
-        copied, shape = (
-            self._copied(text, self._settings.value.num_results),
-            [-1, self._settings.value.num_results],
-        )
         return {
-            "translations": tf.reshape(self._text(flat, each, copied), shape),
+            "translations": tf.reshape(self._text(flat, each, copied), [-1, count]),
             "scores": tf.where(empty[:, None], 0.0, result.scores),
         }
 
@@ -154,26 +135,17 @@ class Exported(tf.Module):
         """
         ids, empty, truncated = self._read.value(text)
         translation = tf.ensure_shape(translation, [None])
-        with tf.control_dependencies(
-            [
-                tf.debugging.assert_equal(
-                    tf.shape(text),
-                    tf.shape(translation),
-                    "as many translations as texts are expected",
-                )
-            ]
-        ):
+        message = "as many translations as texts are expected"
+        equal = tf.debugging.assert_equal(tf.shape(text), tf.shape(translation), message)
+        with tf.control_dependencies([equal]):
             target = self.target_tokenizer.tokenize(translation)
-        most = (
-            2 * self._settings.value.max_source_length + 9
-        )  # what a search may find, without the end
+        most = 2 * self._settings.value.max_source_length + 9  # of a search, without the end
         truncated |= target.row_lengths() > most
         target = target[:, :most]
         end = tf.fill([tf.shape(text)[0], 1], END_ID)
         target = dense_ids(tf.concat([target, end], axis=1))
         steps = self._steps.value
-        with self.weights.in_use():
-            log_probs = score_targets(self._models.value, self._encode.value(ids), target, steps)
+        log_probs = score_targets(self._models.value, self._encode.value(ids), target, steps)
         lengths = tf.reduce_sum(tf.cast(target != PAD_ID, tf.float32), 1)
         # Nothing is translated as nothing, without the model.
         certain = empty & (lengths == 1)
@@ -191,18 +163,12 @@ class Exported(tf.Module):
         """Return ids `(B, S)`, whether a text is empty, and whether it was cut."""
         text = tf.ensure_shape(text, [None])  # a wrong rank is then the caller's error
         ids = self.source_tokenizer.tokenize(text)
-        lengths = ids.row_lengths()
-        ids = dense_ids(ids[:, : self._settings.value.max_source_length])
-        return (
-            ids,
-            tf.equal(lengths, 0),
-            tf.greater(lengths, self._settings.value.max_source_length),
-        )
+        lengths, most = ids.row_lengths(), self._settings.value.max_source_length
+        return dense_ids(ids[:, :most]), lengths == 0, lengths > most
 
     def _encoded(self, ids: tf.Tensor) -> Encoded:
         models, width = self._models.value, self._settings.value.beam_width
-        with self.weights.in_use():
-            return encode(self._steps.value or [PlainStep(x, width) for x in models], ids)
+        return encode(self._steps.value or [PlainStep(x, width) for x in models], ids)
 
     def _search(
         self,
@@ -215,15 +181,13 @@ class Exported(tf.Module):
         search_settings = search_settings or dataclasses.replace(
             self._settings.value, num_results=1
         )
-        with self.weights.in_use():
-            result = search(
-                self._models.value,
-                encoded,
-                search_settings,
-                steps=self._steps.value,
-                return_attention_weights=return_attention_weights
-                or search_settings.replaces_unknown,
-            )
+        result = search(
+            self._models.value,
+            encoded,
+            search_settings,
+            steps=self._steps.value,
+            return_attention_weights=return_attention_weights or search_settings.replaces_unknown,
+        )
         if not search_settings.replaces_unknown:
             return result
         size = self.target_tokenizer.vocab_size
@@ -243,6 +207,22 @@ class Exported(tf.Module):
 
     def _copied(self, text: tf.Tensor, results: int = 1) -> tf.Tensor | None:
         return tokens_to_copy(self._run.value, text, results) if self._copies else None
+
+
+def traced(
+    function: Callable[..., Any], inputs: Mapping[str, tuple[tuple[int | None, ...], str]]
+) -> tf.types.experimental.ConcreteFunction:
+    """Return a signature: a function of inputs, each of a shape and a dtype."""
+    specs = {name: tf.TensorSpec(*spec, name=name) for name, spec in inputs.items()}
+    return graph()(function).get_concrete_function(**specs)
+
+
+def variables_of(
+    models: Sequence[keras.Model], without: Sequence[keras.Variable] = ()
+) -> list[tf.Variable]:
+    """Return the variables of models' weights, but for some, to be saved in their place."""
+    constants = {id(weight) for weight in without}
+    return [w.value for model in models for w in model.weights if id(w) not in constants]
 
 
 def search_settings_of(settings: Mapping[str, Any]) -> Search:

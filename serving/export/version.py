@@ -9,7 +9,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from serving.check.stored_weights import count_not_finite
 from serving.export.agreement import agreement, compared_sources, is_rounded, local_agreement
 from serving.export.examples import examples
 from serving.export.readers import ExportedPredictor, ExportedReader
-from serving.export.texts import Exported, search_settings_of
+from serving.export.texts import INPUTS, WARMUP_TEXTS, Exported, search_settings_of
 from training.command.errors import UserError
 from training.command.files import move, remove, remove_empty
 from training.command.progress import Tell
@@ -32,7 +32,7 @@ from training.runs.run import Run
 from training.sources.kinds import KINDS
 
 MANIFEST = "assets.extra/manifest.json"
-_READER_SETTINGS = ("beam_width", "num_results", "length_penalty", "weights")
+_READER_SETTINGS = ("beam_width", "num_results", "length_penalty")
 # The share of an export's time after which each begins: 7 million weights on two cores.
 _TRACING, _WRITING, _COMPARING = 0.1, 0.6, 0.35
 
@@ -67,8 +67,8 @@ def export(
     if form == "onnx":
         return _export_onnx(runs, output, tell, settings)
     with _aside(output) as aside:
-        module, settings = _module(runs, settings)
-        manifest = _manifest(runs, settings)
+        settings = _settings_of(runs[0], settings)
+        module, manifest = _module(runs, settings), _manifest(runs, settings)
         compares = isinstance(module, Exported) and is_rounded(settings)
         scale = _COMPARING if compares else 1.0
         tell("tracing the model", _TRACING * scale)
@@ -79,14 +79,13 @@ def export(
             tf.saved_model.save(module, str(aside), signatures=signatures)
             if compares:
                 tell_on = _after(tell, _COMPARING)
-                texts = compared_sources(runs[0])
-                manifest["agreement"] = agreement(
-                    runs, texts, signatures["translate"], settings, tell_on
-                )
+                compared = compared_sources(runs[0]), signatures["translate"], settings
+                manifest["agreement"] = agreement(runs, *compared, tell_on)
             extra = aside / "assets.extra"
             extra.mkdir()
             (aside / MANIFEST).write_text(json.dumps(manifest, indent=1))
-            _write_warmup(extra / "tf_serving_warmup_requests", output.name, module.warmup())
+            warmup = extra / "tf_serving_warmup_requests"
+            _write_warmup(warmup, output.name, signatures, runs[0])
         except tf.errors.OpError as error:
             raise UserError(f"cannot write {output}: {error.message.splitlines()[0]}") from error
         return _number(aside)
@@ -98,7 +97,8 @@ def _export_onnx(runs: Sequence[Run], output: Path, tell: Tell, settings: dict[s
     from serving.export.onnx.folder import check_exports, write_folder, write_manifest
 
     check_exports(runs, settings)
-    settings = _settings_of(runs[0], {**vars(search_settings_of(settings)), **settings})
+    settings = {**vars(search_settings_of(settings)), **settings}
+    settings = _settings_of(runs[0], settings, "weights")
     with _aside(output) as aside:
         tell("writing the ONNX graphs", 0.5)
         aside.mkdir()
@@ -168,23 +168,23 @@ def _is_alive(process: int) -> bool:
 
 def _module(
     runs: Sequence[Run], settings: dict[str, Any]
-) -> tuple[Exported | ExportedReader | ExportedPredictor, dict[str, Any]]:
-    """Return what is saved of runs, by what they read, with the settings that it has."""
-    config, own = runs[0].config, _settings_of(runs[0], settings)
+) -> Exported | ExportedReader | ExportedPredictor:
+    """Return what is saved of runs, by what they read."""
+    config = runs[0].config
     if KINDS[config.source].tokens:
-        return Exported(runs, **own), own
+        return Exported(runs, **settings)
     if settings.get("precision", "float32") != "float32":
         raise UserError(f"--precision expected runs with source = text. Received: {config.source}")
     if config.target == "label":
-        return ExportedPredictor(runs, **own), own
-    return ExportedReader(runs, **own), own
+        return ExportedPredictor(runs)
+    return ExportedReader(runs, **settings)
 
 
-def _settings_of(run: Run, settings: dict[str, Any]) -> dict[str, Any]:
+def _settings_of(run: Run, settings: dict[str, Any], *more: str) -> dict[str, Any]:
     """Return the settings that an export of what the run reads and says has."""
     if KINDS[run.config.source].tokens:
         return settings
-    keys = ("weights",) if run.config.target == "label" else _READER_SETTINGS
+    keys = more if run.config.target == "label" else (*_READER_SETTINGS, *more)
     return {key: settings[key] for key in keys if key in settings}
 
 
@@ -212,13 +212,17 @@ def _manifest(runs: Sequence[Run], settings: dict) -> dict:
     }
 
 
-def _write_warmup(path: Path, name: str, requests: Sequence[tuple[str, dict]]) -> None:
-    """Write requests that TensorFlow Serving replays before the version is available."""
+def _write_warmup(path: Path, name: str, signatures: Iterable[str], run: Run) -> None:
+    """Write requests that TensorFlow Serving sends a version before it answers others."""
     with tf.io.TFRecordWriter(str(path)) as writer:
-        for signature, inputs in requests:
+        for signature in signatures:
             request = predict_pb2.PredictRequest()
             request.model_spec.name = name
             request.model_spec.signature_name = signature
+            if KINDS[run.config.source].tokens:
+                inputs = dict.fromkeys(INPUTS[signature], WARMUP_TEXTS)
+            else:
+                inputs = run.source.examples(2)
             for alias, values in inputs.items():
                 request.inputs[alias].CopyFrom(tf.make_tensor_proto(values))
             log = prediction_log_pb2.PredictionLog(

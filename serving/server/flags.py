@@ -18,22 +18,16 @@ def _boolean(text: str) -> bool:
 
 
 _SWITCH: dict[str, Any] = {"type": _boolean, "nargs": "?", "const": True}
-_WAIT = between(0, _INT32)
+_WAIT, _SIZE = between(0, _INT32), between(1, _INT32)
 _STOCK = (  # name, default, metavar, type or settings, help
     ("port", 8500, "PORT", port, "TCP port of gRPC; 0 takes any that is free"),
     ("host", "127.0.0.1", "ADDRESS", str, "to listen on; 0.0.0.0 lets other machines in"),
     ("rest_api_port", 0, "PORT", port, "TCP port of REST; 0 for none"),
-    ("rest_api_timeout_in_ms", 30000, "MS", between(1, _INT32), "time of a REST request"),
+    ("rest_api_timeout_in_ms", 30000, "MS", _SIZE, "time of a REST request"),
     ("model_name", "default", "NAME", str, "name of the model (not with --model_config_file)"),
     ("model_base_path", None, "PATH", Path, "directory of the model's numbered versions"),
     ("model_config_file", None, "FILE", Path, "text ModelServerConfig: several models, versions"),
-    (
-        "model_config_file_poll_wait_seconds",
-        0,
-        "SECONDS",
-        _WAIT,
-        "until it is read again; 0: never",
-    ),
+    ("model_config_file_poll_wait_seconds", 0, "SECONDS", _WAIT, "between reads of it; 0: one"),
     ("file_system_poll_wait_seconds", 1, "SECONDS", _WAIT, "between looks for versions; 0: one"),
     ("enable_batching", False, "true|false", _SWITCH, "run requests of several clients together"),
     ("batching_parameters_file", None, "FILE", Path, "text BatchingParameters"),
@@ -43,22 +37,10 @@ _STOCK = (  # name, default, metavar, type or settings, help
 )
 _LIMITS = (
     ("max_request_rows", 1000, "N", positive_int, "rows of a request"),
-    ("max_request_bytes", 100 * 2**20, "BYTES", between(1, _INT32), "of a request"),
-    ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "of a request, also without client"),
-    (
-        "max_waiting_requests",
-        960,
-        "N",
-        count,
-        "that wait for one of 64 threads; others are refused",
-    ),
-    (
-        "shutdown_grace_seconds",
-        30,
-        "SECONDS",
-        between(0, _DAY),
-        "for requests under way on SIGTERM",
-    ),
+    ("max_request_bytes", 100 * 2**20, "BYTES", _SIZE, "of a request"),
+    ("max_request_seconds", 120, "SECONDS", between(1, _DAY), "of a request, client or none"),
+    ("max_waiting_requests", 960, "N", count, "that wait for one of 64 threads, not refused"),
+    ("shutdown_grace_seconds", 30, "SECONDS", between(0, _DAY), "for requests, on SIGTERM"),
 )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from serving.client import Translator, protocol, serving_pb2
 from serving.client.__main__ import main as command
-from tests.attack.test_client import Server, Status, blocking, translate
+from tests.attack.test_client import Server, Status, translate
 
 
 def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
@@ -25,11 +25,6 @@ def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
         assert len(server.asked) == polls + 1
         assert client.translate(["a"])[0].text == "A"
     assert len(server.asked) == polls + 3
-
-
-def test_the_longest_time_is_waited_for_an_answer():
-    with Server(translate) as server:
-        assert blocking(server.target, ["a"], timeout=1e9, call_timeout=1e9)[0].text == "A"
 
 
 @pytest.mark.parametrize("text", ["0", "nan", "inf", "1e10", "soon"])

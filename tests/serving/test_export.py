@@ -2,7 +2,6 @@ import json
 import math
 import subprocess
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,7 +12,6 @@ from serving.export import __main__ as script
 from serving.export import agreement
 from serving.export import version as writer
 from serving.export.version import export
-from serving.export.weights import Weights
 from serving.savedmodel.session import ModelSession
 from serving.savedmodel.status import StatusError
 from tests.training.conftest import (  # noqa: F401 - fixtures
@@ -146,55 +144,6 @@ def bytes_of_weights(version):
         for name, shape in shapes.items()
         if dtypes[name] != tf.string
     )
-
-
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_weights_are_stored_rounded_and_used_widened(tiny_run, dtype):  # noqa: F811
-    weights = Weights([tiny_run.model], dtype)
-    kernel = tiny_run.model.get_layer("decoder").cell.kernel
-    place = [id(weight) for weight in tiny_run.model.weights].index(id(kernel))
-    rounded = tf.cast(kernel.value, dtype)
-    assert weights.stored[place].dtype == rounded.dtype
-    with weights.in_use():
-        used = keras.ops.convert_to_numpy(kernel)
-    assert used.dtype == np.float32
-    assert used.tolist() == tf.cast(rounded, tf.float32).numpy().tolist() != kernel.numpy().tolist()
-
-
-def test_half_precision_halves_the_size_and_keeps_the_translations(
-    tiny_run,  # noqa: F811
-    tmp_path,
-    monkeypatch,
-    capsys,
-):
-    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    monkeypatch.setattr(agreement, "COMPARED", 101)
-    arguments = ["--run", "run", "--beam-width", "3", "--num-results", "2", "--weights", "float16"]
-    arguments += ["--max-source-length", str(LENGTH)]
-    script.main([*arguments, "--output", str(tmp_path / "half")])
-    half = tmp_path / "half" / "1"
-    assert bytes_of_weights(half) == 2 * tiny_run.model.count_params()
-    assert check_graph(read_meta_graph(half)) == []
-    told = json.loads((half / writer.MANIFEST).read_text())["agreement"]
-    assert told["texts"] == 101
-    assert f"{told['same']} of 101" in capsys.readouterr().out
-    assert told["same"] > 50  # of a model that has hardly learnt anything, and is rarely sure
-    assert 0 < told["score_difference"] < 30 * 2.0**-11
-    weights = [weight.numpy().copy() for weight in tiny_run.model.weights]
-    try:
-        # Independent of the export: the run itself, with weights that NumPy and TensorFlow rounded.
-        for weight in tiny_run.model.weights:
-            weight.assign(tf.cast(tf.cast(weight.value, "float16"), weight.dtype))
-        expected = make_translator([tiny_run], Search(beam_width=3, max_source_length=LENGTH))(
-            TEXTS
-        )
-    finally:
-        for weight, value in zip(tiny_run.model.weights, weights, strict=True):
-            weight.assign(value)
-    with ModelSession(half) as session:
-        found = session.run("translate", {"text": TEXTS})
-    expected[1] = ""
-    assert [text.decode() for text in found["translation"]] == expected
 
 
 def test_products_in_bfloat16_keep_the_translations(

@@ -1,6 +1,5 @@
 """The server as a process, and its ports: TLS, UNIX socket, health, signals, faults."""
 
-import asyncio
 import concurrent.futures
 import json
 import re
@@ -19,7 +18,6 @@ import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from serving.client import (
-    AsyncTranslator,
     ServerUnavailableError,
     ServingError,
     Tls,
@@ -134,8 +132,6 @@ def test_what_never_ends_is_stopped_after_the_grace(endless, tmp_path, stubs):
         client = stubs(f"localhost:{server.port}")
         call = client.prediction.Predict.future(request("endless", "count"))
         eventually(lambda: server.busy == 1)
-        started = time.monotonic()
-    assert time.monotonic() - started < 20  # the run's own limit is 120 seconds
     assert call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
@@ -155,16 +151,6 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
                     translator.wait_ready(180)
         return translations
 
-    async def send_async(batch):
-        translations = []
-        async with AsyncTranslator(target, "upper", timeout=180) as translator:
-            while len(translations) < len(batch):
-                try:
-                    translations += await translator.translate([batch[len(translations)]])
-                except ServingError:
-                    await translator.wait_ready(180)
-        return translations
-
     with Translator(target, "upper") as translator:
         translator.wait_ready(180)
     killed = threading.Event()
@@ -174,9 +160,8 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
         killed.set()
         process(server.port)
 
-    with concurrent.futures.ThreadPoolExecutor(5) as pool:
-        results = [pool.submit(send, batch) for batch in texts[:3]]
-        results.append(pool.submit(lambda: asyncio.run(send_async(texts[3]))))
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        results = [pool.submit(send, batch) for batch in texts]
         time.sleep(0.02)
         kill()
         received = [result.result(200) for result in results]
@@ -261,14 +246,6 @@ def test_a_start_that_fails_is_one_line(capsys, base, tmp_path, certificates, no
             assert (out, err.count("\n"), len(err) < 500) == ("", 1, True), err
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [([], False), (["--enable_batching"], True), (["--enable_batching=0"], False)],
-)
-def test_boolean_flags_may_stand_alone(text, expected):
-    assert build_parser().parse_args(text).enable_batching is expected
-
-
 def test_a_start_waits_for_the_first_version(saved, tmp_path):
     base = tmp_path / "late"
     threading.Timer(0.3, add_version, (saved / "upper", base, 1)).start()
@@ -341,18 +318,6 @@ def test_mutual_tls_asks_for_the_clients_certificate(base, tmp_path, certificate
 # Faults
 
 
-def test_a_client_that_goes_in_mid_request_leaves_the_server_well(shared_server, stubs):
-    gone = stubs(f"localhost:{shared_server.port}")
-    made = request()
-    made.inputs["text"].CopyFrom(tf.make_tensor_proto(["a b c d"] * 100_000))
-    calls = [gone.prediction.Predict.future(made) for _ in range(4)]
-    eventually(lambda: shared_server.busy > 0)
-    gone.channel.close()
-    assert all(call.cancelled() or call.exception() for call in calls)
-    with Translator(f"localhost:{shared_server.port}", "upper", timeout=60) as translator:
-        assert translator.translate(["one"])[0].text == "ONE"
-
-
 @pytest.mark.slow  # it exports a SavedModel
 def test_a_request_of_32_clients_costs_at_most_1_3_bare_calls_of_the_session(process, tmp_path):
     """Processor time: that of the wall depends on what else the machine does."""
@@ -381,16 +346,3 @@ def test_a_request_of_32_clients_costs_at_most_1_3_bare_calls_of_the_session(pro
         list(pool.map(send, [texts[n::32] for n in range(32)]))
     served = (sum(times()[:2]) - began) / len(texts)
     assert served <= 1.3 * bare, (served, bare)
-
-
-def test_concurrent_clients_get_what_the_session_gives(shared_server):
-    texts = [f"text number {n}" for n in range(160)]
-
-    def send(thread):
-        with Translator(f"localhost:{shared_server.port}", "upper") as translator:
-            return [translator.translate([text])[0] for text in texts[thread::16]]
-
-    with concurrent.futures.ThreadPoolExecutor(16) as pool:
-        received = list(pool.map(send, range(16)))
-    for thread, translations in enumerate(received):
-        assert [each.text for each in translations] == [t.upper() for t in texts[thread::16]]

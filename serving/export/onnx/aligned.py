@@ -104,7 +104,7 @@ class Aligned:
 
     @staticmethod
     def _places(g: Graph, length: Value) -> Value:
-        return g("Range", g.constant(0), g("Squeeze", length), g.constant(1))
+        return g.range(length)
 
 
 def _log_sum_exp(g: Graph, x: Value, axis: int) -> Value:

@@ -57,9 +57,9 @@ def read_cell(cell: Any) -> Cell:
     if kind is None:
         raise UserError(f"ONNX expected a cell of a preset. Received: {type(cell).__name__}")
     for name, default in _ACTIVATIONS.items():
-        given = getattr(getattr(cell, name, None), "__name__", default)
-        if given != default:
-            raise UserError(f"ONNX expected a cell with {name}={default}. Received: {given}")
+        activation = getattr(getattr(cell, name, None), "__name__", default)
+        if activation != default:
+            raise UserError(f"ONNX expected a cell with {name}={default}. Received: {activation}")
     if not (cell.use_bias and getattr(cell, "reset_after", True)):
         raise UserError("ONNX expected a cell with use_bias and reset_after. Received: one without")
     kernel, recurrent, bias = map(array, (cell.kernel, cell.recurrent_kernel, cell.bias))

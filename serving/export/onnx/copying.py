@@ -35,15 +35,15 @@ class Copying:
 
     def prepare(self, g: Graph, source: Value) -> Values:
         """Return for ids `(B, S)` their words in the extended vocabulary; and which are alike."""
-        places = g("Range", g.constant(0), g("Squeeze", g.size(source, 1)), g.constant(1))
+        places = g.range(g.size(source, 1))
         same = g("Equal", g.axis(source, 2), g.axis(source, 1))
         first = g.over("ReduceMin", g("Where", same, places, g.size(source, 1)), 2)
-        known = g.take(g.constant(self._table), known_tokens(g, source, len(self._table)))
-        words = g("Where", known >= 0, known, first + self._size)
+        shared = g.take(g.constant(self._table), known_tokens(g, source, len(self._table)))
+        words = g("Where", shared >= 0, shared, first + self._size)
         same = g("Equal", g.axis(words, 2), g.axis(words, 1))
         return {"words": words, "same": g.cast(same, "float32")}
 
-    def known(self, g: Graph, tokens: Value) -> Value:
+    def shared(self, g: Graph, tokens: Value) -> Value:
         """Return tokens that have an embedding."""
         return known_tokens(g, tokens, self._size)
 

@@ -133,8 +133,8 @@ class Decoder:
             state: what `start` or the last step gave, `(B·n, …)`.
         """
         rows = Rows(g, g.size(memory["mask"], 0))
-        found = times.embedded(self._embeddings, tokens, *self._of_token)
-        gates, *of_token = g.split(found, self._token_parts)
+        of_tokens = times.embedded(self._embeddings, tokens, *self._of_token)
+        gates, *of_token = g.split(of_tokens, self._token_parts)
         if self._feeds:
             gates = gates + times(state["output"], self._of_fed, bounded=not self._deep)
         states = [[state[name] for name in names] for names in self._names()]
@@ -189,15 +189,15 @@ class Decoder:
     ) -> tuple[Values, Value, Values]:
         """Attend: products of the context, weights, and what the mechanism remembers."""
         weights, looked = self._attention.weigh(g, times, query, memory, state, rows)
-        found = weights @ memory["values"]
+        context = weights @ memory["values"]
         if self._attention.heads > 1:
-            found = g.over("ReduceSum", found, 1)
+            context = g.over("ReduceSum", context, 1)
             weights = g.over("ReduceMean", weights, 1)
-        found = rows.together(found, sum(self._context_parts.values()))
+        context = rows.together(context, sum(self._context_parts.values()))
         if self._gate:
             kernel, bias = self._gate
-            found = found * g("Sigmoid", times.exact(query, kernel, bias))
-        parts = g.split(found, list(self._context_parts.values()))
+            context = context * g("Sigmoid", times.exact(query, kernel, bias))
+        parts = g.split(context, list(self._context_parts.values()))
         return dict(zip(self._context_parts, parts, strict=True)), weights, looked
 
     def _advance(

@@ -54,9 +54,9 @@ class EventEncoder(Encoder):
         values = g("Where", of["log"] > 0.5, g("Log", g("Max", values, SMALLEST)), values)
         values = g("Min", g("Max", values, of["lowest"]), of["highest"])
         values = g("Where", seen, (values - of["mean"]) / of["deviation"], 0.0)
-        known = g.cast(seen, "float32")
-        missing = 1.0 - known
-        values, known = _last_known(g, values, known)
+        present = g.cast(seen, "float32")
+        missing = 1.0 - present
+        values, present = _last_known(g, values, present)
         mean, deviation, gap = map(float, of["time"])
         moments = g("Where", there, moments, 0.0)
         since = moments - g.concat([g.slice(moments, 0, 1, 0), g.slice(moments, 0, -1, 0)], axis=0)
@@ -67,8 +67,8 @@ class EventEncoder(Encoder):
             g("Log", g("Relu", since) / gap + 1.0),
             g("Log", g("Relu", last - moments) / gap + 1.0),
         ]
-        found = g.concat([values, known, missing, *of_time], axis=2)
-        return g("Where", there, found, 0.0)
+        features = g.concat([values, present, missing, *of_time], axis=2)
+        return g("Where", there, features, 0.0)
 
 
 def _last_known(g: Graph, values: Value, known: Value) -> tuple[Value, Value]:
@@ -86,8 +86,8 @@ def _last_known(g: Graph, values: Value, known: Value) -> tuple[Value, Value]:
 
     nothing = g.expand(0.0, g.size(values, 1), g.size(values, 2))
     start = {"value": nothing, "any": nothing}
-    _, found = g.scan(start, {"values": values, "known": known}, step, ranks=[2] * 4)
-    return found[0], found[1]
+    _, filled = g.scan(start, {"values": values, "known": known}, step, ranks=[2] * 4)
+    return filled[0], filled[1]
 
 
 def write_predictor(
@@ -109,11 +109,11 @@ def write_predictor(
     times = Products(g, bits)
     encoders = [EventEncoder(*part, bits) for part in parts]
     source = encoders[0].input(g)
-    found = [
+    heads = [
         _head(g, encoder, encoder(g, times, source), model)
         for encoder, (_, model) in zip(encoders, parts, strict=True)
     ]
-    probabilities, weights = zip(*found, strict=True)
+    probabilities, weights = zip(*heads, strict=True)
     outputs: dict[str, tuple[Value, tuple[str | int, ...]]] = {
         "probability": (_mean(g, probabilities), ("B",))
     }

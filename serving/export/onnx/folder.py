@@ -95,8 +95,8 @@ def _about_source(run: Run) -> dict[str, Any]:
 def write_manifest(folder: Path, more: Mapping[str, Any]) -> None:
     """Write the manifest, or what it says more than it did."""
     path = folder / MANIFEST
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    text = json.dumps({**known, **more}, ensure_ascii=False, indent=1)
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    text = json.dumps({**before, **more}, ensure_ascii=False, indent=1)
     path.write_text(text + "\n", encoding="utf-8")
 
 

@@ -26,6 +26,15 @@ _DTYPES = {
 _SECOND = {"TopK": "int64"}  # of the second output
 
 
+def _operator(op: str, swapped: bool = False) -> Callable[[Any, Any], Any]:
+    """Return the method of `Value` that adds a node with another operand."""
+
+    def method(self: Value, other: Any) -> Any:
+        return self.graph(op, *((other, self) if swapped else (self, other)))
+
+    return method
+
+
 class Value:
     """An output of a node, or an input of a graph; its operators add nodes.
 
@@ -40,50 +49,13 @@ class Value:
     def __init__(self, graph: Graph, name: str, dtype: str) -> None:
         self.graph, self.name, self.dtype = graph, name, dtype
 
-    def __add__(self, other: Any) -> Value:
-        return self.graph("Add", self, other)
-
-    def __radd__(self, other: Any) -> Value:
-        return self.graph("Add", other, self)
-
-    def __sub__(self, other: Any) -> Value:
-        return self.graph("Sub", self, other)
-
-    def __rsub__(self, other: Any) -> Value:
-        return self.graph("Sub", other, self)
-
-    def __mul__(self, other: Any) -> Value:
-        return self.graph("Mul", self, other)
-
-    def __rmul__(self, other: Any) -> Value:
-        return self.graph("Mul", other, self)
-
-    def __truediv__(self, other: Any) -> Value:
-        return self.graph("Div", self, other)
-
-    def __floordiv__(self, other: Any) -> Value:
-        return self.graph("Div", self, other)
-
-    def __mod__(self, other: Any) -> Value:
-        return self.graph("Mod", self, other)
-
-    def __matmul__(self, other: Any) -> Value:
-        return self.graph("MatMul", self, other)
-
-    def __gt__(self, other: Any) -> Value:
-        return self.graph("Greater", self, other)
-
-    def __ge__(self, other: Any) -> Value:
-        return self.graph("GreaterOrEqual", self, other)
-
-    def __lt__(self, other: Any) -> Value:
-        return self.graph("Less", self, other)
-
-    def __and__(self, other: Any) -> Value:
-        return self.graph("And", self, other)
-
-    def __or__(self, other: Any) -> Value:
-        return self.graph("Or", self, other)
+    __add__, __radd__ = _operator("Add"), _operator("Add", swapped=True)
+    __sub__, __rsub__ = _operator("Sub"), _operator("Sub", swapped=True)
+    __mul__, __rmul__ = _operator("Mul"), _operator("Mul", swapped=True)
+    __truediv__, __floordiv__, __mod__ = _operator("Div"), _operator("Div"), _operator("Mod")
+    __matmul__ = _operator("MatMul")
+    __gt__, __ge__, __lt__ = map(_operator, ("Greater", "GreaterOrEqual", "Less"))
+    __and__, __or__ = _operator("And"), _operator("Or")
 
     def __invert__(self) -> Value:
         return self.graph("Not", self)
@@ -129,12 +101,12 @@ class Graph:
             proto = self._shared.add(array)
             self._used[proto.name] = proto
             return Value(self, proto.name, str(array.dtype))
-        known = self._scopes[-1].constants
+        constants = self._scopes[-1].constants
         key = (str(array.dtype), array.shape, array.tobytes())
-        if key not in known:
+        if key not in constants:
             name = f"constant_{next(self._numbers)}"
-            known[key] = onnx.numpy_helper.from_array(array, name)
-        return Value(self, known[key].name, str(array.dtype))
+            constants[key] = onnx.numpy_helper.from_array(array, name)
+        return Value(self, constants[key].name, str(array.dtype))
 
     def __call__(
         self, op: str, *inputs: Any, outputs: int = 1, dtype: str | None = None, **attributes: Any
@@ -151,8 +123,8 @@ class Graph:
         Returns:
             The output, or a list of several.
         """
-        kept = inputs[1:] if op == "Where" else inputs
-        like = next((x.dtype for x in kept if isinstance(x, Value)), None)
+        typed = inputs[1:] if op == "Where" else inputs
+        like = next((x.dtype for x in typed if isinstance(x, Value)), None)
         values = [x if x is None else self._lift(x, like) for x in inputs]
         number = next(self._numbers)
         names = [f"{op}_{number}" if outputs == 1 else f"{op}_{number}_{i}" for i in range(outputs)]
@@ -231,6 +203,10 @@ class Graph:
         ends = [e if isinstance(e, Value) else self.constant([e], "int64") for e in (start, end)]
         return self("Slice", x, *ends, self.constant([axis], "int64"))
 
+    def range(self, length: Value) -> Value:
+        """Return the places of an axis of a length, int64 `(1,)`."""
+        return self("Range", self.constant(0), self("Squeeze", length), self.constant(1))
+
     def top(self, x: Value, k: Value) -> tuple[Value, Value]:
         """Return the `k` greatest of the last axis and their places, the greatest first."""
         values, places = self("TopK", x, k, outputs=2)
@@ -296,11 +272,13 @@ class Graph:
         Returns:
             The last state, and what was put out at all steps, `(steps, …)`.
         """
-        inner, now = ({k: self._inner(k, x) for k, x in group.items()} for group in (state, steps))
+        inner, at_step = (
+            {k: self._inner(k, x) for k, x in group.items()} for group in (state, steps)
+        )
         self._scopes.append(_Scope())
-        new, out = body(inner, now)
+        new, out = body(inner, at_step)
         results = [self("Identity", x) for x in (*(new[name] for name in state), *out)]
-        inputs = [_info(x.name, x.dtype) for x in (*inner.values(), *now.values())]
+        inputs = [_info(x.name, x.dtype) for x in (*inner.values(), *at_step.values())]
         made = self(
             "Scan",
             *state.values(),

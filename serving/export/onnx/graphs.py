@@ -11,7 +11,7 @@ import keras
 from serving.export.onnx.constants import Constants
 from serving.export.onnx.graph import Graph, Value
 from serving.export.onnx.model import Ensemble
-from serving.export.onnx.search import Asked, part_of, search
+from serving.export.onnx.search import Settings, part_of, search
 from training.config.schema import Config
 
 MAIN = {"text": "translator", "image": "reader"}
@@ -72,7 +72,7 @@ def write_graphs(
 
     g = Graph(constants)
     source = model.encoder.input(g)
-    asked = Asked(
+    settings = Settings(
         g.input("beam_width", "int64", 1),
         g.input("num_results", "int64", 1),
         g.input("length_penalty", "float32"),
@@ -83,14 +83,14 @@ def write_graphs(
     vocabulary: int | Value = -(-model.vocabulary // part) * part
     if model.copies:
         vocabulary = g("Squeeze", g.size(source, 1)) + model.vocabulary
-    found = search(
+    result = search(
         g,
         lambda *now: model.step(g, *now),
         memory,
         state,
         model.encoder.limits(g, source),
         vocabulary,
-        asked,
+        settings,
         coverage_penalty,
     )
     shapes_found = {
@@ -102,7 +102,7 @@ def write_graphs(
     }
     outputs = {
         {"ids": "found"}.get(name, name): (x, shapes_found[name])
-        for name, x in found._asdict().items()
+        for name, x in result._asdict().items()
     }
     main = MAIN[parts[0][0].source]
     written[main] = g.save(folder / f"{main}.onnx", outputs)

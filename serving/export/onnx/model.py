@@ -72,13 +72,13 @@ class Model:
         memory, state = self._own(memory), self._own(state)
         if self.copying:
             tokens = self.copying.known(g, tokens)
-        taken = self.decoder.step(g, times, tokens, memory, state)
+        made = self.decoder.step(g, times, tokens, memory, state)
         part = 1 if self.copying else part_of(self.decoder.vocabulary)
-        log_probs = self.decoder.log_probs(g, times, taken.output, part)
+        log_probs = self.decoder.log_probs(g, times, made.output, part)
         if self.copying:
-            mixed = taken.output, log_probs, taken.weights, memory
+            mixed = made.output, log_probs, made.weights, memory
             log_probs = self.copying.mix(g, times, *mixed)
-        return log_probs, taken.weights, self._named(taken.state)
+        return log_probs, made.weights, self._named(made.state)
 
     def _named(self, values: dict[str, T]) -> dict[str, T]:
         return {f"{self._prefix}{name}": x for name, x in values.items()}
@@ -121,12 +121,12 @@ class Ensemble:
         self, g: Graph, tokens: Value, memory: Values, state: Values
     ) -> tuple[Value, Value, Values]:
         """See `Model`."""
-        taken = [each.step(g, tokens, memory, state) for each in self._models]
-        if len(taken) == 1:
-            return taken[0]
-        log_probs, weights, states = zip(*taken, strict=True)
+        steps = [each.step(g, tokens, memory, state) for each in self._models]
+        if len(steps) == 1:
+            return steps[0]
+        log_probs, weights, states = zip(*steps, strict=True)
         together = g.concat([g.axis(x, 0) for x in log_probs], axis=0)
-        mean = g.over("ReduceLogSumExp", together, 0) - float(np.log(len(taken)))
+        mean = g.over("ReduceLogSumExp", together, 0) - float(np.log(len(steps)))
         return mean, g("Mean", *weights), _joined(states)
 
 

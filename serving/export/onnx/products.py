@@ -60,8 +60,8 @@ class Products:
         if self._bits == 32:
             return g("Gather", np.asarray(table, "float32"), rows, axis=0, dtype="float32")
         whole, scale = quantized(table, 1)
-        found = g.cast(g("Gather", whole, rows, axis=0), "float32")
-        return found * g("Gather", scale, rows, axis=0)
+        rounded = g.cast(g("Gather", whole, rows, axis=0), "float32")
+        return rounded * g("Gather", scale, rows, axis=0)
 
     def embedded(
         self, embeddings: np.ndarray, tokens: Value, kernel: np.ndarray, bias: np.ndarray
@@ -82,8 +82,8 @@ class Products:
             else:
                 most = g.over("ReduceMax", g("Abs", x), -1, keep=True)
                 scale = g("Max", most * (1 / LARGEST), _LEAST)
-                one = g.constant(1, "float32")
-                self._quantized[key] = g("QuantizeLinear", x / scale, one, zero), scale
+                unit = g.constant(1, "float32")
+                self._quantized[key] = g("QuantizeLinear", x / scale, unit, zero), scale
         return self._quantized[key]
 
 

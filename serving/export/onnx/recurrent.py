@@ -34,14 +34,14 @@ class Inputs(NamedTuple):
 
 def read_layers(encoder: keras.Model) -> list[list[Cell]]:
     """Return the cells of an encoder's recurrent layers: of each, one for each direction."""
-    found = []
+    cells = []
     for layer in encoder.layers:
         if isinstance(layer, keras.layers.Bidirectional):
             both = layer.forward_layer, layer.backward_layer
-            found.append([read_cell(one.cell) for one in both])
+            cells.append([read_cell(each.cell) for each in both])
         elif isinstance(layer, keras.layers.RNN):
-            found.append([read_cell(layer.cell)])
-    return found
+            cells.append([read_cell(layer.cell)])
+    return cells
 
 
 def read_sequence(

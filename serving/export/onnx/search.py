@@ -23,7 +23,7 @@ Decode = Callable[[Value, Values, Values], tuple[Value, Value, Values]]
 _NEVER = -np.inf
 
 
-class Asked(NamedTuple):
+class Settings(NamedTuple):
     """The settings of a search; inputs of the graph.
 
     Attributes:
@@ -39,7 +39,7 @@ class Asked(NamedTuple):
     with_weights: Value
 
 
-class Found(NamedTuple):
+class Result(NamedTuple):
     """The result of a search.
 
     Attributes:
@@ -69,9 +69,9 @@ def search(
     state: Values,
     limits: Value,
     vocabulary: int | Value,
-    asked: Asked,
+    settings: Settings,
     coverage_penalty: float = 0.0,
-) -> Found:
+) -> Result:
     """Add a search.
 
     Args:
@@ -82,17 +82,17 @@ def search(
         limits: most tokens of each sentence, float32 `(B, 1)`.
         vocabulary: number of tokens, filled up to a multiple of `part_of`; or, int64 `()`, of one
             that is extended for the source.
-        asked: what for.
+        settings: inputs of the graph, see `Settings`.
         coverage_penalty: see `keras_attention.beam_search`.
     """
-    turn = _Turn(g, decode, memory, limits, vocabulary, asked, coverage_penalty)
+    turn = _Turn(g, decode, memory, limits, vocabulary, settings, coverage_penalty)
     start = turn.start(memory, state, limits)
     most = g.over("ReduceMax", g.concat([g.squeeze(limits, 1), g.constant([0.0])], 0), 0)
-    end, said = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
+    end, put_out = g.loop(g.cast(most, "int64"), start, turn, outputs=3)
     lengths, scores = (
-        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, asked.results, 1), [1, 1])
+        g.squeeze(x, 2) for x in g.split(g.slice(end["ends"], 0, settings.results, 1), [1, 1])
     )
-    return _follow(g, said, g.cast(lengths, "int64"), scores, vocabulary)
+    return _follow(g, put_out, g.cast(lengths, "int64"), scores, vocabulary)
 
 
 class _Grown(NamedTuple):
@@ -136,19 +136,19 @@ class _Turn:
         memory: Values,
         limits: Value,
         vocabulary: int | Value,
-        asked: Asked,
+        settings: Settings,
         coverage_penalty: float,
     ) -> None:
-        self._g, self._decode, self._vocabulary, self._asked = g, decode, vocabulary, asked
-        self._norm = _norm(asked.length_penalty)
+        self._g, self._decode, self._vocabulary, self._settings = g, decode, vocabulary, settings
+        self._norm = _norm(settings.length_penalty)
         self._batch = batch = g.size(limits, 0)
         self._column = g.shape(batch, 1)
-        count, width = g("Squeeze", batch), asked.width
-        places = g("Range", g.constant(0), g("Squeeze", width), g.constant(1))  # of a beam
+        count, width = g("Squeeze", batch), settings.width
+        places = g.range(width)  # of a beam
         first = g("Equal", places, 0)
         # Of a hypothesis that has ended: it has itself.
         self._own = g("Where", first, 0.0, _NEVER)
-        self._kept = g.size(memory["mask"], 2) * g.cast(asked.with_weights, "int64")
+        self._kept = g.size(memory["mask"], 2) * g.cast(settings.with_weights, "int64")
         self._everyone = g("Range", g.constant(0), count, g.constant(1))
         # The outputs of sentences that have left: each hypothesis itself, and no token.
         self._stays = g.expand(places * vocabulary, batch, width)
@@ -168,7 +168,7 @@ class _Turn:
             "finished": g.expand(g.constant(False), self._column),
             "who": self._everyone,
             "limits": limits,
-            "ends": g.expand(0.0, self._batch, self._asked.width, 2),
+            "ends": g.expand(0.0, self._batch, self._settings.width, 2),
             **{f"memory_{name}": x for name, x in memory.items()},
             **{f"decoder_{name}": x for name, x in state.items()},
         }
@@ -187,7 +187,7 @@ class _Turn:
 
     def _grow(self, now: Values, log_probs: Value, weights: Value) -> _Grown:
         """Continue each hypothesis by its best tokens."""
-        g, width = self._g, self._asked.width
+        g, width = self._g, self._settings.width
         values, tokens = _best_tokens(g, log_probs, width, self._vocabulary)
         shape = g.shape(g("Shape", now["total"]), width)
         values, tokens = g("Reshape", values, shape), g("Reshape", tokens, shape)
@@ -203,7 +203,7 @@ class _Turn:
 
     def _choose(self, now: Values, grown: _Grown) -> _Beam:
         """Keep the best of all continuations of a sentence."""
-        g, width = self._g, self._asked.width
+        g, width = self._g, self._settings.width
         scores, index = g.top(g("Flatten", grown.scores, axis=1), width)
         parents = index // width
 
@@ -217,11 +217,11 @@ class _Turn:
         length, was = of_parents(grown.length), of_parents(now["finished"])
         ends = g("Equal", token, END_ID) | (length >= now["limits"])
         finished = was | ends
-        said = g("Where", was, PAD_ID, token)
+        word = g("Where", was, PAD_ID, token)
         beams = g.size(now["total"], 1)
-        sentences = g("Range", g.constant(0), g("Squeeze", g.size(total, 0)), g.constant(1))
+        sentences = g.range(g.size(total, 0))
         rows = parents + g.axis(sentences, 1) * beams
-        return _Beam(scores, parents, rows, total, gained, length, said, token, finished)
+        return _Beam(scores, parents, rows, total, gained, length, word, token, finished)
 
     def _put_out(self, now: Values, beam: _Beam, weights: Value) -> list[Value]:
         """Return what `_follow` reads, with a row for each sentence of the batch."""
@@ -270,7 +270,7 @@ class _Turn:
         """
         g = self._g
         ended = g("Where", beam.finished, beam.scores, _NEVER)
-        worst, _ = g.top(ended, self._asked.results)
+        worst, _ = g.top(ended, self._settings.results)
         worst = g("Squeeze", g.take(worst, g.constant([-1]), axis=1), g.constant([1]))
         reach = g("Where", beam.finished, _NEVER, beam.total / self._norm(now["limits"]))
         return worst < g.over("ReduceMax", reach, 1)
@@ -306,15 +306,15 @@ def _best_tokens(
     parts = g.reshape(log_probs, -1, count, part)
     some = g("Min", k, g.constant([count], "int64"))
     _, chosen = g.top(g.over("ReduceMax", parts, 2), some)
-    found = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)
-    values, places = g.top(g("Flatten", found, axis=1), k)
+    best = g("GatherND", parts, g.axis(chosen, -1), batch_dims=1)
+    values, places = g.top(g("Flatten", best, axis=1), k)
     which = g("GatherElements", chosen, places // part, axis=1)
     return values, which * part + places % part
 
 
 def _follow(
     g: Graph, said: list[Value], lengths: Value, scores: Value, vocabulary: int | Value
-) -> Found:
+) -> Result:
     """Rebuild the results from what all steps put out, from their ends.
 
     Args:
@@ -344,11 +344,11 @@ def _follow(
         directions=[1, 1, 1],
         output_directions=[1, 1, 1],
     )
-    times = g("Range", g.constant(0), g("Squeeze", g.size(codes, 0)), g.constant(1))
+    times = g.range(g.size(codes, 0))
     inside = g("Less", times, g.axis(lengths, 2))  # (B, N, T)
     ids, gained = (g("Transpose", x, perm=[1, 2, 0]) for x in (ids, gained))
     looked = g("Transpose", looked, perm=[1, 2, 0, 3])
-    return Found(
+    return Result(
         g("Where", inside, ids, PAD_ID),
         lengths,
         scores,

@@ -33,10 +33,10 @@ class Local(Mechanism):
 
     def prepare(self, g: Graph, memory: Value, mask: Value) -> Values:
         """Return what the scores want, and of local-p the number of valid places `(B, 1, 1)`."""
-        found = self._inner.prepare(g, memory, mask)
+        prepared = self._inner.prepare(g, memory, mask)
         if self._position:
-            found["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
-        return found
+            prepared["size"] = g.over("ReduceSum", g.cast(mask, "float32"), 2, keep=True)
+        return prepared
 
     def start(self, g: Graph, memory: Value) -> Values:
         """Return, for local-m, the number of queries so far, `(B, 1)`."""
