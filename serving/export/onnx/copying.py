@@ -43,7 +43,7 @@ class Copying:
         same = g("Equal", g.axis(words, 2), g.axis(words, 1))
         return {"words": words, "same": g.cast(same, "float32")}
 
-    def shared(self, g: Graph, tokens: Value) -> Value:
+    def known(self, g: Graph, tokens: Value) -> Value:
         """Return tokens that have an embedding."""
         return known_tokens(g, tokens, self._size)
 
