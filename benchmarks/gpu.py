@@ -1,9 +1,9 @@
 """A GPU in one report: python benchmarks/gpu.py --backend jax --minutes 9 --output DIR
 
-Cheapest first: the machine and its rates, every layer beside the values held to NumPy, additive
-attention beside the plain formula and the floor, training over batch sizes beside stock Keras
-and `torch.nn.LSTM`, and a run that `training.prepare` made, trained to its end. Each row is
-written to DIR/rows.jsonl as it comes. When the minutes are over, whatever runs is stopped, and
+The machine and its rates, training beside stock Keras and `torch.nn.LSTM`, searches, a preset from
+the command to its last epoch, CUDA graphs of whole loops, every layer beside the values held to
+NumPy, additive attention beside the plain formula and the floor. Each row is written to
+DIR/rows.jsonl as it comes. When the minutes are over, whatever runs is stopped, and
 DIR/report.json and DIR/report.md hold what there is. `--tiny` runs everything on sizes that
 measure nothing, to see that it works.
 """
@@ -22,14 +22,21 @@ from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-STEPS = ("machine", "layers", "attention", "training", "preset")
 TITLES = {
     "machine": "The machine",
+    "training": "Training: target tokens a second",
+    "decoding": "Searches of models that have learned nothing: target tokens a second",
+    "preset": "A preset, from the command on",
+    "graphs": "Training with CUDA graphs of whole loops",
     "layers": "Layers, largest difference from the values held to NumPy",
     "attention": "Additive attention: milliseconds, MB at most, share of the floor",
-    "training": "Training: target tokens a second",
-    "preset": "A prepared run, trained to its end",
 }
+STEPS = tuple(TITLES)
+# Of the step `graphs`. Loops whose trip count is known go into a graph step after step.
+GRAPHS = (
+    "--xla_gpu_enable_command_buffer=+WHILE,+CONDITIONAL --xla_gpu_graph_min_graph_size=1 "
+    "--xla_gpu_command_buffer_unroll_loops=true"
+)
 
 
 def measure(step: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -37,11 +44,17 @@ def measure(step: str, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     if step == "preset":
         from gpu_parts import preset
 
-        yield from preset.measure(options.tiny, options.prepared, options.output)
+        yield from preset.measure(options.tiny, options.prepared)
     elif step == "attention":
         from gpu_parts import attention
 
         yield from attention.measure(options.tiny, json.loads(options.rates))
+    elif options.backend == "tensorflow" and step in ("training", "decoding", "graphs"):
+        from gpu_parts import cases
+
+        yield from cases.measure(step, options.tiny)
+    elif step in ("decoding", "graphs"):
+        yield {"case": "not run: measured on TensorFlow alone"}
     else:
         from gpu_parts import layers, machine, training
 
@@ -59,6 +72,8 @@ def run_step(step: str, options: argparse.Namespace, seconds: float, rates: dict
     ]
     rows: list[dict] = []
     environment = {**os.environ, "KERAS_BACKEND": options.backend}
+    if step == "graphs":
+        environment["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {GRAPHS}"
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=environment, start_new_session=True
     ) as process:

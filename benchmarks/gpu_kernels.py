@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PARTS = Path(__file__).parent / "gpu_parts"
+COUNTS = PARTS / "kernel_counts.json"  # of TensorFlow
 JAX = "0.10.2"
 COLUMNS = ("case", "kernels", "loops: kernels × times", "trip counts known", "MiB")
 
@@ -93,6 +94,7 @@ def parse() -> argparse.Namespace:
     add("--cases", type=Path, default=PARTS / "kernel_cases.json", help="a file like this one")
     add("--only", nargs="+", metavar="NAME", help="the cases of these names; default: all")
     add("--output", type=Path, default=ROOT / "build/gpu-kernels", help="what XLA wrote of each")
+    add("--save", action="store_true", help="keep the counts, which benchmarks/gpu.py reads")
     add("--environment", type=Path, default=ROOT / "build/gpu-kernels-env", help="of JAX")
     return parser.parse_args()
 
@@ -113,6 +115,9 @@ def main() -> None:
     except (RuntimeError, subprocess.CalledProcessError) as error:
         sys.exit(f"error: {error}")
     print(table(rows))
+    if options.save:
+        text = json.dumps({row["name"]: row["kernels"] for row in rows}, indent=1)
+        COUNTS.write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -15,14 +15,10 @@ from typing import Any
 import keras
 import numpy as np
 
-from gpu_parts import training as measured
-from training.config.schema import Config
+from gpu_parts import cases
 from training.data.ids import END_ID
 from training.decode.search import Search, search
-from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model
-
-STEPS_AN_EPOCH = 100  # of the learning rate's schedule, which has no kernels of its own
 
 
 def lower(case: dict[str, Any], folder: Path) -> None:
@@ -31,18 +27,10 @@ def lower(case: dict[str, Any], folder: Path) -> None:
     if case["kind"] == "search":
         _write_function(_search(case), [_ids(case, 0)], folder / case["name"])
         return
-    model, data = _stock(case) if case["kind"] == "stock Keras" else _trained(case)
+    model, data = _trained(case)
     model._symbolic_build(data_batch=data)  # the variables of optimizer and metrics
     write = _write_jax if keras.backend.backend() == "jax" else _write_function
     write(model if write is _write_jax else model.train_step, data, folder / case["name"])
-
-
-def _config(case: dict[str, Any]) -> Config:
-    config = Config(
-        batch_size=case["batch"], epochs=1, dropout=0.2, jit_compile=True, **case["config"]
-    )
-    configure_keras(config)
-    return config
 
 
 def _ids(case: dict[str, Any], side: int) -> np.ndarray:
@@ -52,23 +40,15 @@ def _ids(case: dict[str, Any], side: int) -> np.ndarray:
 
 
 def _trained(case: dict[str, Any]) -> tuple[keras.Model, Any]:
-    config = _config(case)
-    model = build_model(config, case["vocab"], case["vocab"])
-    compile_model(model, config, STEPS_AN_EPOCH)
-    inputs = {x.name: _ids(case, min(i, 1)) for i, x in enumerate(model.inputs)}
-    return model, (inputs, _ids(case, 1))
-
-
-def _stock(case: dict[str, Any]) -> tuple[keras.Model, Any]:
-    keras.config.set_dtype_policy("float32")
-    model = measured.stock(case["units"], case["vocab"], length=None)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(), loss, jit_compile=True)
-    return model, ([_ids(case, 0), _ids(case, 1)], _ids(case, 1))
+    model = cases.compiled_model(case, cases.config_of(case, jit_compile=True))
+    ids = [_ids(case, min(i, 1)) for i in range(len(model.inputs))]
+    if case["kind"] == "stock Keras":
+        return model, (ids, _ids(case, 1))
+    return model, (dict(zip((x.name for x in model.inputs), ids, strict=True)), _ids(case, 1))
 
 
 def _search(case: dict[str, Any]) -> Callable[..., Any]:
-    model = build_model(_config(case), case["vocab"], case["vocab"])
+    model = build_model(cases.config_of(case), case["vocab"], case["vocab"])
     options = Search(beam_width=case["beam_width"])
     return lambda source: search([model], source, options, max_length=case["shape"][1]).ids
 

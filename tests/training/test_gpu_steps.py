@@ -1,5 +1,7 @@
 """Training steps and searches as XLA compiles them for a GPU, beside the graph's; XLA runs here."""
 
+from dataclasses import replace
+
 import keras
 import numpy as np
 import pytest
@@ -19,32 +21,23 @@ from training.sources.image import digits
 pytestmark = pytest.mark.slow  # XLA compiles
 
 BATCH, VOCABULARY = 5, 61
-CONFIGS = {
-    "fed gru": {
-        "order": "luong",
-        "input_feeding": True,
-        "encoder": "gru",
-        "decoder": "gru",
-        "encoder_units": 7,
-        "decoder_units": 11,
-        "embedding_size": 13,
-        "attention_units": 17,
-        "readout_units": 13,
-        "tie_embeddings": True,
-    },
+PRESETS = ("tatoeba-en-fr", "cmudict", "digits")
+SMALL = {"decoder_units": 11, "embedding_size": 13, "attention_units": 17, "readout_units": 13}
+CONFIGS = {  # of each preset its architecture; learning rates as they are
+    "tatoeba-en-fr": {**SMALL, "encoder_units": 7},
+    "cmudict": {**SMALL, "encoder_units": 7},
+    "digits": {**SMALL, "convolutions": "3:2x2 5:2x2 7k1:1x1", "max_target_length": 7},
     "stacked lstm": {
+        **SMALL,
         "order": "bahdanau",
         "encoder": "lstm",
         "decoder": "lstm",
         "encoder_layers": 2,
         "decoder_layers": 2,
         "encoder_units": 7,
-        "decoder_units": 11,
-        "embedding_size": 13,
-        "attention_units": 17,
-        "readout_units": 19,
     },
     "deep, gated, of one way": {
+        **SMALL,
         "order": "luong",
         "input_feeding": True,
         "gate": True,
@@ -53,18 +46,17 @@ CONFIGS = {
         "encoder": "simple_rnn",
         "decoder": "lstm",
         "encoder_units": 7,
-        "decoder_units": 11,
-        "embedding_size": 13,
         "attention": "location_sensitive",
-        "attention_units": 17,
-        "readout_units": 19,
     },
 }
 
 
-def train(config, jit_compile, steps, lengths):
+def train(name, jit_compile, steps, lengths=((3, 7), (8, 4)), dropout=0.0):
+    """Return the losses of a small model of a preset; lengths stand below and at multiples of 4."""
     keras.utils.clear_session()
-    config = Config(batch_size=BATCH, epochs=1, jit_compile=jit_compile, **config)
+    config = load_preset(name) if name in PRESETS else Config()
+    settings = {**CONFIGS[name], "batch_size": BATCH, "dropout": dropout, "warmup_steps": 3}
+    config = replace(config, **settings, jit_compile=jit_compile)
     configure_keras(config)
     model = build_model(config, VOCABULARY, VOCABULARY)
     compile_model(model, config, steps)
@@ -75,28 +67,29 @@ def train(config, jit_compile, steps, lengths):
             for length in lengths[step % len(lengths)]
         )
         source[1, -1:] = target[2, -1:] = 0  # padding
-        inputs = {x.name: target if i else source for i, x in enumerate(model.inputs)}
+        if config.source == "image":
+            source = rng.integers(0, 256, (BATCH, 32, 72, 1)).astype("uint8")
+        inputs = {x.name: target if x.name == "target" else source for x in model.inputs}
         losses.append(float(model.train_on_batch(inputs, target)))
     return np.array(losses)
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_losses_are_those_of_the_graph(monkeypatch, name):
-    config = {**CONFIGS[name], "dropout": 0.0, "learning_rate": 0.01}
-    lengths = [(3, 7), (8, 4)]  # below and at a multiple of the steps of an iteration
+    steps = 20 if name in PRESETS else 7
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "cpu")
-    graph = train(config, False, 7, lengths)
+    graph = train(name, False, steps)
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
-    np.testing.assert_allclose(train(config, True, 7, lengths), graph, rtol=1e-4)
+    np.testing.assert_allclose(train(name, True, steps), graph, rtol=1e-4)
     assert graph[-2] < graph[0]
 
 
 def test_dropout_draws_what_it_draws_otherwise(monkeypatch):
-    config = {**CONFIGS["fed gru"], "dropout": 0.3}
+    options = {"lengths": [(5, 6)], "dropout": 0.3}
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "cpu")
-    plain = train(config, True, 5, [(5, 6)])
+    plain = train("tatoeba-en-fr", True, 5, **options)
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
-    np.testing.assert_allclose(train(config, True, 5, [(5, 6)]), plain, rtol=1e-4)
+    np.testing.assert_allclose(train("tatoeba-en-fr", True, 5, **options), plain, rtol=1e-4)
 
 
 def on_both_devices(monkeypatch, function):
