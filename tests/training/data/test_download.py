@@ -80,9 +80,9 @@ def test_tatoeba_is_downloaded_and_split_by_the_published_rule(folders, monkeypa
     assert all(expected.values())
     for split, pairs in expected.items():
         assert load("tatoeba-en-fr", split).pairs() == pairs
-    said = capsys.readouterr().err
-    assert said.count("Downloading https://www.manythings.org/anki/fra-eng.zip") == 1
-    assert "tatoeba-en-fr: dev.tsv.gz, train.tsv.gz differ from" in said
+    printed = capsys.readouterr().err
+    assert printed.count("Downloading https://www.manythings.org/anki/fra-eng.zip") == 1
+    assert "tatoeba-en-fr: dev.tsv.gz, train.tsv.gz differ from" in printed
     folder = folders / "cache/keras-attention"
     assert [path.name for path in folder.iterdir()] == ["tatoeba-en-fr"]
     assert (folder / "tatoeba-en-fr/_about.txt").read_text() == "licence"

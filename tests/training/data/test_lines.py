@@ -135,9 +135,9 @@ def test_blocks_have_all_lines_in_their_order(tmp_path, size):
 
 def test_a_sample_is_drawn_evenly(tmp_path, monkeypatch):
     path = write(tmp_path / "pairs.tsv", "".join(f"s{i:06d}\tt\n" for i in range(20_011)))
-    found = survey(f"tsv:{path}", read_blocks(f"tsv:{path}", 5003), seed=3, most=20_000)
-    assert found.lines == 20_011
-    rows = [int(line[1:7]) for line in found.sample.columns[0].splitlines()]
+    look = survey(f"tsv:{path}", read_blocks(f"tsv:{path}", 5003), seed=3, most=20_000)
+    assert look.lines == 20_011
+    rows = [int(line[1:7]) for line in look.sample.columns[0].splitlines()]
     assert 1500 < len(rows) < 2500
     assert rows == sorted(set(rows))
     assert 8_500 < sum(rows) / len(rows) < 11_500

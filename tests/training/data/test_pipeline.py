@@ -147,11 +147,11 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
     line = made.shapes_line()
     assert line.startswith("Batches have 4 shapes, source × target: ")
     assert 0.1 < float(line.split("; ")[1].partition("%")[0]) / 100 < 0.4
-    held = text_batches(
+    dev = text_batches(
         made.batching, made.source, made.target, training=False, shapes=made.plan.shapes
     )
-    assert len(shapes(held.epoch())) <= 5  # and one for what is longer than in training
-    assert read_pairs(held.epoch()) == list(zip(*pairs, strict=True))
+    assert len(shapes(dev.epoch())) <= 5  # and one for what is longer than in training
+    assert read_pairs(dev.epoch()) == list(zip(*pairs, strict=True))
     assert build(pairs, tokenizer).shapes_line() == ""
 
 
@@ -192,9 +192,9 @@ def test_shapes_have_the_least_padding_of_all(rng, count):
         for chain in itertools.combinations(corners, count - 1)
         if all(a[1] <= b[1] for a, b in itertools.pairwise(chain))
     )
-    found = choose_widths(source, labels, count)
-    assert len(found) <= count
-    assert padded(found.tolist()) == least
+    chosen = choose_widths(source, labels, count)
+    assert len(chosen) <= count
+    assert padded(chosen.tolist()) == least
 
 
 def test_a_share_of_the_batches_holds_joined_pairs(tokenizer):

@@ -139,22 +139,22 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("extra", "said"),
+    ("extra", "message"),
     [
         ("klingon", "Unknown corpus 'klingon'"),
         ("phrasebook-en-fr tsv:/nowhere", "Cannot read /nowhere"),
         ("prepared:/nowhere", "extra_data expected texts. Received: prepared:/nowhere"),
     ],
 )
-def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra, said):
+def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra, message):
     with pytest.raises(CorpusError) as caught:
         write_tokens(tmp_path / "ids", Config(data=f"tsv:{pairs}", extra_data=extra))
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("settings", "split", "said"),
+    ("settings", "split", "message"),
     [
         ({}, "test", "has no split 'test'; it has train, dev. Name the data with --data"),
         ({"test": "0.1"}, "foo", "no split 'foo'; it has train, dev, test"),
@@ -168,10 +168,10 @@ def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra
         ({"test": "klingon"}, "test", "Unknown corpus 'klingon'"),
     ],
 )
-def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, said):
+def test_a_split_that_is_not_there_is_one_clear_line(pairs, settings, split, message):
     with pytest.raises(CorpusError) as caught:
         load_split(Config(**{"data": f"tsv:{pairs}", **settings}), split)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -66,18 +66,18 @@ def test_segmentations_have_their_probability_to_a_power(run, alpha):
     drawn = SubwordSampler(model(source.tokenizer), alpha).draw(
         Sequences.of(np.tile(ids, count), np.full(count, len(ids))), 7
     )
-    found = Counter(
+    counts = Counter(
         tuple(pieces.id_to_piece(drawn.values[start : start + length].tolist()))
         for start, length in zip(drawn.starts, drawn.lengths, strict=True)
     )
-    assert set(found) <= set(powers)
+    assert set(counts) <= set(powers)
     # Rare ones are counted together: of one alone a single draw may be a hundred times its share.
     rare = {split for split, power in powers.items() if count * power / total < 25}
     assert len(rare) < len(powers)
     for splits in (rare, *({split} for split in set(powers) - rare)):
         share = sum(powers[split] for split in splits) / total
         deviation = np.sqrt(share * (1 - share) / count)
-        drawn_share = sum(found[split] for split in splits) / count
+        drawn_share = sum(counts[split] for split in splits) / count
         assert drawn_share == pytest.approx(share, abs=5 * deviation + 2 / count), splits
 
 

@@ -214,10 +214,10 @@ def test_a_vocabulary_grows_with_the_alphabet_and_says_so(kind, capsys):
     tokenizer = train_tokenizer(kind, lines, 50)
     assert tokenizer.vocab_size >= 4 + 307
     assert round_trip(tokenizer, lines) == lines
-    said = (
+    message = (
         f"A vocabulary has {tokenizer.vocab_size} tokens, not 50: its text has so many characters."
     )
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["words", "symbols"])
@@ -226,8 +226,8 @@ def test_words_that_a_vocabulary_leaves_out_are_counted(kind, capsys):
     assert tokenizer.vocab_size == 6
     strings = [token.removeprefix("▁") for token in token_strings(tokenizer, "a b c d")]
     assert strings == ["a", "b", "<unk>", "<unk>"]  # the most frequent stay
-    said = f"A vocabulary of 6 tokens leaves out 2 of 4 {kind}, 25.0% of the text."
-    assert said in capsys.readouterr().err
+    message = f"A vocabulary of 6 tokens leaves out 2 of 4 {kind}, 25.0% of the text."
+    assert message in capsys.readouterr().err
 
 
 def test_what_cannot_be_learnt_is_one_clear_line():
@@ -311,8 +311,8 @@ def test_two_tokenizers_of_one_export_stay_two_in_python(tmp_path):
     made, text = Both(), tf.constant(["she jagen apple zwölf"])
     tf.saved_model.save(made, str(tmp_path), signatures=made.pieces)
     loaded = tf.saved_model.load(str(tmp_path))  # and keeps what is in it alive
-    found = loaded.signatures["serving_default"](text)
+    outputs = loaded.signatures["serving_default"](text)
     expected = made.pieces(text)
     assert expected["source"].numpy().tolist() != expected["target"].numpy().tolist()
     for name, tokens in expected.items():
-        assert found[name].numpy().tolist() == tokens.numpy().tolist(), name
+        assert outputs[name].numpy().tolist() == tokens.numpy().tolist(), name

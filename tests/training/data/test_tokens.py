@@ -51,10 +51,10 @@ def configured(path, *settings):
     return tiny_config("train_limit=0", f"data=tsv:{path}", *settings)
 
 
-def spelled(found, split="train"):
+def spelled(corpus, split="train"):
     """The pairs of a split, spelled by their ids."""
     sides = []
-    for file, ids in zip(found.tokenizers, found.sides(split), strict=True):
+    for file, ids in zip(corpus.tokenizers, corpus.sides(split), strict=True):
         padded = ids.select(np.arange(len(ids.lengths))[:, None], 999).padded()
         sides.append([text.decode() for text in load_tokenizer(file).detokenize(padded).numpy()])
     return list(zip(*sides, strict=True))
@@ -71,19 +71,19 @@ SHAPES = {
 @pytest.mark.parametrize("name", SHAPES)
 def test_ids_spell_the_texts_that_are_read_whole(text, tmp_path, name):
     config = configured(text, *LARGE, *SHAPES[name])
-    found = write_tokens(tmp_path / "c", config)
+    prepared = write_tokens(tmp_path / "c", config)
     everything = load(config.data, "train")
-    assert everything.unusable == found.manifest["unusable"] == 2
-    held = set(load_split(config, "dev")[0].sources)
+    assert everything.unusable == prepared.manifest["unusable"] == 2
+    elsewhere = set(load_split(config, "dev")[0].sources)
     if config.test:
-        held |= set(load_split(config, "test")[0].sources)
-    assert held
-    assert spelled(found) == [pair for pair in everything.pairs() if pair[0] not in held]
+        elsewhere |= set(load_split(config, "test")[0].sources)
+    assert elsewhere
+    assert spelled(prepared) == [pair for pair in everything.pairs() if pair[0] not in elsewhere]
     if name == "pieces":  # no word of dev is unknown
-        assert spelled(found, "dev") == load_split(config, "dev")[0].pairs()
-    assert found.texts("dev") == load_split(config, "dev")[0]
-    assert found.manifest["left_out"] == {"blank": 1, "no pair": 2}
-    assert found.manifest["lines"] == 509
+        assert spelled(prepared, "dev") == load_split(config, "dev")[0].pairs()
+    assert prepared.texts("dev") == load_split(config, "dev")[0]
+    assert prepared.manifest["left_out"] == {"blank": 1, "no pair": 2}
+    assert prepared.manifest["lines"] == 509
 
 
 def test_several_processes_write_what_one_writes(text, tmp_path):
@@ -97,33 +97,33 @@ def test_several_processes_write_what_one_writes(text, tmp_path):
 
 
 def test_repeated_pairs_are_left_out(text, tmp_path):
-    found = prepare_corpus(tmp_path / "c", configured(text, *LARGE), processes=0, unique=True)
-    pairs = spelled(found)
-    rows = found.rows()
+    prepared = prepare_corpus(tmp_path / "c", configured(text, *LARGE), processes=0, unique=True)
+    pairs = spelled(prepared)
+    rows = prepared.rows()
     assert [pairs[row] for row in rows] == list(dict.fromkeys(pairs))
-    assert found.count == len(rows) < len(pairs)
+    assert prepared.count == len(rows) < len(pairs)
 
 
 def test_a_limit_draws_of_the_data_and_leaves_extra_data(text, tmp_path):
     extra = tmp_path / "extra.tsv"
     extra.write_text("new\tneu\n")
     config = configured(text, f"extra_data=tsv:{extra}")
-    found = write_tokens(tmp_path / "c", config)
-    rows = found.rows(101, 5)
+    prepared = write_tokens(tmp_path / "c", config)
+    rows = prepared.rows(101, 5)
     assert len(rows) == 102
-    assert rows[-1] == found.count - 1
+    assert rows[-1] == prepared.count - 1
     assert len(set(rows.tolist())) == 102
-    assert found.rows(101, 6).tolist() != rows.tolist()
-    assert found.rows() is None
+    assert prepared.rows(101, 6).tolist() != rows.tolist()
+    assert prepared.rows() is None
 
 
 def test_the_digest_is_that_of_the_texts(text, tmp_path):
     config = configured(text)
-    found = write_tokens(tmp_path / "c", config)
-    assert digest_of(config) == digest_of(config, found) == found.manifest["digest"]
+    prepared = write_tokens(tmp_path / "c", config)
+    assert digest_of(config) == digest_of(config, prepared) == prepared.manifest["digest"]
     other = tmp_path / "other.tsv"
     other.write_text(text.read_text().replace("Twice", "Once"))
-    assert digest_of(configured(other)) != found.manifest["digest"]
+    assert digest_of(configured(other)) != prepared.manifest["digest"]
     named = tiny_config("train_limit=53")
     assert digest_of(named) == write_tokens(tmp_path / "n", named).manifest["digest"]
 
@@ -209,11 +209,11 @@ def test_what_does_not_fit_what_was_prepared_is_one_line(text, tmp_path):
     corpus = prepare_corpus(tmp_path / "c", configured(text), processes=0)
     config = tiny_config("train_limit=0", f"data=prepared:{corpus.path}")
     files = RunFiles(tmp_path / "run")
-    for setting, said in (
+    for setting, message in (
         ("target_tokenizer=characters", r"target_tokenizer expected words, as .* Received: char"),
         ("copy=true", "copy expected texts"),
     ):
-        with pytest.raises(ConfigError, match=said):
+        with pytest.raises(ConfigError, match=message):
             open_run(files, override(config, [setting]))
     with pytest.raises(CorpusError, match=r"extra_data expected texts as data"):
         open_run(files, override(config, ["extra_data=phrasebook-en-fr"]))
