@@ -108,53 +108,21 @@ def test_input_names_can_be_served_and_no_two_categories_have_one():
     assert [input_name(name) for name in names] == [
         *("alk_phos", "ang_isc", "cardiac_arrest", "xtime", "x5yr", "u3bcu3bb")
     ]
-    categories = [
-        "+",
-        "-",
-        "+-",
-        "男",
-        "女",
-        "a b",
-        "a_b",
-        "a-b",
-        "a.b",
-        "é",
-        "e",
-        "F",
-        "f",
-        "_",
-        ".",
-    ]
+    categories = ["+", "-", "+-", *"男女éeFf_.", "a b", "a_b", "a-b", "a.b"]
     inputs = {input_name("s", category) for category in categories}
     assert len(inputs) == len(categories)
     assert all(re.fullmatch("[A-Za-z]\\w*", name, re.ASCII) for name in inputs)
 
 
-CELLS = [
-    *("1", "-1", "+1.5", ".5", "5.", "1e3", "1E-3", "1e30", "1e31", "inf", "nan", "1_000", "1,5"),
-    *(
-        "1 000",
-        "<0.5",
-        "0x1",
-        "١",
-        "１",
-        "",
-        "NA",
-        "n/a",
-        "N/A",
-        "null",
-        "-",
-        "?",
-        "missing",
-        "high",
-    ),
-    *("None", "NaN", "#N/A", "1e", "e1", ".", "+", "12%", "true"),
-]
+CELLS = (
+    "1|-1|+1.5|.5|5.|1e3|1E-3|1e30|1e31|inf|nan|1_000|1,5|1 000|<0.5|0x1|١|１||NA|n/a|N/A|null|-|?|"
+    "missing|high|None|NaN|#N/A|1e|e1|.|+|12%|true"
+)
 
 
 def test_the_client_reads_cells_and_names_columns_as_training_does():
     assert (client.MISSING, client.PLACEHOLDERS) == (MISSING, PLACEHOLDERS)
-    for cell in CELLS:
+    for cell in CELLS.split("|"):
         wanted = math.nan if cell.lower() in PLACEHOLDERS else parse_number(cell)
         try:
             number = client.history_columns({"time": [0], "v": [cell]}, ["time", "v"])["v"][0]
@@ -237,16 +205,12 @@ def test_a_column_that_training_had_may_not_be_absent(tmp_path):
         (WIDE.replace("a,10", "a,soon"), ABOUT, "line 3: expected day to be a number.*soon"),
         (WIDE.replace("f,0", "f,2"), ABOUT, "line 3: expected died to be 0, 1 or missing.*: 2"),
         (WIDE.replace("b,3,2,m,1", "b,3"), ABOUT, "line 4: expected 5 columns. Received: 2"),
-        (WIDE.replace("b,3,2,m,1", "b,3,2,m,1,0"), ABOUT, "line 4: expected 5 columns.*: 6"),
         (WIDE.replace("bili", "day"), ABOUT, "has two columns 'day'"),
         (WIDE.replace("a,20", "a,1e308"), ABOUT, "line 5: expected day to be.*1e30. Rec.*: 1e308"),
-        (WIDE.replace("a,20", "a,1e400"), ABOUT, "line 5: expected day to be.*Received: 1e400"),
-        (WIDE.replace("a,20", "a,inf"), ABOUT, "line 5: expected day to be.*Received: inf"),
         (WIDE.replace("a,20", "a,nan"), ABOUT, "line 5: expected day to be.*Received: nan"),
         (WIDE.replace("a,20,4.5", "a,20,inf"), ABOUT, "line 5: expected bili to be.*: inf"),
         (WIDE.replace("4.5", "high"), ABOUT, "line 5: .* a number, as 2 of 3 are, or .*: high"),
         (WIDE.replace("4.5", "1_000"), ABOUT, "line 5: expected bili .* Received: 1_000"),
-        (WIDE.replace("4.5", '"1,5"'), ABOUT, "line 5: expected bili .* Received: 1,5"),
         (
             "patient,day,note,died\n" + "".join(f"a,{n},no{n},1\n" for n in range(51)),
             ABOUT,
@@ -255,7 +219,6 @@ def test_a_column_that_training_had_may_not_be_absent(tmp_path):
         (WIDE, ABOUT + 'categories = ["iron"]\n', "categories expected .* Received: iron"),
         (WIDE + "c,1," + "1" * 140_000 + ",f,1\n", ABOUT, "cannot read .*field larger"),
         (WIDE, ABOUT.replace("day", "patient"), "names the column 'patient' twice: each has one"),
-        (WIDE, ABOUT.replace("died", "day"), "names the column 'day' twice"),
         (WIDE, ABOUT + 'columns = ["bili", "died"]\n', "names the column 'died' twice"),
         (WIDE, ABOUT + 'columns = "bili"\n', "columns expected names. Received: bili"),
         (WIDE, ABOUT.replace('"day"', "5"), "time expected a name. Received: 5"),
@@ -268,7 +231,6 @@ def test_a_column_that_training_had_may_not_be_absent(tmp_path):
         (WIDE, ABOUT + 'log = ["vv"]\n', r"visits.toml: log expected .* bili, sex\. .*: vv"),
         (WIDE, ABOUT + 'columns = ["bili"]\nlog = ["sex"]\n', r"some of bili\. Received: sex"),
         (LONG, LONG_ABOUT + 'columns = ["zz"]\n', r"columns expected .* bili, sex\. .*: zz"),
-        (LONG, LONG_ABOUT + 'log = ["vv"]\n', r"log expected some of bili, sex\. Received: vv"),
         (WIDE, "id = = 1", "cannot read .*visits.toml"),
         ("patient,day,a.b,a b,died\na,1,2,3,1\n", ABOUT, "two columns of the name a_b"),
     ],
