@@ -75,11 +75,6 @@ def test_concurrent_requests_share_a_batch_and_get_their_own_rows(batcher, run):
     assert run.batches == [7]
 
 
-def test_a_batch_that_is_not_full_runs_after_the_timeout(batcher, run):
-    made = batcher(max_batch_size=100, batch_timeout_micros=100_000, num_batch_threads=1)
-    assert ask(made, run, [1])() == [2]
-
-
 def test_requests_of_another_kind_are_not_mixed(batcher, run):
     made = batcher(max_batch_size=100, batch_timeout_micros=100_000, num_batch_threads=1)
     calls = [
@@ -180,15 +175,6 @@ def test_impossible_parameters_are_refused(tmp_path, text, message):
     (tmp_path / "batching.config").write_text(text)
     with pytest.raises(StatusError, match=message):
         read_batching(tmp_path / "batching.config")
-
-
-def test_parameters_are_read_from_the_file(tmp_path):
-    (tmp_path / "batching.config").write_text(
-        "max_batch_size { value: 8 } batch_timeout_micros { value: 5 } "
-        "max_enqueued_batches { value: 3 } num_batch_threads { value: 2 }"
-    )
-    assert read_batching(tmp_path / "batching.config") == Batching(8, 5, 3, 2)
-    assert read_batching(None) == Batching()
 
 
 def test_a_server_with_batching_answers_many_clients(base, tmp_path, stubs):

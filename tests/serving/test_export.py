@@ -69,14 +69,6 @@ def test_translations_are_those_of_the_run(call, tiny_run):  # noqa: F811
     assert default["translation"].tolist() == found["translation"].tolist()
 
 
-def test_nbest_begins_with_the_translation_and_is_in_order(call):
-    best, several = call("translate", TEXTS), call("nbest", TEXTS)
-    assert several["translations"].shape == several["scores"].shape == (len(TEXTS), 2)
-    assert several["translations"][:, 0].tolist() == best["translation"].tolist()
-    np.testing.assert_allclose(several["scores"][:, 0], best["score"], rtol=1e-5)
-    assert (np.diff(several["scores"], axis=1) <= 0).all()
-
-
 def test_alignments_have_a_weight_for_each_pair_of_tokens(call):
     found = call("align", TEXTS)
     rows, columns = found["target_tokens"].shape[1], found["source_tokens"].shape[1]

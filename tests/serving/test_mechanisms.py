@@ -38,6 +38,7 @@ def data(tmp_path_factory):
     return f"tsv:{path}"
 
 
+@pytest.mark.slow  # it trains and exports
 @pytest.mark.parametrize("name", SETTINGS if os.environ.get("EVERY_MECHANISM") else QUICK)
 def test_it_is_trained_exported_checked_and_served(name, data, tmp_path):
     settings = [f"data={data}", *SMALLEST, *SETTINGS[name]]

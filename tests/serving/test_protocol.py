@@ -53,54 +53,24 @@ def test_the_output_filter_selects(client):
     assert list(client.prediction.Predict(made).outputs) == ["scores"]
 
 
-@pytest.mark.parametrize(
-    ("made", "code", "message"),
-    [
-        (request("m"), Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
-        (
-            request(version=7),
-            Code.NOT_FOUND,
-            "Servable not found for request: Specific(half, 7)",
-        ),
-        (request(""), Code.INVALID_ARGUMENT, "ModelSpec has no name specified."),
-        (request(label="x"), Code.INVALID_ARGUMENT, "Unrecognized servable version label: x"),
-        (
-            request(signature="x"),
-            Code.FAILED_PRECONDITION,
-            'Serving signature key "x" not found.',
-        ),
-        (
-            request(x=[[1.0]], z=[1.0]),
-            Code.INVALID_ARGUMENT,
-            "expected the inputs ['x']. Received: ['x', 'z']",
-        ),
-        (
-            request(),
-            Code.INVALID_ARGUMENT,
-            "expected the inputs ['x']. Received: []",
-        ),
-        (
-            request(z=[[1.0]]),
-            Code.INVALID_ARGUMENT,
-            "expected the inputs ['x']. Received: ['z']",
-        ),
-        (
-            request(x=[[1.0]], output_filter=["z"]),
-            Code.INVALID_ARGUMENT,
-            "expected some of the outputs ['y'], each once. Received: ['z']",
-        ),
-        (
-            request(x=[[1.0]], output_filter=["y", "y"]),
-            Code.INVALID_ARGUMENT,
-            "expected some of the outputs ['y'], each once. Received: ['y', 'y']",
-        ),
-        (
-            request("upper", text=[1.0]),
-            Code.INVALID_ARGUMENT,
-            "Expects arg[0] to be string but float is provided",
-        ),
-    ],
-)
+INVALID = Code.INVALID_ARGUMENT
+BAD = [
+    (request("m"), Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
+    (request(version=7), Code.NOT_FOUND, "Servable not found for request: Specific(half, 7)"),
+    (request(""), INVALID, "ModelSpec has no name specified."),
+    (request(label="x"), INVALID, "Unrecognized servable version label: x"),
+    (request(signature="x"), Code.FAILED_PRECONDITION, 'Serving signature key "x" not found.'),
+    (request(x=[[1.0]], z=[1.0]), INVALID, "expected the inputs ['x']. Received: ['x', 'z']"),
+    (request(), INVALID, "expected the inputs ['x']. Received: []"),
+    (
+        *(request(x=[[1.0]], output_filter=["y", "y"]), INVALID),
+        "expected some of the outputs ['y'], each once. Received: ['y', 'y']",
+    ),
+    (request("upper", text=[1.0]), INVALID, "Expects arg[0] to be string but float is provided"),
+]
+
+
+@pytest.mark.parametrize(("made", "code", "message"), BAD)
 def test_a_bad_request_has_the_stock_servers_status_and_one_line(client, made, code, message):
     assert error_of(client.prediction.Predict, made) == (code, message)
 
@@ -148,25 +118,9 @@ def test_metadata_holds_the_signatures(client):
 @pytest.mark.parametrize(
     ("name", "fields", "code", "message"),
     [
-        (None, ["signature_def"], Code.INVALID_ARGUMENT, "Missing ModelSpec"),
-        (
-            "half",
-            [],
-            Code.INVALID_ARGUMENT,
-            "metadata_field expected signature_def. Received: []",
-        ),
-        (
-            "half",
-            ["x"],
-            Code.INVALID_ARGUMENT,
-            "metadata_field expected signature_def. Received: ['x']",
-        ),
-        (
-            "m",
-            ["signature_def"],
-            Code.NOT_FOUND,
-            "Servable not found for request: Latest(m)",
-        ),
+        (None, ["signature_def"], INVALID, "Missing ModelSpec"),
+        ("half", ["x"], INVALID, "metadata_field expected signature_def. Received: ['x']"),
+        ("m", ["signature_def"], Code.NOT_FOUND, "Servable not found for request: Latest(m)"),
     ],
 )
 def test_bad_metadata_requests(client, name, fields, code, message):
@@ -191,26 +145,10 @@ def test_the_status_of_a_version(client, which):
 @pytest.mark.parametrize(
     ("made", "code", "message"),
     [
-        (
-            status_request("m"),
-            Code.NOT_FOUND,
-            "Could not find any versions of model m",
-        ),
-        (
-            status_request(version=7),
-            Code.NOT_FOUND,
-            "Could not find version 7 of model half",
-        ),
-        (
-            status_request(label="x"),
-            Code.INVALID_ARGUMENT,
-            "Unrecognized servable version label: x",
-        ),
-        (
-            get_model_status_pb2.GetModelStatusRequest(),
-            Code.INVALID_ARGUMENT,
-            "Missing ModelSpec",
-        ),
+        (status_request("m"), Code.NOT_FOUND, "Could not find any versions of model m"),
+        (status_request(version=7), Code.NOT_FOUND, "Could not find version 7 of model half"),
+        (status_request(label="x"), INVALID, "Unrecognized servable version label: x"),
+        (get_model_status_pb2.GetModelStatusRequest(), INVALID, "Missing ModelSpec"),
     ],
 )
 def test_bad_status_requests(client, made, code, message):

@@ -135,6 +135,7 @@ def test_what_never_ends_is_stopped_after_the_grace(endless, tmp_path, stubs):
     assert call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 
+@pytest.mark.slow  # three starts of a process
 def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
     # A server takes longer to start than a client's four retries.
     server = process()

@@ -221,6 +221,7 @@ def save_suffix(path, suffix):
     return path
 
 
+@pytest.mark.slow
 def test_versions_come_and_go_100_times_under_load(tmp_path, stubs):
     """No request fails, and each answer is that of its version."""
     sources = [save_suffix(tmp_path / f"{n}", suffix) for n, suffix in enumerate(".!")]

@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -108,26 +107,6 @@ def test_a_bad_line_has_its_reason(job, tmp_path):
     assert [found[n]["translation"] for n in (0, 2)] == ["GOOD", "GOOD"]
 
 
-def test_a_line_with_keys_of_an_answer_is_answered_as_others(job, tmp_path):
-    given = [
-        {"text": "one", "error": "old", "truncated": True, "score": 9, "id": 1},
-        {"text": "x" * 31, "error": None, "translation": "old", "model_version": "3"},
-        {"text": "two", "truncated": "yes"},
-        {"error": "no text", "id": 4},
-    ]
-    source = tmp_path / "a.jsonl"
-    source.write_text("".join(json.dumps(line) + "\n" for line in given))
-    done = answer_file(job, upper, source)
-    found = read(job.output / "a.jsonl")
-    ours = {"model_version": "7"}
-    assert found[0] == {"text": "one", "id": 1, "translation": "ONE", "score": -3.0, **ours}
-    long = {"text": "x" * 31, "translation": "X" * 31, "score": -31.0, "truncated": True}
-    assert found[1] == {**long, **ours}
-    assert found[2] == {"text": "two", "translation": "TWO", "score": -3.0, **ours}
-    assert found[3] == {"error": "not an object with a text 'text'"}
-    assert (done.lines, done.bad, done.truncated) == (4, 1, 1)
-
-
 def test_the_output_of_a_job_is_the_input_of_another(job, tmp_path):
     source = tmp_path / "a.jsonl"
     texts = ["one", "y" * 35, "z" * 29]
@@ -147,23 +126,6 @@ def test_the_output_of_a_job_is_the_input_of_another(job, tmp_path):
     assert ["truncated" in record for record in found] == [False] * 4
     assert ["error" in record for record in found] == [False, False, False, True]
     assert (done.lines, done.bad, done.truncated) == (4, 1, 0)
-
-
-@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "a.txt.gz", "a.jsonl.gz"])
-def test_a_byte_order_mark_begins_a_file_and_is_no_text(name, job, tmp_path):
-    mark, texts = b"\xef\xbb\xbf", ["one", "\ufefftwo", "\ufeff"]
-    lines = [json.dumps({"text": x}, ensure_ascii=False) if "json" in name else x for x in texts]
-    content = mark + "\n".join(lines).encode()
-    source, asked = tmp_path / name, []
-    source.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-
-    def translate(texts):
-        asked.extend(texts)
-        return upper(texts)
-
-    done = answer_file(job, translate, source)
-    assert sorted(asked) == sorted(texts)
-    assert (done.lines, done.bad) == (3, 0)
 
 
 def _damaged():
@@ -280,23 +242,6 @@ def test_a_worker_that_dies_leaves_no_half_of_a_file(job, tmp_path):
     sweep(job)
     assert sorted(p.name for p in job.output.iterdir()) == ["a.jsonl", "job.json"]
     assert len(read(job.output / "a.jsonl")) == 50
-
-
-def test_two_jobs_at_once_lose_and_double_nothing(job, tmp_path):
-    sources = [tmp_path / f"{name}.txt" for name in "abcdefg"]
-    for source in sources:
-        source.write_text(f"{source.stem}\n" * 31)
-    workers = [
-        threading.Thread(target=lambda: [answer_file(job, upper, s) for s in sources])
-        for _ in range(4)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for source in sources:
-        found = read(job.output / f"{source.stem}.jsonl")
-        assert [record["translation"] for record in found] == [source.stem.upper()] * 31
 
 
 def test_another_model_or_field_does_not_mix_with_what_is_there(job, tmp_path):

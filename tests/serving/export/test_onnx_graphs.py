@@ -95,14 +95,6 @@ def test_words_of_the_source_are_copied(settings, tmp_path):
         assert (wanted[0] >= TARGET).any()
 
 
-def test_an_ensemble_copies(tmp_path):
-    config, model = copying_model()
-    other = copying_model("encoder=lstm", seed=5)
-    graphs = Graphs(config, model, tmp_path, others=[other])
-    ids = ids_to_copy(5, 7)
-    assert_same(graphs.search(ids, 3, 2), expected(model, ids, 3, 2, others=[other[1]]))
-
-
 @pytest.mark.parametrize("width", [1, 3])
 def test_what_was_not_looked_at_costs(width, tmp_path):
     config, model = random_model()
@@ -135,14 +127,6 @@ def test_other_lengths_and_widths_are_as_right(graphs):
     for rows, length, width, results in ((1, 1, 1, 1), (1, 13, 5, 5), (3, 29, 1, 1), (11, 4, 7, 3)):
         ids = random_ids(rows, length, seed=length)
         assert_same(graphs.search(ids, width, results), expected(model, ids, width, results))
-
-
-def test_weights_that_are_not_wanted_take_no_room(graphs):
-    ids = random_ids(3, 5)
-    wanted, without = (graphs[0].search(ids, 2, weights=w) for w in (True, False))
-    assert wanted["weights"].shape[-1] == 5
-    assert without["weights"].shape[-1] == 0
-    np.testing.assert_array_equal(wanted["found"], without["found"])
 
 
 def test_a_row_of_padding_disturbs_nothing(graphs):

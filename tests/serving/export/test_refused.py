@@ -77,20 +77,9 @@ def test_a_length_penalty_that_makes_no_sense_is_one_line(value, capsys):
     assert f"expected a number of at least 0. Received: {value}; " in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [(["--beam-width", "1", "--num-results", "1"], "--beam-width of at least 2")],
-)
-def test_a_coverage_penalty_without_beams_is_one_clear_line(
-    tiny_run,  # noqa: F811
-    tmp_path,
-    monkeypatch,
-    arguments,
-    message,
-):
+def test_a_coverage_penalty_without_beams_is_one_clear_line(tiny_run, tmp_path, monkeypatch):  # noqa: F811
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    with pytest.raises(UserError, match=message):
-        script.main(
-            ["--run", "x", "--output", str(tmp_path / "y"), "--coverage-penalty", "1", *arguments]
-        )
+    arguments = ["--run", "x", "--output", str(tmp_path / "y"), "--coverage-penalty", "1"]
+    with pytest.raises(UserError, match="--beam-width of at least 2"):
+        script.main([*arguments, "--beam-width", "1", "--num-results", "1"])
     assert list(tmp_path.iterdir()) == []
