@@ -85,17 +85,17 @@ def answer_file(job: Job, model: Answers, path: Path) -> Done:
     final = files.target(path, job.output)
     if final.exists():
         return Done(path.name, was_there=True)
-    counts = dict.fromkeys(("lines", "bad", "truncated"), 0)
+    lines = bad = truncated = 0
     with _aside(final) as written:
         for item in _answered(job, model, path):
             if item.error:
                 item.record["error"] = item.error
             text = json.dumps(item.record, ensure_ascii=False)
             written.write(text.encode("utf-8", "replace") + b"\n")
-            counts["lines"] += 1
-            counts["bad"] += bool(item.error)
-            counts["truncated"] += item.record.get("truncated", False)
-    return Done(path.name, **counts)
+            lines += 1
+            bad += bool(item.error)
+            truncated += item.record.get("truncated", False)
+    return Done(path.name, lines, bad, truncated)
 
 
 def sweep(job: Job) -> None:

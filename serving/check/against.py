@@ -44,6 +44,7 @@ from training.command.progress import Tell
 _SECONDS = 60.0  # of a request
 _TOLERANCE = 1e-4
 _NOT_THERE = 999_983  # a version that nobody serves
+_UNKNOWN = "FAILED_PRECONDITION"  # status for a signature that the model lacks
 _MOST_BYTES = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 Answer = Mapping[str, np.ndarray] | str  # outputs, or the name of a status
@@ -190,12 +191,13 @@ class _Asking:
         """Yield requests that a server refuses, each with a status of its own."""
         more = {**inputs, "not_there": np.zeros(1)}
         fewer = dict(list(inputs.items())[1:])
-        version = {"value": _NOT_THERE}
+        version: dict[str, Any] = {"version": {"value": _NOT_THERE}}
+        nothing: dict[str, Any] = {}
         for what, arguments, spec, status in (
-            ("an input too many", (name, more), {}, "INVALID_ARGUMENT"),
-            ("an input too few", (name, fewer), {}, "INVALID_ARGUMENT"),
-            ("an unknown signature", (f"{name}_not_there", inputs), {}, "FAILED_PRECONDITION"),
-            ("an unknown version", (name, inputs), {"version": version}, "NOT_FOUND"),
+            ("an input too many", (name, more), nothing, "INVALID_ARGUMENT"),
+            ("an input too few", (name, fewer), nothing, "INVALID_ARGUMENT"),
+            ("an unknown signature", (f"{name}_not_there", inputs), nothing, _UNKNOWN),
+            ("an unknown version", (name, inputs), version, "NOT_FOUND"),
         ):
             ask = partial(self._ask, *arguments, **spec)
             yield f"signature {name} with {what}", partial(_refusal, ask, status)

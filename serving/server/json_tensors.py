@@ -38,7 +38,8 @@ def parse(body: bytes | bytearray) -> dict[str, Any]:
 
 def read_inputs(document: Mapping[str, Any], infos: Mapping[str, Message]) -> Arrays:
     """The arrays of a request in rows (`instances`) or in columns (`inputs`)."""
-    rows, columns = document.get("instances"), document.get("inputs")
+    columns: Any = document.get("inputs")
+    rows: Any = document.get("instances")
     if "instances" in document:
         if not isinstance(rows, list) or not rows:
             raise invalid("'instances' must be a list of at least one value")

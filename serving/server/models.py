@@ -221,8 +221,8 @@ class Models:
             if self._lock.wait_for(are_closed, seconds):
                 return
             running = [version.model for version in versions if version.model]
-        for model in running:
-            model.stop()
+        for loaded in running:
+            loaded.stop()
         with self._lock:
             self._lock.wait_for(are_closed, _STOP_SECONDS)
 
