@@ -47,14 +47,14 @@ class BaseLayer(keras.layers.Layer):
     def __new__(cls, *args: Any, **kwargs: Any) -> BaseLayer:
         """Make the layer; a ValueError for arguments of another kind."""
         layer: BaseLayer = super().__new__(cls, *args, **kwargs)
-        parameters = list(inspect.signature(cls.__init__).parameters)[1:]
-        most = parameters.index("kwargs") if "kwargs" in parameters else len(parameters)
+        parameters = list(inspect.signature(cls.__init__).parameters.values())[1:]
+        placed = [x.name for x in parameters if x.kind is x.POSITIONAL_OR_KEYWORD]
         layer._expect(
-            len(args) <= most,
-            f"{most} arguments by their place, and the others by their names",
+            len(args) <= len(placed) or any(x.kind is x.VAR_POSITIONAL for x in parameters),
+            f"{len(placed)} arguments by their place, and the others by their names",
             f"{len(args)} arguments",
         )
-        named = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        named = {**dict(zip(placed, args, strict=False)), **kwargs}
         for name, value in named.items():
             shape = getattr(value, "shape", ())
             expected = _OF_ADDONS.get(name, _OF_ADDONS["memory"] if shape else "")
@@ -155,8 +155,9 @@ class BaseLayer(keras.layers.Layer):
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Any:
         """Return the symbolic outputs of a call."""
-        note_length(self, args[0] if args else next(iter(kwargs.values())))
-        outputs = self.output_spec(**inspect.signature(self.call).bind(*args, **kwargs).arguments)
+        arguments = inspect.signature(self.call).bind(*args, **kwargs).arguments
+        note_length(self, next(iter(arguments.values())))
+        outputs = self.output_spec(**arguments)
         count = len(outputs) if type(outputs) is tuple else 1
         # Keras connects as many outputs of a layer as its first call in a model had.
         first = self.__dict__.setdefault("_outputs_of_first_call", count)

@@ -137,7 +137,10 @@ class Twice(AdditiveAttention):
 
 
 class Elsewhere(AdditiveAttention):
-    """Averages in a way of its own."""
+    """Averages in a way of its own; its arguments are those of its base, in their order."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
 
     def attend(self, *given):
         context, weights, state = super().attend(*given)
@@ -165,7 +168,7 @@ def test_a_score_is_not_borrowed_of_a_layer_that_does_more(kind):
         lambda layer: MonotonicChunkwiseAttention(AdditiveAttention(UNITS), layer),
     ):
         with pytest.raises(ValueError, match=r"nothing but a score.*Received: "):
-            borrow(kind(UNITS))
+            borrow(kind(UNITS, True))
 
 
 @pytest.mark.tensorflow
