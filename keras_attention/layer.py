@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from numbers import Integral, Real
 from typing import Any
@@ -80,7 +79,7 @@ class BaseLayer(keras.layers.Layer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call as Keras does; a ValueError for inputs of another form."""
-        inputs = _inputs(type(self))
+        inputs = _inputs(self)
         several = len(args) == 1 and isinstance(args[0], (list, tuple))
         if several or not kwargs.keys() >= set(inputs[len(args) :]):
             count = len(args) + len(kwargs.keys() & set(inputs[len(args) :]))
@@ -197,14 +196,12 @@ class BaseLayer(keras.layers.Layer):
         return cls(**{n: deserialize(x) if isinstance(x, dict) else x for n, x in config.items()})
 
 
-@functools.cache
-def _inputs(cls: type) -> list[str]:
+def _inputs(layer: BaseLayer) -> list[str]:
     """Return the names of the arguments that a call of the layer needs."""
-    parameters = list(inspect.signature(cls.call).parameters.values())[1:]
+    parameters = inspect.signature(layer.call).parameters.values()
     return [each.name for each in parameters if each.default is each.empty]
 
 
-@functools.cache
 def _parameters(cls: type) -> dict[str, inspect.Parameter]:
     """Return the named parameters of the constructors of a class and of those it inherits."""
     constructors = [

@@ -66,8 +66,8 @@ def run_cells(
     outputs = ops.unstack(outputs, axis=1)
     for trace, x in zip(traces, outputs, strict=True):
         trace.fill({"output": x})
-    last = zip(*(ops.unstack(x) for x in last), strict=True)
-    return [(x, list(state)) for x, state in zip(outputs, last, strict=True)]
+    of_cells = zip(*(ops.unstack(x) for x in last), strict=True)
+    return [(x, list(state)) for x, state in zip(outputs, of_cells, strict=True)]
 
 
 def _run(

@@ -103,15 +103,14 @@ def beam_search(
         scores = result.scores  # (2, 3)
         ```
     """
-    rows = batch_size if isinstance(batch_size, Integral) else None
-    masked = memory_mask is not None and np.ndim(memory_mask) == 2
-    masked = masked and alike(np.shape(memory_mask)[0], rows)
+    rows = int(batch_size) if isinstance(batch_size, Integral) else None
+    shape: Any = () if memory_mask is None else np.shape(memory_mask)
+    masked = len(shape) == 2 and alike(shape[0], rows)
     expect(
         _name,
         coverage_penalty == 0 or (coverage_penalty > 0 and masked),
         "coverage_penalty >= 0, and a memory_mask with it, (B, S)",
-        f"coverage_penalty={coverage_penalty}, memory_mask "
-        + ("None" if memory_mask is None else str(tuple(np.shape(memory_mask)))),
+        f"coverage_penalty={coverage_penalty}, memory_mask {tuple(shape) or None}",
     )
     integers = isinstance(num_results, Integral) and isinstance(beam_width, Integral)
     expect(

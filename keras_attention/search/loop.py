@@ -41,7 +41,7 @@ def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Te
         ValueError: a step that is no function; a state or memory with other than `batch_size` rows.
     """
     expect(name, callable(step), "a function step(tokens, state)", repr(step))
-    rows = batch_size if isinstance(batch_size, Integral) else None
+    rows = int(batch_size) if isinstance(batch_size, Integral) else None
     parts = {"state": state, "memory": () if memory is None else memory}
     for part, tensors in parts.items():
         for x in tree.flatten(tensors):
@@ -57,7 +57,7 @@ def decoder(name: str, step: Step, state: Any, memory: Any, batch_size: int | Te
 
 
 def _has_rows(x: Any, rows: int | None) -> bool:
-    shape = getattr(x, "shape", ())
+    shape: Any = getattr(x, "shape", ())
     return len(shape) > 0 and alike(shape[0], rows)
 
 
