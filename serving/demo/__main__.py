@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = Parser(
         prog="python -m serving.demo",
         description="Train, evaluate, export, check, serve and query a small model.",
-        examples=("", "en-zh --output /tmp/demo", "digits"),
+        examples=("", "digits --output /tmp/demo"),
     )
     parser.add_argument("task", nargs="?", default="en-fr", choices=DEMOS, help="default: en-fr")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default: demo/TASK")
