@@ -67,8 +67,8 @@ of its own, beside a loop in NumPy.
 def class_of(name: str) -> str:
     """Return the class that a mechanism is made of, with the arguments that tell it from others."""
     layer = mechanisms.make(name, units=4)
-    told = {key: layer.get_config().get(key) for key in ("score", "normalize", "predictive")}
-    arguments = (f"{key}={value!r}" for key, value in told.items() if value)
+    settings = {key: layer.get_config().get(key) for key in ("score", "normalize", "predictive")}
+    arguments = (f"{key}={value!r}" for key, value in settings.items() if value)
     return f"`{type(layer).__name__}({', '.join(arguments)})`".replace("()", "")
 
 

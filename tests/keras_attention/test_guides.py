@@ -49,8 +49,10 @@ def test_the_decoder_learns_and_writes_what_it_has_not_lost_by_saving(names):
     first = loaded["weights"][: len(answer), : len(text)].argmax(axis=1)
     assert (first == np.arange(len(text))[::-1]).mean() > 0.5  # the last is said first
     inputs = [loaded["sources"][:7], loaded["targets"][:7, :-1]]
-    told = names[0]["looking"].predict(inputs, verbose=0)
-    np.testing.assert_allclose(told[0, : len(answer)], loaded["weights"][: len(answer)], atol=1e-3)
+    forced = names[0]["looking"].predict(inputs, verbose=0)
+    np.testing.assert_allclose(
+        forced[0, : len(answer)], loaded["weights"][: len(answer)], atol=1e-3
+    )
 
 
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="strings are TensorFlow's")

@@ -69,5 +69,5 @@ def assert_gradients_agree(names):
         with tf.GradientTape() as tape:
             loss = tf.reduce_sum(tf.sin(logits()))
         gradients.append(tape.gradient(loss, [weight.value for weight in weights]))
-    for one, other in zip(*gradients, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
+    for expected, received in zip(*gradients, strict=True):
+        np.testing.assert_allclose(received, expected, atol=1e-5)
