@@ -125,6 +125,9 @@ def absolute(spec: str) -> str:
 
 def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecError:
     """Return the error for a SPEC that names no data of a kind, with a near one if there is any."""
+    if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", spec):
+        share = f"{float(percent[1]) / 100:g}"
+        return SpecError(f"Unknown {kind} {spec!r}: write {share}, a share of the lines")
     if near := _near(spec, names):
         return SpecError(f"Unknown {kind} {spec!r}. Did you mean {near}?")
     return SpecError(f"Unknown {kind} {spec!r}; expected {expected} or one of {', '.join(names)}")
@@ -132,8 +135,6 @@ def unknown(kind: str, spec: str, expected: str, names: Sequence[str]) -> SpecEr
 
 def _near(spec: str, names: Sequence[str]) -> str | None:
     path, (form, colon, rest) = Path(spec), spec.partition(":")
-    if percent := re.fullmatch(r"(\d+(?:\.\d+)?) ?%", spec):
-        return f"{float(percent[1]) / 100:g}, a share of the lines"
     if path.is_dir():
         marks = {"manifest.json": PREPARED, "labels.tsv": "images"}
         return next(

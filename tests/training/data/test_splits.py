@@ -161,7 +161,7 @@ def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra
         ({"test": "tsv:/nowhere"}, "foo", "no split 'foo'; it has train, dev, test"),
         ({"dev": "1.5"}, "dev", "dev expected a SPEC or 0 < share < 1. Received: 1.5"),
         ({"dev": "nan"}, "dev", "dev expected a SPEC or 0 < share < 1. Received: nan"),
-        ({"test": "5%"}, "test", "Unknown corpus '5%'. Did you mean 0.05, a share of"),
+        ({"test": "5%"}, "test", "Unknown corpus '5%': write 0.05, a share of the"),
         ({"dev": "0.6", "test": "0.5"}, "dev", "expected shares below 1 in all"),
         ({"dev": "1e-9"}, "dev", "too few sentences"),
         ({"data": "phrasebook-en-fr", "dev": "0.1"}, "dev", "phrasebook-en-fr has splits"),
