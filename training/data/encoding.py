@@ -21,7 +21,7 @@ from training.data import corpus
 from training.data.lines import Block, Skipped, parse
 from training.data.pair_files import Split
 from training.data.pieces import KIND, model_of, model_state, normalization, train_sentencepiece
-from training.data.splits import split_of
+from training.data.splits import split_of, too_few
 from training.data.store import SIDES, Ids, ids_dtype, in_chunks
 
 _TOGETHER = 8192  # texts
@@ -100,6 +100,8 @@ def train_side(
                 if split == "train":
                     yield pair[SIDES.index(side)]
 
+    if samples and next(lines(), None) is None:
+        raise too_few(samples[0][1].written_like, "train")
     return train_state(side, kind, size, lines)
 
 
