@@ -1,5 +1,6 @@
 """Fixtures that the tests of all three packages share."""
 
+import fcntl
 import gc
 import os
 import zlib
@@ -22,6 +23,19 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("tensorflow"):
             item.add_marker(pytest.mark.skip(reason="needs the TensorFlow backend"))
+
+
+def made_once(tmp_path_factory, name, make):
+    """Return the folder that `make(folder)` fills: one worker does, and all of them read it."""
+    root = tmp_path_factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    folder, done = root / name, root / f"{name}.done"
+    with (root / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not done.exists():
+            make(folder)
+            done.touch()
+    return folder
 
 
 @pytest.fixture

@@ -318,6 +318,7 @@ def test_commands_that_need_tensorflow_import_what_chooses_it_first():
         assert {"training.command.startup", "training.command.extras"} & set(names), name
 
 
+@pytest.mark.slow
 def test_on_another_backend_a_command_says_that_it_runs_on_tensorflow_and_does(tmp_path):
     """The bar goes to standard error, which is a terminal; lines stay lines; nothing is logged."""
     (tmp_path / "in.txt").write_text("He sleeps.\n\nShe eats.\n")

@@ -42,6 +42,7 @@ def names(tmp_path_factory):
         return run("own-model.md")
 
 
+@pytest.mark.slow
 def test_the_decoder_learns_and_writes_what_it_has_not_lost_by_saving(names):
     loaded = names[1]
     assert loaded["right"] > 0.9
@@ -55,6 +56,7 @@ def test_the_decoder_learns_and_writes_what_it_has_not_lost_by_saving(names):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(keras.backend.backend() != "tensorflow", reason="strings are TensorFlow's")
 def test_a_saved_model_takes_strings_and_gives_strings(names):
     assert list(names[2]["spoken"]) == [b"trois deux un", b"huit neuf"]
@@ -63,6 +65,7 @@ def test_a_saved_model_takes_strings_and_gives_strings(names):
     assert [text.decode() for text in spoken] == names[2]["answers"][:5]
 
 
+@pytest.mark.slow
 def test_the_classifier_learns_and_its_weights_leave_out_the_padding(names):
     texts, found = names[3]["texts"], names[3]["found"]
     assert names[3]["accuracy"] > 0.9
@@ -72,12 +75,14 @@ def test_the_classifier_learns_and_its_weights_leave_out_the_padding(names):
     assert (texts[with_it, found[with_it].argmax(axis=1)] == 7).mean() > 0.9
 
 
+@pytest.mark.slow
 def test_padded_sentences_have_no_weight_in_a_document(names):
     short = names[4]["reader"].predict(names[4]["short"], verbose=0)
     np.testing.assert_allclose(names[4]["label"], short[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(names[4]["seen"], np.pad(short[1], [[0, 0], [0, 1]]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_forecast_goes_on_from_itself(names):
     series, forecast = names[6]["series"], names[6]["forecast"]
     variance = series[:, 24:].var()
@@ -87,17 +92,20 @@ def test_the_forecast_goes_on_from_itself(names):
     np.testing.assert_allclose(forecast[:, 0], shown[:, 0], rtol=1e-3, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_reader_weighs_the_cells_of_a_grid(names):
     assert names[7]["logits"].shape == (2, 3, 12)
     np.testing.assert_allclose(names[7]["where"].sum(axis=(2, 3)), 1, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_loop_of_ones_own_trains(names):
     losses = names[8]["losses"]
     assert len(losses) == 8
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.slow
 def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
     names = run("from-addons.md")
     assert np.mean(names[3]["right"]) > 0.5

@@ -18,6 +18,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, prediction_service_p
 from serving.export.version import export
 from serving.server.flags import build_parser
 from serving.server.model_server import ModelServer
+from tests.conftest import made_once
 from tests.training.conftest import no_pictures, untrained  # noqa: F401 - for every test
 from training.config.load import load_preset, override
 from training.fit.train import train
@@ -331,15 +332,21 @@ TINY_IMAGES = [
 @pytest.fixture(scope="session")
 def image_run(tmp_path_factory):
     """A run of one epoch that reads digits; an untrained one would be too unsure for int8."""
-    path = tmp_path_factory.mktemp("runs") / "digits"
-    train(override(load_preset("digits"), TINY_IMAGES), path)
-    return load_run(path)
+
+    def make(path):
+        train(override(load_preset("digits"), TINY_IMAGES), path)
+
+    return load_run(made_once(tmp_path_factory, "digits-run", make))
 
 
 @pytest.fixture(scope="session")
 def event_run(tmp_path_factory):
     """An untrained run about visits of patients."""
-    folder = tmp_path_factory.mktemp("events")
+    return load_run(made_once(tmp_path_factory, "visits-run", _make_event_run) / "run")
+
+
+def _make_event_run(folder):
+    folder.mkdir()
     rng = np.random.default_rng(0)
     lines = ["patient,day,bili,sex,died"]
     for person in range(60):
@@ -352,7 +359,7 @@ def event_run(tmp_path_factory):
     (folder / "visits.toml").write_text(about)
     settings = [f"data=events:{folder / 'visits.csv'}", "epochs=1", "encoder_units=5"]
     settings += ["attention_units=3", "batch_size=16"]
-    return untrained(override(load_preset("pbcseq"), settings), folder / "run")
+    untrained(override(load_preset("pbcseq"), settings), folder / "run")
 
 
 TEXT_RUN = Path(__file__).parents[1] / "fixtures" / "old_run" / "run"
@@ -362,18 +369,28 @@ TEXT_SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "len
 @pytest.fixture(scope="session")
 def onnx_translator(tmp_path_factory):
     """A version of a translator in ONNX."""
-    output = tmp_path_factory.mktemp("translator") / "old"
-    return export([load_run(TEXT_RUN)], output, form="onnx", **TEXT_SETTINGS)
+
+    def make(output):
+        export([load_run(TEXT_RUN)], output, form="onnx", **TEXT_SETTINGS)
+
+    return made_once(tmp_path_factory, "translator-onnx", make) / "1"
 
 
 @pytest.fixture(scope="session")
 def onnx_reader(image_run, tmp_path_factory):
     """A version of a reader of digits in ONNX."""
-    output = tmp_path_factory.mktemp("reader") / "digits"
-    return export([image_run], output, form="onnx", beam_width=3)
+
+    def make(output):
+        export([image_run], output, form="onnx", beam_width=3)
+
+    return made_once(tmp_path_factory, "digits-onnx", make) / "1"
 
 
 @pytest.fixture(scope="session")
 def onnx_predictor(event_run, tmp_path_factory):
     """A version of a model of histories in ONNX."""
-    return export([event_run], tmp_path_factory.mktemp("predictor") / "visits", form="onnx")
+
+    def make(output):
+        export([event_run], output, form="onnx")
+
+    return made_once(tmp_path_factory, "visits-onnx", make) / "1"

@@ -138,6 +138,7 @@ def bytes_of_weights(version):
     )
 
 
+@pytest.mark.slow
 def test_products_in_bfloat16_keep_the_translations(
     version,
     tiny_run,  # noqa: F811
@@ -244,6 +245,7 @@ def test_scores_of_translations_that_are_too_long_say_so(call):
         call("score", ["a", "b"], translation=["b"])
 
 
+@pytest.mark.slow
 def test_a_coverage_penalty_counts_what_was_not_looked_at(terse_run, tmp_path):  # noqa: F811
     settings = {"beam_width": 3, "num_results": 1}
     version = export([terse_run], tmp_path / "a", coverage_penalty=5.0, **settings)

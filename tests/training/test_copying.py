@@ -131,6 +131,7 @@ def copying_run(tmp_path_factory):
     return load_run(folder / "run")
 
 
+@pytest.mark.slow
 def test_names_and_numbers_that_were_never_seen_are_copied(copying_run):
     pairs = names_task(np.random.default_rng(2), 100)
     translate = make_translator([copying_run], Search(beam_width=3))
@@ -186,6 +187,7 @@ def test_names_that_the_vocabulary_holds_teach_copying_where_they_are_hidden(tmp
         assert np.mean(right) > 0.9
 
 
+@pytest.mark.slow
 def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_run):
     (source, _), *_ = names_task(np.random.default_rng(3), 1)
     model = copying_run.model

@@ -81,7 +81,8 @@ def test_losses_are_those_of_the_graph(monkeypatch, name):
     graph = train(name, False, steps)
     monkeypatch.setenv("KERAS_ATTENTION_DEVICE", "gpu")
     np.testing.assert_allclose(train(name, True, steps), graph, rtol=1e-4)
-    assert graph[-2] < graph[0]
+    if name in PRESETS:
+        assert graph[-2] < graph[0]
 
 
 def test_dropout_draws_what_it_draws_otherwise(monkeypatch):

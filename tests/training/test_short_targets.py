@@ -70,6 +70,7 @@ def run(tmp_path_factory):
     return folder / "run"
 
 
+@pytest.mark.slow
 def test_the_share_of_exact_answers_rises_from_the_first_epochs(run):
     history = json.loads((run / "history.json").read_text())
     exact = [record["exact"] for record in history]
@@ -81,6 +82,7 @@ def test_the_share_of_exact_answers_rises_from_the_first_epochs(run):
     assert "exact" in (run / "README.md").read_text()
 
 
+@pytest.mark.slow
 def test_evaluate_gives_the_share_and_its_interval(run, tmp_path):
     texts, output = tmp_path / "texts", tmp_path / "scores.json"
     options = ["--data", f"tsv:{run.parent / 'sums.tsv'}", "--hypotheses", str(texts)]

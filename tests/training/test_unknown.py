@@ -55,6 +55,7 @@ def expected(run, text, ids):
     return "".join(tokens).replace("▁", " ").strip()
 
 
+@pytest.mark.slow
 def test_an_unknown_word_is_the_one_that_was_looked_at(run):
     sources = [source for source, _ in names_task(np.random.default_rng(2), 5)]
     found = make_nbest([run], Search(beam_width=3, num_results=2, replaces_unknown=True))(
