@@ -370,27 +370,27 @@ TEXT_SETTINGS = {"beam_width": 3, "num_results": 2, "max_source_length": 9, "len
 def onnx_translator(tmp_path_factory):
     """A version of a translator in ONNX."""
 
-    def make(output):
-        export([load_run(TEXT_RUN)], output, form="onnx", **TEXT_SETTINGS)
+    def make(folder):
+        export([load_run(TEXT_RUN)], folder / "old", form="onnx", **TEXT_SETTINGS)
 
-    return made_once(tmp_path_factory, "translator-onnx", make) / "1"
+    return made_once(tmp_path_factory, "translator-onnx", make) / "old" / "1"
 
 
 @pytest.fixture(scope="session")
 def onnx_reader(image_run, tmp_path_factory):
     """A version of a reader of digits in ONNX."""
 
-    def make(output):
-        export([image_run], output, form="onnx", beam_width=3)
+    def make(folder):
+        export([image_run], folder / "digits", form="onnx", beam_width=3)
 
-    return made_once(tmp_path_factory, "digits-onnx", make) / "1"
+    return made_once(tmp_path_factory, "digits-onnx", make) / "digits" / "1"
 
 
 @pytest.fixture(scope="session")
 def onnx_predictor(event_run, tmp_path_factory):
     """A version of a model of histories in ONNX."""
 
-    def make(output):
-        export([event_run], output, form="onnx")
+    def make(folder):
+        export([event_run], folder / "visits", form="onnx")
 
-    return made_once(tmp_path_factory, "visits-onnx", make) / "1"
+    return made_once(tmp_path_factory, "visits-onnx", make) / "visits" / "1"
