@@ -347,9 +347,13 @@ class Attention(AveragingLayer):
     def _expect_state(self, state: Any, rows: Any, length: Any) -> None:
         """Raise a ValueError for a state that is not of so many rows, of such a memory."""
         expected = [tuple(x.shape) for x in tree.flatten(self.state_spec(rows, length))]
-        form = f"a state {', '.join(map(str, expected)) or '()'}, from initial_state(memory) or the"
         states = [] if state is None else tree.flatten(state)
-        check_states(self, states, expected, f"{form} last step")
+
+        def form() -> str:
+            sizes = ", ".join(map(str, expected)) or "()"
+            return f"a state {sizes}, from initial_state(memory) or the last step"
+
+        check_states(self, states, expected, form)
 
     def prepare(
         self, value: Tensor, key: Tensor | None = None, mask: Tensor | None = None

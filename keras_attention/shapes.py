@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
@@ -35,9 +36,7 @@ def check_shapes(
         )
     elif not (alike(query[0], value[0]) and alike(value[0], key[0])):
         expected = "one batch size"
-    elif len(key) != len(value) or (
-        key is not value and not all(map(alike, value[1:-1], key[1:-1]))
-    ):
+    elif key is not value and not fits(key[1:-1], value[1:-1]):
         expected = "key and value of the same length"
     elif None in (query[-1], value[-1], key[-1]):
         expected = "a known last axis"
@@ -100,7 +99,7 @@ def _checked(
     mask, shape = ops.cast(mask, "bool"), shapes[0]
     if tuple(mask.shape) == shape:
         return mask
-    if any(len(mask.shape) == len(s) and all(map(alike, mask.shape, s)) for s in shapes):
+    if any(fits(mask.shape, each) for each in shapes):
         return mask
     hint = ""
     if len(mask.shape) == 1 and len(shape) == 2:
@@ -153,8 +152,16 @@ def alike(a: int | None, b: int | None) -> bool:
     return a is None or b is None or a == b
 
 
+def fits(shape: Sequence[int | None], expected: Sequence[int | None]) -> bool:
+    """Return whether two shapes may be the same, where None is unknown."""
+    return len(shape) == len(expected) and all(map(alike, shape, expected))
+
+
 def check_states(
-    layer: keras.layers.Layer, states: list[Any], expected: list[tuple[Any, ...]], form: str
+    layer: keras.layers.Layer,
+    states: list[Any],
+    expected: list[tuple[Any, ...]],
+    form: Callable[[], str],
 ) -> None:
     """Raise a ValueError unless tensors have the shapes expected, in which None is unknown.
 
@@ -162,15 +169,13 @@ def check_states(
         layer: names the error.
         states: a flat list.
         expected: a shape for each.
-        form: the form that the error asks for.
+        form: returns the form that the error asks for, which no step makes otherwise.
     """
     shapes = [tuple(getattr(x, "shape", ())) for x in states]
-    if len(shapes) == len(expected) and all(
-        len(a) == len(b) and all(map(alike, a, b)) for a, b in zip(shapes, expected, strict=True)
-    ):
+    if len(shapes) == len(expected) and all(map(fits, shapes, expected)):
         return
     received = ", ".join(map(str, shapes)) or "nothing"
-    raise ValueError(f"{type(layer).__name__} expected {form}. Received: {received}")
+    raise ValueError(f"{type(layer).__name__} expected {form()}. Received: {received}")
 
 
 def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:

@@ -250,8 +250,11 @@ class AttentionCell(BaseLayer):
         is_state = len(states) == len(tree.flatten(first)) or isinstance(cell_state, State)
         like = first if is_state else first.cell
         rows, flat = memory.value.shape[0], tree.flatten(like)
-        sizes = [str((rows, *x.shape[1:])) for x in tree.flatten(first.cell)]
-        form = f"{len(sizes)} initial state(s) {', '.join(sizes)}, or a State of this layer"
+
+        def form() -> str:
+            sizes = [str((rows, *x.shape[1:])) for x in tree.flatten(first.cell)]
+            return f"{len(sizes)} initial state(s) {', '.join(sizes)}, or a State of this layer"
+
         check_states(self, states, [(rows, *x.shape[1:]) for x in flat], form)
         cast = [ops.cast(x, y.dtype) for x, y in zip(states, flat, strict=True)]
         state = tree.pack_sequence_as(like, cast)
@@ -304,9 +307,12 @@ class AttentionCell(BaseLayer):
         expected = [(rows, *shape) for shape in self._state_shapes]
         if self.input_feeding:
             expected.append((rows, self.output_size))
-        form = f"a State of {', '.join(map(str, expected))}, from initial_state(memory, cell_state)"
-        states = tree.flatten([state.cell, state.output])
-        check_states(self, states, expected, f"{form} or the last step")
+
+        def form() -> str:
+            sizes = ", ".join(map(str, expected))
+            return f"a State of {sizes}, from initial_state(memory, cell_state) or the last step"
+
+        check_states(self, tree.flatten([state.cell, state.output]), expected, form)
         self.attention._expect_state(state.attention, rows, length)
 
     # The parts of a step.

@@ -12,7 +12,7 @@ from keras_attention import backend
 from keras_attention.fast import switch
 from keras_attention.search.results import Form
 from keras_attention.search.tokens import Rules, Shortlist, Step, expect
-from keras_attention.shapes import alike
+from keras_attention.shapes import alike, fits
 
 Tensor = Any
 
@@ -179,11 +179,10 @@ def _checked(search: Search, results: Any, running: Running) -> tuple[Any, Any, 
     )
     count = scores.shape[1]
     if listed:
-        fits = len(log_probs.ids.shape) == 2 and all(map(alike, log_probs.ids.shape, scores.shape))
         enough = count is None or count >= sizes[1]
         expect(
             name,
-            fits and enough,
+            enough and fits(log_probs.ids.shape, scores.shape),
             f"a Shortlist of ids (rows, K) for as many log-probabilities, K >= {sizes[1]}",
             f"ids {_shape_of(log_probs.ids)}, log_probs {_shape_of(scores)}",
         )
@@ -195,8 +194,8 @@ def _checked(search: Search, results: Any, running: Running) -> tuple[Any, Any, 
             f"end_id={search.rules.ends}",
         )
     for x in [] if weights is None else tree.flatten(weights):
-        fits = _has_rows(x, rows) and len(x.shape) > 1
-        expect(name, fits, f"attention weights ({rows or 'rows'}, S) from step", _shape_of(x))
+        is_weights = _has_rows(x, rows) and len(x.shape) > 1
+        expect(name, is_weights, f"attention weights ({rows or 'rows'}, S) from step", _shape_of(x))
     before, after = tree.flatten(running.state), tree.flatten(state)
     expect(
         name,

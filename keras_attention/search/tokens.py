@@ -11,7 +11,7 @@ from keras import ops
 
 from keras_attention import backend
 from keras_attention.fast.top_k import top_k
-from keras_attention.shapes import alike
+from keras_attention.shapes import fits
 
 Tensor = Any
 Step = Callable[..., tuple[Tensor, Any, Any]]
@@ -113,9 +113,7 @@ def rules(
 def _are_integers(x: Any, shapes: list[tuple[Any, ...]]) -> bool:
     """Return whether a tensor, an array, a list or a number has integers and one of the shapes."""
     x = x if hasattr(x, "dtype") else np.asarray(x)
-    shape = tuple(x.shape)
-    fits = any(len(shape) == len(each) and all(map(alike, shape, each)) for each in shapes)
-    return fits and "int" in str(x.dtype)
+    return any(fits(x.shape, each) for each in shapes) and "int" in str(x.dtype)
 
 
 def most_probable(log_probs: Tensor | Shortlist, k: int) -> tuple[Tensor, Tensor]:

@@ -41,7 +41,7 @@ def write_card(files: RunFiles, config: Config, model: keras.Model) -> None:
 
 def card(files: RunFiles, config: Config, parameters: int, history: Sequence[Record]) -> str:
     """Return the card as Markdown."""
-    best_record = kept(files)
+    origin, best_record = read_origin(files), kept(files)
     epochs = best_record.get("epochs", [])
     which = f"epoch {best_record.get('epoch')}"
     if epochs:
@@ -66,12 +66,12 @@ Of the dev set{_dev_note(config)}.
 
 ## Data, model and versions
 
-{_rows(_facts(config, read_origin(files), parameters))}
+{_rows(_facts(config, origin, parameters))}
 
 ## Commands
 
 ```
-{_commands(files, config, read_origin(files))}
+{_commands(files, config, origin)}
 ```
 """
 
