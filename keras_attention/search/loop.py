@@ -160,50 +160,40 @@ def decode(search: Search, running: Running) -> tuple[Any, Any, Any]:
 def _checked(search: Search, results: Any, running: Running) -> tuple[Any, Any, Any]:
     """Return what a step returned; a ValueError for another number of values or other shapes."""
     name, several = search.name, isinstance(results, tuple | list)
-    expect(
-        name,
-        several and len(results) == 3,
-        "step to return log-probabilities, attention weights or None, and the next state",
-        f"{len(results)} values" if several else type(results).__name__,
-    )
+    if not several or len(results) != 3:
+        expected = "step to return log-probabilities, attention weights or None, and the next state"
+        received = f"{len(results)} values" if several else type(results).__name__
+        expect(name, False, expected, received)
     log_probs, weights, state = results
     sizes = running.progress.tokens.shape
     rows = None if None in sizes else sizes[0] * sizes[1]
     listed = isinstance(log_probs, Shortlist)
     scores = log_probs.log_probs if listed else log_probs
-    expect(
-        name,
-        _has_rows(scores, rows) and len(scores.shape) == 2,
-        f"log-probabilities (rows, vocabulary) from step, for {rows or 'all'} rows",
-        _shape_of(scores),
-    )
+    if not _has_rows(scores, rows) or len(scores.shape) != 2:
+        expected = f"log-probabilities (rows, vocabulary) from step, for {rows or 'all'} rows"
+        expect(name, False, expected, _shape_of(scores))
     count = scores.shape[1]
     if listed:
         enough = count is None or count >= sizes[1]
-        expect(
-            name,
-            enough and fits(log_probs.ids.shape, scores.shape),
-            f"a Shortlist of ids (rows, K) for as many log-probabilities, K >= {sizes[1]}",
-            f"ids {_shape_of(log_probs.ids)}, log_probs {_shape_of(scores)}",
-        )
-    elif count is not None:
-        expect(
-            name,
-            all(0 <= end < count for end in search.rules.ends),
-            f"end_id among the {count} tokens of step's log-probabilities",
-            f"end_id={search.rules.ends}",
-        )
+        if not enough or not fits(log_probs.ids.shape, scores.shape):
+            expected = (
+                f"a Shortlist of ids (rows, K) for as many log-probabilities, K >= {sizes[1]}"
+            )
+            received = f"ids {_shape_of(log_probs.ids)}, log_probs {_shape_of(scores)}"
+            expect(name, False, expected, received)
+    elif count is not None and not all(0 <= end < count for end in search.rules.ends):
+        expected = f"end_id among the {count} tokens of step's log-probabilities"
+        expect(name, False, expected, f"end_id={search.rules.ends}")
     for x in [] if weights is None else tree.flatten(weights):
-        is_weights = _has_rows(x, rows) and len(x.shape) > 1
-        expect(name, is_weights, f"attention weights ({rows or 'rows'}, S) from step", _shape_of(x))
+        if not _has_rows(x, rows) or len(x.shape) < 2:
+            expected = f"attention weights ({rows or 'rows'}, S) from step"
+            expect(name, False, expected, _shape_of(x))
     before, after = tree.flatten(running.state), tree.flatten(state)
-    expect(
-        name,
-        len(before) == len(after) and all(_has_rows(x, rows) for x in after),
-        f"step to return the next state in the form of the last, {len(before)} tensors of "
-        f"{rows or 'all'} rows",
-        ", ".join(str(_shape_of(x)) for x in after) or "no tensors",
-    )
+    if len(before) != len(after) or not all(_has_rows(x, rows) for x in after):
+        form = f"{len(before)} tensors of {rows or 'all'} rows"
+        expected = f"step to return the next state in the form of the last, {form}"
+        received = ", ".join(str(_shape_of(x)) for x in after) or "no tensors"
+        expect(name, False, expected, received)
     return log_probs, weights, state
 
 

@@ -100,9 +100,12 @@ def train_side(
                 if split == "train":
                     yield pair[SIDES.index(side)]
 
-    if samples and next(lines(), None) is None:
-        raise too_few(samples[0][1].written_like, "train")
-    return train_state(side, kind, size, lines)
+    try:
+        return train_state(side, kind, size, lines)
+    except ConfigError:
+        if samples and next(lines(), None) is None:
+            raise too_few(samples[0][1].written_like, "train") from None
+        raise
 
 
 def encode_block(block: Block, job: Job) -> Encoded:
