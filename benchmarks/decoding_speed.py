@@ -42,10 +42,7 @@ STOCK = "stock Keras layers, own loop"
 PRECISIONS = {OURS: "float32", BFLOAT16: "bfloat16"}
 ONNX = {"keras-attention ONNX": "float32", "keras-attention ONNX, int8": "int8"}
 REFERENCES = [
-    f"{name}{form}"
-    for name in (STOCK, *PEERS)
-    if name != "keras-jax"
-    for form in ("", *TRANSLATION_FORMS.get(name, ()))
+    f"{name}{form}" for name in (STOCK, *PEERS) for form in ("", *TRANSLATION_FORMS.get(name, ()))
 ]
 CASES = [*PRECISIONS, *ONNX, *REFERENCES]
 START = 2  # the id of this project's tokenizers

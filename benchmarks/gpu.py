@@ -1,6 +1,6 @@
 """A GPU in one report: python benchmarks/gpu.py --backend jax --minutes 9 --output DIR
 
-The machine and its rates, training beside stock Keras and `torch.nn.LSTM`, searches, a preset from
+The machine and its rates, training beside stock Keras, searches, a preset from
 the command to its last epoch, CUDA graphs of whole loops, every layer beside the values held to
 NumPy, additive attention beside the plain formula and the floor. Each row is written to
 DIR/rows.jsonl as it comes. When the minutes are over, whatever runs is stopped, and

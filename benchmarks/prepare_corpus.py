@@ -5,15 +5,13 @@
 makes so many pairs of Tatoeba's English and French ($KERAS_ATTENTION_DATA), each sentence once and
 then two drawn at random joined into one; prepares them, without repeated ones; trains until twenty
 steps are done. Memory is that of the process and of its children,
-what they share counted once. Beside it: how fast SentencePiece encodes the same text by itself, and
-with `--text` the same training from the text as it stands. The last line is JSON.
+what they share counted once. The last line is JSON.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
-import itertools
 import json
 import os
 import random
@@ -112,31 +110,11 @@ def steps_of(spec: str) -> dict[str, float]:
     return {"s to the first step": first, "ms a step": 1000 * step, "peak MB": peak}
 
 
-def sentencepiece_alone(text: Path, corpus: Path, most: int = 200_000) -> float:
-    """Return how many pairs a second SentencePiece encodes in one thread, lists its output."""
-    import sentencepiece
-
-    from training.data.pieces import model_of
-
-    sides = [
-        sentencepiece.SentencePieceProcessor(model_proto=model_of(json.loads(file.read_text())))
-        for file in (corpus / "source.tokenizer", corpus / "target.tokenizer")
-    ]
-    with text.open(encoding="utf-8") as file:
-        lines = list(itertools.islice(file, most))
-    columns = zip(*(line.rstrip("\n").split("\t") for line in lines), strict=True)
-    started = time.perf_counter()
-    for side, texts in zip(sides, columns, strict=True):
-        side.encode(list(texts), num_threads=1)
-    return len(lines) / (time.perf_counter() - started)
-
-
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pairs", type=int, default=1_000_000, help="default: 1,000,000")
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="default: all cores")
-    parser.add_argument("--text", action="store_true", help="train from the text as well")
     parser.add_argument("--folder", type=Path, help="for the files, new; default: a temporary one")
     parser.add_argument("--steps-of", help=argparse.SUPPRESS)
     parser.add_argument("--started", type=float, help=argparse.SUPPRESS)
@@ -176,11 +154,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, dict[str, fl
             "bytes a pair": arrays / pairs,
             "bytes of text a line": text.stat().st_size / options.pairs,
         },
-        "sentencepiece alone, one thread": {"pairs/s": sentencepiece_alone(text, corpus)},
         "training from what is prepared": steps_of(f"prepared:{corpus}"),
     }
-    if options.text:
-        rows["training from text"] = steps_of(f"tsv:{text}")
     return rows
 
 

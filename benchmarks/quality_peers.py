@@ -36,7 +36,6 @@ OURS, STOCK = "keras-attention", "stock Keras layers"
 MODELS = {
     "opennmt-tf": ("RNN", "RNN@2e-3", "Transformer"),
     "joeynmt": ("RNN", "RNN@2e-3", "Transformer"),
-    "fairseq": ("LSTM", "Transformer"),
 }
 CASES = [OURS, STOCK, *(f"{name} {model}" for name, models in MODELS.items() for model in models)]
 

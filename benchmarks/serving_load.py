@@ -41,7 +41,6 @@ num_batch_threads { value: %d }
 """
 LONG = " ".join(["The green apple is on the table."] * 1429)  # 10,003 words
 
-
 TIMEOUT = 120.0
 
 Ask = Callable[[str], Translation]
@@ -238,11 +237,6 @@ def measure_server(
         rate = 0.7 * len(many.seconds) / many.took
         arriving = open_loop(Load(texts, expected), target, rate, options.requests, options.seed)
         report(f"{name}, open loop at {rate:.0f}/s", arriving)
-        if options.memory_requests and flags:
-            before = resident_megabytes(process)
-            long = closed(Load(texts, expected), target, options.clients, options.memory_requests)
-            after = resident_megabytes(process)
-            report(f"{name}, memory", long, rss_start_mb=before, rss_end_mb=after)
         rows[0] |= {**ready, "rss_last_mb": resident_megabytes(process)}
     return rows
 
@@ -258,9 +252,6 @@ def print_table(rows: Sequence[dict]) -> None:
             print(f"{'':44}  ready after {row['ready_s']} s, {resident}")
         if "server_cpu_ms" in row:
             print(f"{'':44}  processor time of the server {row['server_cpu_ms']} ms a request")
-        if "rss_start_mb" in row:
-            start, end = row["rss_start_mb"], row["rss_end_mb"]
-            print(f"{'':44}  resident {start} MB before, {end} after")
 
 
 def main() -> None:
@@ -278,7 +269,6 @@ def main() -> None:
     add("--max-batch-size", type=int, default=16, help="requests in a batch: clients / threads")
     add("--batch-timeout-micros", type=int, default=20000, help="how long a batch waits to fill")
     add("--batch-threads", type=int, default=os.cpu_count(), help="batches that run at once")
-    add("--memory-requests", type=int, default=0, help="requests between two looks at memory")
     add("--seed", type=int, default=7, help="of the texts drawn and the arrival times")
     options = parser.parse_args()
     for base in filter(None, [options.model, options.beside]):

@@ -4,20 +4,16 @@ Each language of a subtask is learned with several seeds. A row for each has the
 words that are wrong, beside that of the contest's baseline, an ensemble of ten: the mean of the
 seeds' models, what they say together, the 95 % interval of that, and the minutes of processor time
 that a model took. A baseline outside the interval is more than chance among so few words. The last
-row is the mean over the languages. With `--processes 2` two languages are learned at once.
+row is the mean over the languages.
 """
 
 from __future__ import annotations
 
-import training.command.startup  # noqa: F401  (a process of its own begins here)
-
 import argparse
 import hashlib
 import math
-import multiprocessing
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +46,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--subtask", choices=LANGUAGES, default="medium", help="the amount of data")
     add("--languages", nargs="+", metavar="NAME", help="as the files name them; default: all")
     add("--seeds", type=positive_int, default=3, metavar="N", help="trainings of each")
-    add("--processes", type=positive_int, default=1, metavar="N", help="languages at once")
     add("--preset", metavar="NAME", help="preset; default: g2p- and the subtask")
     shared.add_split(parser)
     add_common(parser, "--set", "--beam-width")
@@ -69,7 +64,8 @@ def run(options: argparse.Namespace) -> dict:
         for language in languages
     ]
     rows = []
-    for row in _done(jobs, options.processes):
+    for job in jobs:
+        row = learn(*job)
         rows.append(row)
         print(_said(row), flush=True)
     rows.append(mean_row(rows))
@@ -87,16 +83,8 @@ def mean_row(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {"language": "mean", **means, **interval}
 
 
-def learn(job: tuple[str, Sequence[Config], Path, int]) -> dict[str, Any]:
-    """Train what is missing of a language's models, and score them.
-
-    Args:
-        job: language, a configuration for each seed, the study's output, beam width.
-
-    Returns:
-        The table's row.
-    """
-    language, configs, output, width = job
+def learn(language: str, configs: Sequence[Config], output: Path, width: int) -> dict[str, Any]:
+    """Train what is missing of a language's models, one a configuration; return its row."""
     names = [f"{language}-{config.seed}" for config in configs]
     paths = [output / "runs" / name for name in names]
     minutes = [
@@ -149,28 +137,6 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
 def _configs(base: Config, language: str, seeds: int) -> list[Config]:
     data = f"data=sigmorphon2021-{language[:3]}"
     return [override(base, [data, f"seed={seed}"]) for seed in range(1, seeds + 1)]
-
-
-def _done(jobs: Sequence[Any], processes: int) -> Iterator[dict[str, Any]]:
-    """Yield the row of each job."""
-    if processes == 1:
-        yield from map(learn, jobs)
-        return
-    # Each in a process of its own: what one has traced and drawn is not the next one's.
-    with ProcessPoolExecutor(
-        processes,
-        multiprocessing.get_context("spawn"),
-        initializer=_on_one_core,
-        max_tasks_per_child=1,
-    ) as pool:
-        yield from pool.map(learn, jobs)
-
-
-def _on_one_core() -> None:
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 def _train(name: str, config: Config, path: Path, file: Path) -> float:

@@ -1,9 +1,8 @@
 """Target tokens a second of an encoder-decoder, over batch sizes, beside what else there is.
 
-One size of model, three ways: `training.train_arrays` (the decoder attends at each step, with input
-feeding; the second epoch of a run, its batches made as it goes), stock Keras layers (the decoder
-runs first and attends afterwards, an easier computation) and, on PyTorch, `torch.nn.LSTM` with
-`keras.layers.AdditiveAttention`'s formula, as easy as stock Keras.
+One size of model, two ways: `training.train_arrays` (the decoder attends at each step, with input
+feeding; the second epoch of a run, its batches made as it goes), and stock Keras layers (the
+decoder runs first and attends afterwards, an easier computation).
 """
 
 from __future__ import annotations
@@ -36,11 +35,6 @@ def measure(tiny: bool) -> Iterator[dict[str, Any]]:
             round_ = _keras_round(units, vocabulary, batch)
             yield _row("stock Keras (easier)", precision, batch, partial(_speed, round_, batch))
         keras.config.set_dtype_policy("float32")
-        if calls.backend() == "torch":
-            for batch in (3,) if tiny else BATCHES:
-                round_ = _torch_round(units, vocabulary, batch, precision)
-                speed = partial(_speed, round_, batch)
-                yield _row("torch.nn.LSTM (easier)", precision, batch, speed)
 
 
 def our_config(units: int, batch: int, precision: str) -> Config:
@@ -97,52 +91,6 @@ def _keras_round(units: int, vocabulary: int, batch: int) -> Callable[[], float]
     model.compile(keras.optimizers.Adam(), loss, jit_compile=compiled)
     source, target, labels = _batch(vocabulary, batch)
     return lambda: float(model.train_on_batch([source, target], labels))
-
-
-def _torch_round(units: int, vocabulary: int, batch: int, precision: str) -> Callable[[], float]:
-    import torch
-    from torch import nn
-
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-
-    class Model(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.source, self.target = (nn.Embedding(vocabulary, units // 2) for _ in range(2))
-            half = units // 2
-            self.encoder = nn.LSTM(half, half, batch_first=True, bidirectional=True)
-            self.first = nn.ModuleList(nn.Linear(units, units) for _ in range(2))
-            self.decoder = nn.LSTM(half, units, batch_first=True)
-            self.query, self.key = (nn.Linear(units, units, bias=False) for _ in range(2))
-            self.scale = nn.Parameter(torch.randn(units) / units**0.5)
-            self.readout, self.output = nn.Linear(2 * units, units), nn.Linear(units, vocabulary)
-
-        def forward(self, source: Any, target: Any) -> Any:
-            memory, last = self.encoder(self.source(source))
-            joined = (s.transpose(0, 1).reshape(1, len(source), -1) for s in last)
-            first = tuple(torch.tanh(f(s)) for f, s in zip(self.first, joined, strict=True))
-            x, _ = self.decoder(self.target(target), first)
-            both = self.query(x)[:, :, None] + self.key(memory)[:, None]
-            weights = torch.softmax((self.scale * torch.tanh(both)).sum(-1), -1)
-            x = torch.tanh(self.readout(torch.cat([weights @ memory, x], -1)))
-            return self.output(x)
-
-    model = Model().to(device)
-    optimizer = torch.optim.Adam(model.parameters(), fused=device == "cuda")
-    source, target, labels = (
-        torch.tensor(x, dtype=torch.long, device=device) for x in _batch(vocabulary, batch)
-    )
-
-    def round_() -> float:
-        optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, torch.bfloat16, enabled=precision != "float32"):
-            logits = model(source, target)
-        loss = nn.functional.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
-        loss.backward()
-        optimizer.step()
-        return loss.item()
-
-    return round_
 
 
 def _speed(round_: Callable[[], float], batch: int) -> float:

@@ -21,19 +21,12 @@ PEERS = {
         "waitress 'pyonmttok>=1.37,<2' pyyaml sacrebleu rapidfuzz pyahocorasick six sentencepiece",
         "pip install --no-deps opennmt-py==3.5.1",
     ],
-    "fairseq": [
-        "pip install torch==2.13.0 numpy cython 'setuptools<81' wheel cffi omegaconf hydra-core "
-        "bitarray scikit-learn tqdm sacrebleu",
-        # The variable leaves out extensions that nothing here uses, minutes of compilation.
-        "READTHEDOCS=1 pip install --no-build-isolation --no-deps fairseq-fixed==0.12.3.1",
-    ],
     "joeynmt": [
         "pip install torch==2.13.0 numpy pyyaml importlib_metadata sentencepiece subword-nmt "
         "sacrebleu packaging tensorboard matplotlib",
         "pip install --no-deps joeynmt==2.3.0",
     ],
     "marian": ["pip install numpy pymarian==1.12.42"],
-    "keras-jax": ["pip install numpy keras==3.15.1 jax==0.10.2"],
 }
 # The forms of a peer, after its name: in lower precision, compiled, or both.
 _KERAS = (", mixed_bfloat16", ", XLA", ", mixed_bfloat16, XLA")
@@ -43,16 +36,13 @@ TRAINING_FORMS = {
     "opennmt-tf": _KERAS,
     "tensorflow-addons": _KERAS,
     "opennmt-py": _TORCH,
-    "fairseq": _TORCH,
     "joeynmt": _TORCH,
-    "keras-jax": (", mixed_bfloat16",),
 }
 TRANSLATION_FORMS = {
     "stock Keras layers, own loop": (", mixed_bfloat16",),
     "opennmt-tf": (", mixed_bfloat16",),
     "tensorflow-addons": (", mixed_bfloat16",),
     "opennmt-py": (", bfloat16",),
-    "fairseq": (", bfloat16",),
     "joeynmt": (", bfloat16",),
     "marian": (", packed16", ", packed8"),  # its kinds of product with lower precision
 }
