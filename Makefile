@@ -76,7 +76,7 @@ $(NIGHTLY)/installed: setup.py
 test-nightly: export XLA_FLAGS = --xla_backend_optimization_level=0
 test-nightly: export TF_NUM_INTRAOP_THREADS = 1
 test-nightly: $(NIGHTLY)/installed  ## run the tests of the layers and of the README on Keras's nightly build
-	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning tests/keras_attention tests/test_readme.py
+	$(NIGHTLY)/bin/python -m pytest -q -n 2 --dist loadfile -W ignore::UserWarning -m "not slow" tests/keras_attention tests/test_readme.py
 
 test-mechanisms: $(STAMP)  ## train, export, check and serve each attention mechanism, which takes long
 	EVERY_MECHANISM=1 $(BIN)/python -m pytest -q -n 2 tests/serving/test_mechanisms.py
