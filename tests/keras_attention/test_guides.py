@@ -1,6 +1,5 @@
 """The blocks of the guides run as they stand, and do what they say."""
 
-import contextlib
 import re
 from pathlib import Path
 
@@ -23,9 +22,9 @@ GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BACKEND = keras.backend.backend()
 
 
-def trains(test):
-    """Mark a test whose blocks train a model for minutes, in PyTorch's eager loops for many."""
-    reason = "trains for many minutes: TensorFlow and JAX show that its blocks run"
+def learns(test):
+    """Mark a test of models that learn for minutes, on PyTorch for a few steps alone."""
+    reason = "learns for many minutes in eager loops: TensorFlow and JAX show it"
     return pytest.mark.slow(pytest.mark.skipif(BACKEND == "torch", reason=reason)(test))
 
 
@@ -45,11 +44,19 @@ def run(guide):
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory):
-    with contextlib.chdir(tmp_path_factory.mktemp("own-model")):
+    fit = keras.Model.fit
+
+    def fit_briefly(model, *arguments, **options):
+        return fit(model, *arguments, **options | {"epochs": 1, "steps_per_epoch": 3})
+
+    with pytest.MonkeyPatch.context() as patch:
+        if BACKEND == "torch":
+            patch.setattr(keras.Model, "fit", fit_briefly)
+        patch.chdir(tmp_path_factory.mktemp("own-model"))
         return run("own-model.md")
 
 
-@trains
+@learns
 def test_the_decoder_learns_and_writes_what_it_has_not_lost_by_saving(names):
     loaded = names[1]
     assert loaded["right"] > 0.9
@@ -63,7 +70,7 @@ def test_the_decoder_learns_and_writes_what_it_has_not_lost_by_saving(names):
     )
 
 
-@trains
+@learns
 @pytest.mark.skipif(BACKEND != "tensorflow", reason="strings are TensorFlow's")
 def test_a_saved_model_takes_strings_and_gives_strings(names):
     assert list(names[2]["spoken"]) == [b"trois deux un", b"huit neuf"]
@@ -72,7 +79,7 @@ def test_a_saved_model_takes_strings_and_gives_strings(names):
     assert [text.decode() for text in spoken] == names[2]["answers"][:5]
 
 
-@trains
+@learns
 def test_the_classifier_learns_and_its_weights_leave_out_the_padding(names):
     texts, found = names[3]["texts"], names[3]["found"]
     assert names[3]["accuracy"] > 0.9
@@ -82,14 +89,14 @@ def test_the_classifier_learns_and_its_weights_leave_out_the_padding(names):
     assert (texts[with_it, found[with_it].argmax(axis=1)] == 7).mean() > 0.9
 
 
-@trains
+@pytest.mark.slow
 def test_padded_sentences_have_no_weight_in_a_document(names):
     short = names[4]["reader"].predict(names[4]["short"], verbose=0)
     np.testing.assert_allclose(names[4]["label"], short[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_allclose(names[4]["seen"], np.pad(short[1], [[0, 0], [0, 1]]), atol=1e-5)
 
 
-@trains
+@learns
 def test_the_forecast_goes_on_from_itself(names):
     series, forecast = names[6]["series"], names[6]["forecast"]
     variance = series[:, 24:].var()
@@ -99,20 +106,20 @@ def test_the_forecast_goes_on_from_itself(names):
     np.testing.assert_allclose(forecast[:, 0], shown[:, 0], rtol=1e-3, atol=1e-4)
 
 
-@trains
+@pytest.mark.slow
 def test_the_reader_weighs_the_cells_of_a_grid(names):
     assert names[7]["logits"].shape == (2, 3, 12)
     np.testing.assert_allclose(names[7]["where"].sum(axis=(2, 3)), 1, rtol=1e-4)
 
 
-@trains
+@learns
 def test_the_loop_of_ones_own_trains(names):
     losses = names[8]["losses"]
     assert len(losses) == 8
     assert losses[-1] < 0.5 * losses[0]
 
 
-@trains
+@learns
 def test_the_decoder_of_addons_writes_numbers_backwards_and_takes_old_weights():
     names = run("from-addons.md")
     assert np.mean(names[3]["right"]) > 0.5
