@@ -107,10 +107,8 @@ MALFORMED = {
     "numbers for flags": ("truncated", tensor(FLOAT, [1], float_val=[1.0])),
     "three of four bytes": ("score", tensor(FLOAT, [1], tensor_content=b"abc")),
     "no values": ("score", tensor(FLOAT, [1])),
-    "two values of one": ("score", tensor(FLOAT, [1], float_val=[1.0, 2.0])),
     "a scalar": ("score", tensor(FLOAT, [], float_val=[1.0])),
     "another batch": ("score", tensor(FLOAT, [2], float_val=[1.0, 2.0])),
-    "another rank": ("score", tensor(FLOAT, [1, 1], float_val=[1.0])),
     "a dimension below 0": ("score", tensor(FLOAT, [-1], float_val=[1.0])),
     "texts as bytes": ("translation", tensor(STRING, [1], tensor_content=b"\x01a")),
     "a dtype of tomorrow": ("score", tensor(4711, [1])),
@@ -154,12 +152,6 @@ def test_outputs_that_do_not_fit_together_are_a_typed_error(method, outputs):
         pytest.raises(UnexpectedResponseError, match="one answer has"),
     ):
         blocking(server.target, ["a"], method)
-
-
-@pytest.mark.parametrize("answer", [b"\xff\xff\xff", b"\x0a\x05abc", b"<html>502</html>"])
-def test_an_answer_that_is_no_message_is_a_typed_error(answer):
-    with Server(lambda *_: answer) as server, pytest.raises(UnexpectedResponseError):
-        blocking(server.target, ["a"])
 
 
 def unknown_field(size):
@@ -268,8 +260,6 @@ def test_a_rate_limit_that_stays_has_its_own_error(ask):
     "details",
     [
         "Received message larger than max (5000000 vs. 4194304)",
-        "Sent message larger than max (5000000 vs. 4194304)",
-        "grpc: received message larger than max (5000000 vs. 4194304)",
         "gRPC message exceeds maximum size 4194304: 5000000",
         "OOM when allocating tensor with shape[64,8000] and type float",
     ],

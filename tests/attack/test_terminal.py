@@ -53,7 +53,6 @@ OUTPUTS = {
         "truncated": tensor(protobuf.BOOL, [1], bool_val=[False]),
     },
     "read": {"text": strings([1], 1), "score": floats([1], 1)},
-    "wrong": {SAID.decode(): strings([1], 1)},
 }
 
 
@@ -65,9 +64,7 @@ def asked(main, words, outputs):
 @pytest.mark.parametrize(
     ("words", "signature", "lines"),
     [
-        ([], "translate", 1),
         (["--scores"], "translate", 1),
-        (["--split"], "translate", 1),
         (["--nbest=2"], "nbest", 3),
         (["--align"], "align", 5),
         (["--score"], "score", 1),
@@ -122,21 +119,19 @@ def test_ids_and_their_answers_are_printed_in_one_line(capsys, tmp_path):
         assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNKNOWN])
-def test_the_details_of_an_error_are_printed_in_one_line(code, capsys):
-    details = HOSTILE.replace("\n", " ") + HARMLESS
-    with Server(lambda *_: (code, details)) as server:
+DETAILS = HOSTILE.replace("\n", " ") + HARMLESS
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(grpc.StatusCode.UNKNOWN, DETAILS), response({SAID.decode(): strings([1], 1)})],
+    ids=["details of an error", "names of outputs"],
+)
+def test_errors_are_printed_in_one_line(answer, capsys):
+    with Server(lambda *_: answer) as server:
         assert client.main(["--target", server.target, "--model", "m", "text"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("error: ")
-    assert not STEERS.search(said)
-    assert said.count("\n") == 1
-
-
-def test_the_names_of_outputs_are_printed_in_one_line(capsys):
-    assert asked(client.main, ["text"], OUTPUTS["wrong"]) == 1
-    said = capsys.readouterr().err
-    assert "the answer has no output 'translation'" in said
     assert not STEERS.search(said)
     assert said.count("\n") == 1
 

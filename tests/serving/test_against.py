@@ -143,13 +143,6 @@ def test_rows_of_rest_that_change_places_are_told(served):
     assert all(difference.startswith("REST: signature") for difference in differences)
 
 
-def test_another_version_is_told(saved, tmp_path, shared_server):
-    other = add_version(saved / "upper2", tmp_path / "upper", 1)
-    target = f"localhost:{shared_server.port}"
-    _, differences = compare(other, Server(target, "upper"))
-    assert any("output translation differs" in difference for difference in differences)
-
-
 def test_the_command_writes_a_report(base, shared_server, tmp_path, capsys):
     report = tmp_path / "report.md"
     flags = ["--against", f"localhost:{shared_server.port}", "--server-version", "local"]

@@ -10,8 +10,6 @@ from serving.client import (
     AsyncPredictor,
     AsyncReader,
     AsyncTranslator,
-    Predictor,
-    Reader,
     Translator,
 )
 from serving.client.arguments import checked_texts
@@ -31,28 +29,23 @@ def assert_refused(ask, *arguments):
     assert str(caught.value).count("\n") == 0
 
 
-@pytest.fixture(params=["blocking", "asyncio"])
-def clients(request):
+@pytest.fixture
+def clients():
     """Functions that ask clients of a target where nobody listens."""
-    kinds = [Translator, Reader, Predictor]
-    if request.param == "asyncio":
-        kinds = [AsyncTranslator, AsyncReader, AsyncPredictor]
 
     def asking(kind, name):
         async def ask(*arguments):
             async with kind("localhost:1", "m", retries=0) as client:
                 return await getattr(client, name)(*arguments)
 
-        def ask_blocking(*arguments):
-            with kind("localhost:1", "m", retries=0) as client:
-                return getattr(client, name)(*arguments)
-
-        if request.param == "blocking":
-            return ask_blocking
         return lambda *arguments: asyncio.run(ask(*arguments))
 
-    names = (["translate", "nbest", "align", "score"], ["read", "regions", "nbest"], ["outcome"])
-    return [[asking(kind, name) for name in some] for kind, some in zip(kinds, names, strict=True)]
+    names = {
+        AsyncTranslator: ["translate", "nbest", "align", "score"],
+        AsyncReader: ["read", "regions", "nbest"],
+        AsyncPredictor: ["outcome"],
+    }
+    return [[asking(kind, name) for name in methods] for kind, methods in names.items()]
 
 
 def test_what_is_no_list_of_texts_or_images_is_refused(clients):

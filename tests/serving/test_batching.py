@@ -107,12 +107,6 @@ def test_a_full_queue_is_unavailable(batcher, run):
         assert [each.result() for each in received] == [[0], [2], [4]]
 
 
-def test_a_request_that_is_too_large_is_refused(batcher, run):
-    made = batcher(max_batch_size=3)
-    with pytest.raises(StatusError, match="Task size 4 is larger than maximum input batch size 3"):
-        ask(made, run, [1, 2, 3, 4])()
-
-
 def test_a_request_whose_deadline_passes_in_the_queue_is_not_run(batcher, run):
     made = batcher(max_batch_size=1, num_batch_threads=1)
     run.gate.clear()

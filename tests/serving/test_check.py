@@ -2,8 +2,6 @@ import contextlib
 import json
 import re
 import shutil
-import subprocess
-import sys
 
 import keras
 import pytest
@@ -230,10 +228,3 @@ def test_a_model_in_place_of_its_version_is_told_which_was_meant(upper):
     (finding,) = check_version(upper.parent)
     assert finding.startswith(f"{upper.parent} holds no saved_model.pb")
     assert finding.endswith(f"expected a version directory, such as {upper.parent / '10'}")
-
-
-def test_the_command_runs_on_its_own(upper):
-    done = subprocess.run(
-        [sys.executable, "-m", "serving.check", str(upper)], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stdout) == (0, f"{upper}: ready to serve\n")

@@ -4,17 +4,7 @@ import sys
 import pytest
 
 from serving import commands
-from serving.client import __main__ as client
 from serving.commands import main
-
-
-def test_every_command_is_listed_with_what_it_does(capsys):
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
-    assert stopped.value.code == 0
-    said = capsys.readouterr().out
-    for name, (_, about) in commands.COMMANDS.items():
-        assert any(line.split(None, 1) == [name, about] for line in said.splitlines())
 
 
 def test_a_command_is_its_module_with_the_arguments_after_it(monkeypatch):
@@ -39,14 +29,6 @@ def test_a_missing_library_is_one_line_that_names_the_extra(monkeypatch, command
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == expected
-
-
-def test_a_heat_map_without_matplotlib_is_refused_before_the_server_is_asked(monkeypatch, capsys):
-    monkeypatch.setattr(client.importlib.util, "find_spec", lambda name: None)
-    assert client.main(["--model", "none", "--align", "--png", "map.png", "text"]) == 1
-    assert capsys.readouterr().err == (
-        "error: --png needs matplotlib: pip install -e '.[plot]' in the repository\n"
-    )
 
 
 HELP = """

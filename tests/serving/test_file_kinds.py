@@ -1,16 +1,13 @@
 """A kind of files beside images: its declaration is all that client, batch and page need."""
 
-import json
 from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-from serving.batch.__main__ import main as batch
 from serving.client import InvalidRequestError, Reader, file_kinds
 from serving.client.file_kinds import FileKind
 from serving.page.app import Settings
-from serving.read import main as read
 from tests.serving.conftest import add_version, serving
 from tests.serving.page.conftest import showing
 
@@ -99,24 +96,6 @@ def test_the_reader_asks_by_the_kind_of_its_files(target, folder):
     assert [one.text for one in found] == list(sums.values())
     assert [one.attention_weights[0][0][0] for one in found] == [1, 1, 1]
     assert alone.text == sums["2.steps"]
-
-
-def test_the_command_reads_any_kind(target, folder, capsys):
-    path, sums = folder
-    words = [str(path / name) for name in sums]
-    assert read([*words, "--target", target, "--model", "sum"]) == 0
-    said = [line.split("\t")[1] for line in capsys.readouterr().out.splitlines()]
-    assert said == list(sums.values())
-
-
-def test_a_job_reads_a_folder_of_any_kind(model, folder, tmp_path, capsys):
-    path, sums = folder
-    output = tmp_path / "out"
-    batch(["--model", str(model), "--input", str(path), "--output", str(output)])
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["bad"] == 1
-    lines = [json.loads(line) for line in (output / "walks.jsonl").read_text().splitlines()]
-    assert lines.pop(1) == {"steps": "1.steps", "error": "has too much"}
-    assert {line["steps"]: line["text"] for line in lines} == sums
 
 
 def test_the_page_says_which_files_it_takes_and_reads_them(target, folder):

@@ -95,30 +95,6 @@ def test_requests_are_those_of_the_official_stubs_byte_for_byte(version, label):
     assert serialized(ours) == serialized(official_status)
 
 
-@pytest.mark.parametrize(
-    ("cls", "official"),
-    [
-        (serving_pb2.PredictResponse, predict_pb2.PredictResponse),
-        (serving_pb2.GetModelStatusResponse, get_model_status_pb2.GetModelStatusResponse),
-        (serving_pb2.SignatureDefMap, get_model_metadata_pb2.SignatureDefMap),
-    ],
-)
-def test_responses_survive_being_read_by_the_private_messages(cls, official):
-    response = official()
-    if official is predict_pb2.PredictResponse:
-        response.outputs["a"].CopyFrom(tf.make_tensor_proto([[1.5, 2.5, 3.5]]))
-        response.model_spec.version.value = 3
-    elif official is get_model_status_pb2.GetModelStatusResponse:
-        status = response.model_version_status.add(version=2, state="AVAILABLE")
-        status.status.error_message = "none"
-    else:
-        info = response.signature_def["s"].inputs["x"]
-        info.name, info.dtype = "x:0", 1
-        info.tensor_shape.dim.add(size=-1)
-    data = serialized(response)
-    assert serialized(cls.FromString(data)) == data
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "int64", "bool", "string"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3), (2, 0), (0, 3), (2, 3, 5)])
 @pytest.mark.parametrize("form", ["field", "content"])

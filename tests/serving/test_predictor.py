@@ -16,8 +16,7 @@ from serving.client import histories
 from serving.client.events import Predictor
 from serving.export.version import export
 from tests.serving.conftest import serving
-from training import evaluate, translate
-from training.command.errors import RunError
+from training import evaluate
 from training.decode.labels import make_predictor
 from training.sources.events import data as events
 
@@ -188,16 +187,6 @@ def test_two_columns_that_are_one_to_the_model_are_refused():
             histories.history_columns(history, ("time", "a_b"))
 
 
-def test_columns_of_a_history_are_numbers_nan_where_missing():
-    history = {"time": ["0", 5], "bili": ["NA", 2.5], "sex": ["m", None], "name": ["x", "y"]}
-    found = histories.history_columns(history, INPUTS, ignore=True)
-    nan = math.nan
-    wanted = {"time": [0, 5], "bili": [nan, 2.5], "sex__f": [0, nan], "sex__m": [1, nan]}
-    assert {k: [str(v) for v in map(float, c)] for k, c in found.items()} == {
-        k: [str(v) for v in map(float, c)] for k, c in wanted.items()
-    }
-
-
 def test_a_file_of_histories_is_answered_as_by_the_server(
     event_server, event_run, models, tmp_path, capsys
 ):
@@ -230,8 +219,3 @@ def test_an_event_run_is_scored_beside_its_baselines(event_run, tmp_path, capsys
     assert (result["people"], result["examples"]) == (60, len(data.labels))
     with Image.open(tmp_path / "scores.png") as drawn:
         assert drawn.size[0] > 100
-
-
-def test_what_reads_no_text_translates_none(event_run):
-    with pytest.raises(RunError, match=r"expected texts to read\. It reads: events"):
-        translate.main(["--run", str(event_run.path)])

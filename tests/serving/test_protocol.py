@@ -37,10 +37,6 @@ def test_predict_answers_with_values_and_the_version(client):
     assert response.model_spec.signature_name == "serving_default"
 
 
-def test_a_version_can_be_named(client):
-    assert client.prediction.Predict(request(x=[[2.0]], version=3)).model_spec.version.value == 3
-
-
 def test_several_inputs_of_several_dtypes(client):
     response = client.prediction.Predict(
         request(signature="sum", a=np.array([1.0, 2.0], np.float32), b=np.array([10, 20]))
@@ -159,16 +155,3 @@ def test_a_64_megabyte_message_goes_through_both_ways(client):
     text = b"x" * (64 * 2**20)
     response = client.prediction.Predict(request("upper", text=[text]), timeout=60)
     assert response.outputs["translation"].string_val == [text.upper()]
-
-
-@pytest.mark.parametrize(
-    "texts", [[], [""], ["a\x00b"], [b"\xff\xfe x \x80"], ["word " * 10_000], ["short"] * 50]
-)
-def test_any_texts_are_answered_and_the_next_request_too(client, texts):
-    values = np.array([t if isinstance(t, bytes) else t.encode() for t in texts], object)
-    made = request(
-        "upper", text=tf.constant(values, tf.string) if len(texts) else np.array([], object)
-    )
-    response = client.prediction.Predict(made)
-    assert len(response.outputs["translation"].string_val) == len(texts)
-    assert client.prediction.Predict(request("upper", text=["one"])).outputs["translation"]

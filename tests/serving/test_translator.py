@@ -73,12 +73,6 @@ def test_a_paragraph_is_split_into_sentences_on_request(translator):
     assert translator.translate([], split=True) == []
 
 
-def test_splitting_keeps_a_long_text_from_being_cut(translator):
-    text = "One two three four five. Six seven eight nine ten."
-    assert translator.translate([text])[0].truncated
-    assert not translator.translate([text], split=True)[0].truncated
-
-
 @pytest.mark.parametrize("text", ["", "a\x00b", "\ud800x", "日本語 é"])
 def test_any_string_can_be_sent(translator, text):
     expected = text.upper().replace("\ud800", "?").replace("É", "é")

@@ -14,27 +14,18 @@ from serving.check.onnx import check_folder
 from serving.client.local import LocalTranslator
 from serving.export.__main__ import main as export_command
 from serving.export.onnx.constants import FILE
-from serving.export.version import export
-from training.runs.run import load_run
 
 RUN = Path(__file__).parents[2] / "fixtures" / "old_run" / "run"
-SETTINGS = {"beam_width": 2, "num_results": 2, "max_source_length": 9, "length_penalty": 1.0}
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory):
-    output = tmp_path_factory.mktemp("models") / "old"
-    return export([load_run(RUN)], output, form="onnx", **SETTINGS)
 
 
 @pytest.fixture
-def version(exported, tmp_path):
-    return Path(shutil.copytree(exported, tmp_path / "old" / "1"))
+def version(onnx_translator, tmp_path):
+    return Path(shutil.copytree(onnx_translator, tmp_path / "old" / "1"))
 
 
-def test_an_export_is_ready_to_use(exported, capsys):
-    assert main([str(exported)]) == 0
-    assert capsys.readouterr().out == f"{exported}: ready to use\n"
+def test_an_export_is_ready_to_use(version, capsys):
+    assert main([str(version)]) == 0
+    assert capsys.readouterr().out == f"{version}: ready to use\n"
     with pytest.raises(SystemExit):
         main([str(RUN), "--run", str(RUN)])
     assert "--run expected an ONNX export" in capsys.readouterr().err

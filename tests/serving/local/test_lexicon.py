@@ -231,12 +231,6 @@ def test_phones_that_a_voice_lacks_are_listed_once_with_their_words(run, tmp_pat
     assert err == "error: the voice has no token for XX: a, b, c, d, e and 2 more\n"
 
 
-def test_a_bar_shows_how_far_it_is(run, monkeypatch):
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    _, _, err = run("cat\ndog", "--format", "tsv")
-    assert err.endswith(f"\r{'█' * 40} 2 of 2 words, 0 s left \n")
-
-
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

@@ -74,8 +74,9 @@ def assert_same(tokenizer, path, kind, size, texts):
         assert found["unseen"] == [unique_letters(tokenizer.unknown(text)) for text in texts]
 
 
-@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
-@pytest.mark.parametrize("normalization", ["nmt_nfkc", "identity"])
+@pytest.mark.parametrize(
+    ("model_type", "normalization"), [("unigram", "nmt_nfkc"), ("bpe", "identity")]
+)
 def test_sentencepiece(model_type, normalization, texts, tmp_path):
     lines = [text for text in texts if text.strip()] + LINES * 9
     options = {"model_type": model_type, "normalization": normalization}
