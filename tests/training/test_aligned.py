@@ -104,14 +104,6 @@ def test_steps_are_the_sequence_and_rows_may_share_a_memory(decoder, given):
         assert not array(places)[~np.repeat(given["memory_mask"], 2, 0)].any()
 
 
-def test_places_never_go_back(rng, decoder, given):
-    prepared = decoder.prepare(given["memory"])
-    states = ops.convert_to_tensor(normal(rng, BATCH, 2, UNITS))
-    moves = array(decoder._moves(states, prepared))
-    assert_close(moves, np.triu(moves))
-    assert (np.triu(moves).sum(-1) > 0.99).all()
-
-
 @pytest.mark.tensorflow
 def test_every_weight_has_a_gradient(decoder, given):
     import tensorflow as tf

@@ -1,8 +1,6 @@
 import contextlib
 import io
 
-import pytest
-
 from training.command.progress import progress, stages
 from training.fit.callbacks import Bar
 
@@ -19,23 +17,6 @@ def test_a_terminal_shows_what_is_done_and_for_how_long(monkeypatch):
         tell("writing")
     assert "writing …" in terminal.getvalue()
     assert "0:00:0" in terminal.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("later", "left"), [(0, "0:01:30 left"), (30, "0:01:00 left"), (100, None)]
-)
-def test_a_share_of_the_work_tells_how_long_the_rest_takes(later, left, monkeypatch):
-    """Thirty seconds were a quarter of it: 90 are left, and later less, or nothing is promised."""
-    terminal, clock = Terminal(), [1000.0]
-    monkeypatch.setattr("sys.stderr", terminal)
-    monkeypatch.setattr("rich.console.monotonic", lambda: clock[0])
-    with stages("tracing") as tell:
-        clock[0] += 30
-        tell("writing", 0.25)
-        clock[0] += later
-        tell("comparing")  # the expected end stays
-    shown = terminal.getvalue()
-    assert left in shown if left else "left" not in shown
 
 
 def test_work_within_work_that_is_shown_has_no_bar_of_its_own(monkeypatch):
@@ -65,12 +46,3 @@ def test_training_that_fails_leaves_no_bar(monkeypatch):
     with progress(5, "lines") as advance:
         advance(5)
     assert "5/5" in terminal.getvalue()
-
-
-def test_a_file_shows_nothing(monkeypatch, capsys):
-    log = io.StringIO()
-    monkeypatch.setattr("sys.stderr", log)
-    with stages("tracing") as tell:
-        tell("writing")
-    assert log.getvalue() == ""
-    assert capsys.readouterr().out == ""

@@ -82,12 +82,6 @@ def test_short_targets_of_long_sources_are_named(tmp_path, capsys):
     assert "--set target_tokenizer=letters would spell them" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("times", "name"), [(9, "low"), (10, "medium"), (66, "high")])
-def test_the_number_of_pairs_decides_the_preset(times, name):
-    pairs = list(zip(WORDS, PHONES, strict=True))
-    assert survey(pairs * times)[1].preset == f"g2p-{name}"
-
-
 def test_a_file_of_words_is_found_by_training(tmp_path, capsys):
     file = tmp_path / "words.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in zip(SYLLABLES, PHONES, strict=True)))

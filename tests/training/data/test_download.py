@@ -1,13 +1,10 @@
 """Corpora that are fetched: what is refused, and what is made of what is taken."""
 
-import functools
 import hashlib
-import http.server
 import itertools
 import re
 import shutil
 import sys
-import threading
 import types
 import zipfile
 
@@ -52,17 +49,6 @@ def published_tatoeba_split(english):
 @pytest.fixture
 def accept_changed(monkeypatch):
     monkeypatch.setenv("KERAS_ATTENTION_ACCEPT_CHANGED", "1")
-
-
-def test_a_file_comes_over_http(tmp_path):
-    """By pooch, from a server on this machine."""
-    (tmp_path / "a.txt").write_text("content")
-    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        address = f"http://127.0.0.1:{server.server_port}"
-        assert download._read_url(f"{address}/a.txt") == b"content"
-        server.shutdown()
 
 
 @pytest.mark.usefixtures("accept_changed")

@@ -243,14 +243,6 @@ def test_long_and_empty_pairs_are_dropped_in_training_and_cut_in_evaluation(toke
     assert (made.statistics.source_tokens, made.statistics.target_tokens) == (7, 12)
 
 
-def test_rows_of_the_plan_are_those_to_learn_from(pairs, tokenizer):
-    ids = [tokenize(texts, tokenizer) for texts in pairs]
-    rows = np.arange(5, 2003, 11)
-    made = text_batches(Batching(7, 40, 40), *ids, training=True, rows=rows)
-    assert made.statistics.pairs == len(rows)
-    assert set(read_pairs(made.epoch())) == {(pairs[0][row], pairs[1][row]) for row in rows}
-
-
 def test_few_pairs_are_a_batch_and_unusable_ones_one_clear_line(tokenizer):
     made = build((["a", "b"], ["a", "b"]), tokenizer)  # fewer than a batch
     assert made.statistics.steps_per_epoch == 1

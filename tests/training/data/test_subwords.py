@@ -10,15 +10,12 @@ import pytest
 import sentencepiece
 
 from tests.training.conftest import tiny_config
-from training.command.errors import UserError
-from training.data.batches import text_batches
 from training.data.corpus import load
 from training.data.ids import PAD_ID, UNK_ID
-from training.data.pieces import model_of, model_state, train_sentencepiece
+from training.data.pieces import model_of, train_sentencepiece
 from training.data.pipeline import make_dataset
-from training.data.plan import Batching
 from training.data.store import Sequences
-from training.data.subwords import SubwordSampler, make_sampler
+from training.data.subwords import SubwordSampler
 from training.runs.files import RunFiles
 from training.runs.start import open_run
 from training.runs.tokens import read_batches
@@ -164,21 +161,3 @@ def test_epochs_have_the_same_texts_in_other_subwords(run):
     ):
         np.testing.assert_array_equal(inputs["source"], others["source"])
         np.testing.assert_array_equal(labels, other_labels)
-
-
-def test_a_side_without_subwords_stays_as_it_is(run):
-    config, (source, _), _ = run
-    assert make_sampler(0.2, {"kind": "characters", "tokens": ["a"]}) is None
-    ids = Sequences.of(np.arange(5, 5 + 34), np.full(17, 2))
-    sampler = make_sampler(0.2, model_state(model(source.tokenizer)) | {"kind": "sentencepiece"})
-    batches = text_batches(Batching.of(config), ids, ids, training=True, samplers=(sampler, None))
-    ((inputs, labels),) = batches.epoch()
-    assert sorted(labels[:, :-1].ravel().tolist()) == list(range(5, 5 + 34))
-    assert inputs["target"].shape == labels.shape
-
-
-def test_words_have_no_subwords_to_draw():
-    cut = ["source_tokenizer=words", "target_tokenizer=characters"]
-    with pytest.raises(UserError, match="subword_sampling expected sentencepiece on a side"):
-        tiny_config("subword_sampling=0.2", *cut)
-    assert tiny_config("subword_sampling=0.2", *CUT[:1], *cut[1:]).subword_sampling == 0.2

@@ -59,15 +59,6 @@ def round_trip(tokenizer, lines):
     return texts(tokenizer.detokenize(tokenizer.tokenize(tf.constant(lines)).to_tensor(PAD_ID)))
 
 
-@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
-def test_ids_are_int32_in_the_vocabulary_and_without_start_or_end(tokenizers, name):
-    tokenizer = tokenizers[name]
-    ids = tokenizer.tokenize(tf.constant(ENGLISH + CHINESE))
-    assert ids.dtype == tf.int32
-    assert isinstance(tokenizer.vocab_size, int)
-    assert set(ids.values.numpy()) <= {UNK_ID, *range(END_ID + 1, tokenizer.vocab_size)}
-
-
 @pytest.mark.parametrize("name", ["identity", "characters", "letters"])
 def test_detokenize_gives_every_character_back(tokenizers, name):
     lines = ENGLISH + FRENCH + CHINESE
@@ -176,7 +167,7 @@ def graph_ops(path):
     return {node.op for node in nodes} - {f.signature.name for f in graph.library.function}
 
 
-@pytest.mark.parametrize("name", [*TOKENIZERS])
+@pytest.mark.parametrize("name", ["sentencepiece", "words"])
 def test_a_saved_model_runs_in_a_session_as_in_python(tokenizers, name, tmp_path):
     class Round(tf.Module):
         def __init__(self, tokenizer):

@@ -165,17 +165,6 @@ def test_what_is_interrupted_leaves_nothing_that_is_taken_for_whole(text, tmp_pa
         Prepared(tmp_path / "c")
 
 
-@pytest.mark.parametrize("content", [b"", b"one column\n" * 9, b"a\tb\nc\td\n\xff\tb\n", None])
-def test_a_wrong_file_is_one_line(tmp_path, content):
-    file = tmp_path / "wrong.tsv"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(CorpusError, match=r"wrong\.tsv") as error:
-        prepare_run(configured(file), tmp_path / "run")
-    assert "\n" not in str(error.value)
-    assert not (tmp_path / "run").exists()
-
-
 def test_runs_begin_and_go_on_with_a_prepared_corpus(text, tmp_path, monkeypatch):
     """Up to where the model is built, which takes seconds."""
 

@@ -104,8 +104,7 @@ LAYERS = {
 }
 
 
-@pytest.mark.parametrize("kept", [True, False])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("dtype", "kept"), [("float32", False), ("bfloat16", True)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, dtype, kept):
     from training.decode.constant import products as constant

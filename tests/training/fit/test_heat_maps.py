@@ -36,12 +36,3 @@ def test_a_missing_font_is_told_once_in_a_training(tiny_run, tmp_path, monkeypat
     assert "such as Noto Sans CJK" in said
     assert said.count("\n") == 1
     assert list((tmp_path / "tensorboard" / "alignments").iterdir())
-
-
-def test_other_warnings_stay(tiny_run, tmp_path, monkeypatch, capsys):
-    run = dataclasses.replace(tiny_run, path=tmp_path)
-    maps = HeatMaps(run, Split(["He sleeps."], [["Il dort."]]))
-    monkeypatch.setattr(maps, "_draw", lambda epoch: warnings.warn(f"in {epoch}", stacklevel=1))
-    maps.on_epoch_end(0)
-    maps.on_epoch_end(1)
-    assert capsys.readouterr().err == "Warning: heat-maps: in 0\nWarning: heat-maps: in 1\n"

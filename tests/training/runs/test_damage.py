@@ -38,8 +38,10 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("name", KEPT)
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [*(("evaluate", name) for name in KEPT), *((command, KEPT[1]) for command in COMMANDS)],
+)
 def test_a_flipped_bit_is_found_before_the_run_is_used(folder, command, name):
     flip(folder / "new" / name)
     with pytest.raises(UserError, match=rf"new/{name} is damaged") as error:
@@ -48,12 +50,7 @@ def test_a_flipped_bit_is_found_before_the_run_is_used(folder, command, name):
     assert not (folder / "models").exists()
 
 
-def test_a_run_without_digests_is_used(folder):
-    (folder / "new" / "digests.json").unlink()
-    COMMANDS["translate"]("new")
-
-
-@pytest.mark.parametrize("content", ["", "[", "{}", "[1]", '[{"loss": 1}]', "[{}]", "\0\0"])
+@pytest.mark.parametrize("content", ["", "{}", '[{"loss": 1}]', "\0\0"])
 def test_a_damaged_history_is_a_line_before_anything_is_exported(folder, content):
     (folder / "new" / "history.json").write_text(content)
     with pytest.raises(UserError, match=r"cannot read new/history.json: ") as error:
@@ -63,11 +60,10 @@ def test_a_damaged_history_is_a_line_before_anything_is_exported(folder, content
 
 
 @pytest.mark.parametrize("content", ["", "\n# nothing\n"])
-@pytest.mark.parametrize("command", ["evaluate", "export"])
-def test_an_empty_configuration_is_named(folder, command, content):
+def test_an_empty_configuration_is_named(folder, content):
     (folder / "new" / "config.toml").write_text(content)
     with pytest.raises(UserError, match=r"^the configuration new/config.toml is empty$"):
-        COMMANDS[command]("new")
+        COMMANDS["export"]("new")
 
 
 def test_weights_of_another_model_are_one_line_without_warnings(folder):
@@ -99,8 +95,3 @@ def test_memory_that_numpy_does_not_get_is_one_line(kind):
         enough_memory("a model"),
     ):
         raise kind(message)
-
-
-def test_other_errors_stay_what_they_are():
-    with pytest.raises(KeyError), enough_memory("a model"):
-        raise KeyError("memory")

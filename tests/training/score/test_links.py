@@ -136,14 +136,3 @@ def test_a_prior_draws_links_to_the_diagonal(rng):
     twice = WordWeights(np.array([[0.4, 0.1, 0.5], [0.2, 0.5, 0.3], [0, 0, 1]]), [0, 1, 2], [0, 1])
     assert links.read(twice, Reading("argmax")) == {(2, 0), (1, 1)}
     assert links.read(twice, Reading("argmax", tension=2.0)) == {(0, 0), (1, 1)}
-
-
-def test_what_is_said_of_a_reading_names_all_that_was_chosen():
-    said = Reading("threshold", 0.3, -1, "grow-diag").describe()
-    for part in ("force-decoded", "i-1", ">= 0.3", "grow-diag"):
-        assert part in said
-    assert "exp(" not in said
-    assert "exp(-4 |i/T - j/S|)" in Reading(tension=4.0).describe()
-    said = Reading("argmax").describe()
-    assert "largest weight" in said
-    assert "not symmetrised" in said

@@ -134,16 +134,6 @@ def test_a_folder_reads_back_as_it_was_written(tmp_path):
     assert set(some.sources) < set(found.sources)
 
 
-def test_what_is_held_out_of_a_folder_depends_on_the_names_of_files(tmp_path):
-    write_folder(digits.make(1, seed=2) * 80, tmp_path)
-    train, dev = images.load_training(f"images:{tmp_path}")
-    assert len(train.sources) + len(dev.sources) == 80
-    assert not set(train.sources) & set(dev.sources)
-    lines = (tmp_path / "labels.tsv").read_text().splitlines()
-    (tmp_path / "labels.tsv").write_text("\n".join(lines[::-1]) + "\n")
-    assert set(images.load_training(f"images:{tmp_path}")[1].sources) == set(dev.sources)
-
-
 def test_files_of_one_name_are_told_apart_by_their_folders_and_few_images_have_a_dev_set(tmp_path):
     (example,) = digits.make(1, seed=2)
     for count in (2, 90):
