@@ -222,9 +222,6 @@ def _sigmoids(z):
     return np.exp(np.minimum(z, 0) - np.log1p(np.exp(-np.abs(z))))
 
 
-sigmoid_weights = _on_allowed(_sigmoids)
-
-
 def monotonic(scores, previous, allowed=None, hard=False):
     """Raffel et al. 2017, for one query: go right from where the last one stopped."""
     p = (np.asarray(scores) > 0).astype("float64") if hard else _sigmoids(np.float64(scores))

@@ -9,7 +9,6 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_attention import (
     AdditiveAttention,
@@ -18,10 +17,9 @@ from keras_attention import (
     MonotonicAttention,
     MultiplicativeAttention,
     addons,
-    beam_search,
 )
 from tests.keras_attention import reference
-from tests.keras_attention.helpers import array, assert_close, normal
+from tests.keras_attention.helpers import assert_close, normal
 
 GOLD = json.loads(Path(__file__).with_name("addons_gold.json").read_text())
 B, T, S, DIM, DV, UNITS, OUT = 2, 3, 5, 3, 4, 6, 5
@@ -104,48 +102,6 @@ def test_the_equations_of_addons_are_those_of_the_converted_layer(rng, tanh):
     for t in range(T):
         attention, weight, states = wrapper_step(w, inputs[:, t], attention, states, memory, tanh)
         assert_close((outputs[:, t], weights[:, t]), (attention, weight))
-
-    # And a beam search over it: the best of all hypotheses of two tokens of four, by enumeration.
-    table, output = normal(rng, 4, DIM), normal(rng, OUT, 4)
-    prepared = layer.prepare(ops.convert_to_tensor(memory))
-
-    def step(tokens, state):
-        vector, weights, state = layer.step(ops.take(table, tokens, axis=0), prepared, state)
-        return ops.log_softmax(ops.matmul(vector, output)), weights, state
-
-    found = array(
-        beam_search(
-            step,
-            layer.initial_state(prepared),
-            batch_size=B,
-            start_id=0,
-            end_id=3,
-            max_length=2,
-            beam_width=16,
-            length_penalty=0.0,
-        )
-    )
-    scores = [{} for _ in range(B)]
-    for first in range(4):
-        tokens, attention, states = [0, first], np.zeros((B, OUT)), [np.zeros((B, UNITS))] * 2
-        total = np.zeros(B)
-        for t, token in enumerate(tokens):
-            x = np.repeat(table[token][None], B, 0)
-            attention, _, states = wrapper_step(w, x, attention, states, memory, tanh)
-            logits = attention @ output
-            log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-            if t == 0:
-                total = log_probs[:, first]
-        for b in range(B):
-            if first == 3:
-                scores[b][(3,)] = total[b]
-                continue
-            for last in range(4):
-                scores[b][(first, last)] = total[b] + log_probs[b, last]
-    for b in range(B):
-        best = max(scores[b], key=scores[b].get)
-        assert tuple(found.ids[b, 0, : found.lengths[b, 0]]) == best
-        assert_close(found.scores[b, 0], scores[b][best])
 
 
 @pytest.mark.tensorflow

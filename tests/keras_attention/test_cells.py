@@ -65,18 +65,6 @@ def test_inference_does_not_move_the_dropout_of_a_hoisted_rnn(rng, cell):
     assert (expected != array(used(inputs))).any()
 
 
-def test_a_cell_with_dropout_trains_and_is_validated_in_turn(rng):
-    inputs, memory = keras.Input((T, DIM)), keras.Input((S, DV))
-    model = keras.Model([inputs, memory], dropping(units=OUT)(inputs, memory))
-    model.compile("sgd", "mse")
-    x = [normal(rng, 4, T, DIM), normal(rng, 4, S, DV)]
-    y = normal(rng, 4, T, OUT)
-    model.predict([a[:1] for a in x], verbose=0)
-    model.fit(x, y, validation_data=(x, y), batch_size=3, epochs=2, verbose=0)
-    history = model.fit(x, y, batch_size=3, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
-
-
 def test_a_cell_with_dropout_is_searched(rng):
     layer, output = dropping(), keras.layers.Dense(5)
     memory = normal(rng, B, S, DV)

@@ -11,7 +11,6 @@ import keras_attention
 from keras_attention import (
     AdditiveAttention,
     AttentionRNN,
-    HoistedRNN,
     LocalAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
@@ -94,14 +93,6 @@ def test_a_subclass_of_a_cell_has_its_own_step(rng, cell, order, feeding):
     for t in range(T):
         output, _, state = layer.step(inputs[:, t], prepared, state)
         assert_close(output, fast[:, t])
-
-
-@pytest.mark.parametrize("cell", [SlowCell, LateStart])
-def test_a_subclass_of_a_cell_has_its_own_step_in_a_hoisted_rnn(rng, cell):
-    made = cell(UNITS)
-    ours, theirs = (make(made, return_sequences=True) for make in (HoistedRNN, keras.layers.RNN))
-    inputs = normal(rng, B, T, DIM)
-    assert_close(ours(inputs), array(theirs(inputs)))
 
 
 OVERRIDES = {

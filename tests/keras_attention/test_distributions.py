@@ -183,17 +183,6 @@ def test_monotonic_weights_follow_the_formula(rng, mode, masked, length):
         assert not result[~allowed].any()
 
 
-def test_soft_stops_are_the_hard_ones_when_probabilities_are_0_or_1(rng):
-    scores = 1e4 * rng.choice([-1.0, 1.0], size=(B, TV)).astype("float32")
-    previous = np.eye(TV, dtype="float32")[[0, 4]]
-    hard = array(distributions.monotonic(ops.convert_to_tensor(scores), previous, mode="hard"))
-    soft = distributions.monotonic(ops.convert_to_tensor(scores), previous)
-    np.testing.assert_array_equal(array(soft), hard)
-    for b, start in enumerate([0, 4]):  # algorithm 1: the first stop at or after the last one
-        stop = next((j for j in range(start, TV) if scores[b, j] > 0), None)
-        assert_close(hard[b], np.eye(TV)[stop] if stop is not None else np.zeros(TV))
-
-
 def test_parallel_mode_is_exact_where_the_product_underflows():
     length = 2000
     scores = np.full((1, length), -1.0, "float32")  # 0.73 ** 2000 is far below float32
@@ -256,17 +245,3 @@ def test_a_mask_broadcasts(rng, name, shape):
     full = np.broadcast_to(allowed, scores.shape)
     expected = rows(REFERENCE[name], scores, full)
     assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed), expected)
-
-
-@pytest.mark.parametrize("name", distributions.BY_NAME)
-def test_what_a_masked_score_is_does_not_matter(rng, name):
-    scores, allowed = normal(rng, 2, 5), np.array([[True, False, True, True, False]] * 2)
-    expected = array(distributions.BY_NAME[name](ops.convert_to_tensor(scores), allowed))
-    for value in (np.nan, np.inf, -np.inf):
-        found = np.where(allowed, scores, value).astype("float32")
-        assert_close(distributions.BY_NAME[name](ops.convert_to_tensor(found), allowed), expected)
-
-
-def test_one_score_alone_has_all_the_weight_without_a_warning(rng):
-    scores = normal(rng, 3, 2, 1)
-    assert_close(distributions.softmax(ops.convert_to_tensor(scores)), np.ones((3, 2, 1)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AttentionPooling, MultiplicativeAttention, losses
+from keras_attention import AttentionPooling, losses
 from tests.keras_attention import zoo
 from tests.keras_attention.helpers import array, assert_close, normal, weight_gradients
 
@@ -103,17 +103,6 @@ def test_gradients_are_finite(rng, name, what, masked):
         assert np.isfinite(found[weight.path]).all()
         if name in zoo.MECHANISMS:
             assert not found[weight.path].any()
-
-
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("what", EMPTY)
-def test_keras_gives_the_same(rng, what, masked):
-    batch, rows, places = EMPTY[what]
-    query, value = normal(rng, batch, rows, 7), normal(rng, batch, places, 7)
-    masks = [np.ones((batch, rows), bool), np.ones((batch, places), bool)] if masked else None
-    expected = keras.layers.Attention()([query, value], mask=masks)
-    named = {"query_mask": masks[0], "value_mask": masks[1]} if masked else {}
-    assert_close(MultiplicativeAttention("dot")(query, value, **named), array(expected))
 
 
 @functools.cache

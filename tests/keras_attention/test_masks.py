@@ -5,41 +5,11 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AdditiveAttention, AttentionRNN, HoistedRNN, LocationAttention, losses
-from tests.keras_attention import reference, zoo
+from keras_attention import AdditiveAttention, AttentionRNN, HoistedRNN, losses
 from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize
 from tests.keras_attention.test_losses import FORMULAS
 
 B, TQ, TV, DIM = 2, 3, 5, 6
-
-
-@pytest.mark.parametrize("name", [*zoo.MECHANISMS, *zoo.RECURRENT])
-def test_padding_on_the_left_of_the_memory_changes_nothing(rng, name):
-    layer, inputs = zoo.LAYERS[name](), zoo.arrays(name, rng)
-    zoo.call(name, layer, inputs)
-    zoo.fixed_weights(layer)
-    expected = [array(x) for x in zoo.call(name, layer, inputs)]
-    padding = rng.normal(size=(zoo.B, 2, zoo.widths(name)[1])).astype("float32")
-    wider = [inputs[0], np.concatenate([padding, inputs[1]], 1)]
-    valid = np.stack([np.arange(zoo.TV + 2) >= 2] * zoo.B)
-    key = "value_mask" if name in zoo.MECHANISMS else "memory_mask"
-    for x, e in zip(zoo.call(name, layer, wider, **{key: valid}), expected, strict=True):
-        if x.shape[-1] == zoo.TV + 2:  # weights
-            assert not array(x)[..., :2].any()
-            x = x[..., 2:]
-        assert_close(x, e)
-
-
-def test_the_places_of_location_attention_count_from_the_first_valid_one(rng):
-    layer = LocationAttention(7)
-    query, value = normal(rng, B, TQ, DIM), normal(rng, B, TV, DIM)
-    allowed = np.array([[False, False, True, False, True], [True, True, True, True, False]])
-    _, weights = layer(query, value, value_mask=allowed, return_attention_scores=True)
-    kernel = array(layer.kernel.value).astype("float64")
-    for b, first in enumerate([2, 0]):
-        for t in range(TQ):
-            scores = [query[b, t] @ kernel[:, max(j - first, 0)] for j in range(TV)]
-            assert_close(weights[b, t], reference.softmax(scores, allowed[b]))
 
 
 def test_masks_may_be_lists_and_attention_masks_may_have_axes_of_1(rng):

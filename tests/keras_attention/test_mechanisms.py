@@ -274,16 +274,6 @@ def test_local_attention_takes_the_heads_of_its_score(rng, predictive):
     assert_close(context, np.concatenate(parts, -1))
 
 
-def test_a_window_beyond_the_memory_gives_zeros(rng):
-    layer = built(lambda: LocalAttention(inner(), half_width=1), rng, 2)
-    context, weights = array(
-        layer(normal(rng, B, TQ, DQ), normal(rng, B, 2, DV), return_attention_scores=True)
-    )
-    assert weights[:, 2].any()  # position 1 is in the window of step 2
-    assert not weights[:, 3:].any()
-    assert not context[:, 3:].any()
-
-
 def test_chunks_hold_for_scores_of_any_size(rng):
     u, stops = 1e4 * normal(rng, B, TV), rng.dirichlet(np.ones(TV), size=B).astype("float32")
     result = array(chunkwise(ops.convert_to_tensor(u), ops.convert_to_tensor(stops), 3))
@@ -321,12 +311,6 @@ def test_noise_is_added_to_the_scores_in_training_alone(rng):
     trained = array(noisy(query, memory, training=True))
     assert (np.abs(trained - array(noisy(query, memory))) > 1e-3).any()
     assert (trained != array(noisy(query, memory, training=True))).any()
-
-
-def test_the_bias_of_the_score_starts_where_it_is_told():
-    layer = MonotonicAttention(normed(), bias_initial=-4.0)
-    layer.build((B, TQ, DQ), (B, TV, DV))
-    assert weights_of(layer)["score_bias"] == -4.0
 
 
 BAD = {

@@ -1,7 +1,5 @@
 """Models exported from PyTorch to ONNX say in ONNX Runtime what they say here."""
 
-import warnings
-
 import keras
 import numpy as np
 import pytest
@@ -28,14 +26,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore"),
 ]
 
-LAYERS = {
-    "additive": lambda: AdditiveAttention(13),
-    "multiplicative": lambda: MultiplicativeAttention("general"),
-    "monotonic": lambda: MonotonicAttention(AdditiveAttention(13)),
-    "chunkwise": lambda: MonotonicChunkwiseAttention(AdditiveAttention(13), AdditiveAttention(3)),
-    "attention RNN": lambda: AttentionRNN(keras.layers.GRUCell(13), AdditiveAttention(5)),
-}
-
 
 def exported(model, inputs, path):
     """A function from inputs to what ONNX Runtime says of the model."""
@@ -51,18 +41,6 @@ def exported(model, inputs, path):
 def agrees(run, model, inputs):
     expected = model(inputs if len(inputs) > 1 else inputs[0]).detach().numpy()
     np.testing.assert_allclose(run(inputs), expected, atol=2e-6)
-
-
-def holds(model, rng, path):
-    inputs = [rng.normal(size=(2, *x.shape[1:])).astype("float32") for x in model.inputs]
-    agrees(exported(model, inputs, path), model, inputs)
-
-
-@pytest.mark.parametrize("name", LAYERS)
-def test_attention_is_exported(rng, tmp_path, name):
-    query, memory = keras.Input((3, 7)), keras.Input((5, 11))
-    model = keras.Model([query, memory], LAYERS[name]()(query, memory))
-    holds(model, rng, tmp_path / "model.onnx")
 
 
 # Lengths that are not known, tried at others than the one that Keras traces, which is 1.
@@ -125,37 +103,6 @@ def test_other_layers_are_exported_for_every_length_or_refused(rng, tmp_path):
     model(pair(rng, 2, 1)[0])
     with pytest.raises(ValueError, match="HoistedRNN expected a known number of steps"):
         model.export(str(tmp_path / "open.onnx"), format="onnx", verbose=False)
-
-
-def test_a_graph_that_was_traced_at_one_length_refuses_others(rng, tmp_path):
-    import onnxruntime
-    import torch
-
-    layer = AttentionRNN(keras.layers.GRUCell(5), AdditiveAttention(3))
-    inputs = [torch.tensor(x) for x in pair(rng, 3, 5)]
-    layer(*inputs)
-    axes = {"query": {0: "b", 1: "t"}, "memory": {0: "b", 1: "s"}}
-    path = str(tmp_path / "model.onnx")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.onnx.export(
-            *(layer, tuple(inputs), path),
-            input_names=list(axes),
-            dynamic_axes=axes,
-            dynamo=False,
-        )
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(path, options)
-    for steps in (3, 4):
-        given = pair(rng, steps, 7)
-        feeds = dict(zip(axes, given, strict=True))
-        if steps == 3:
-            expected = layer(*map(torch.tensor, given)).detach().numpy()
-            np.testing.assert_allclose(session.run(None, feeds)[0], expected, atol=2e-6)
-        else:
-            with pytest.raises(Exception, match="Split"):
-                session.run(None, feeds)
 
 
 def test_a_pointer_generator_is_exported_for_every_length(rng, tmp_path):

@@ -5,6 +5,7 @@ from keras import ops
 
 from keras_attention import PointerGenerator
 from keras_attention.layers import pointer
+from tests.keras_attention import reference
 from tests.keras_attention.helpers import (
     array,
     assert_close,
@@ -131,13 +132,6 @@ def test_sizes_of_0(rng, empty):
         assert array(layer(*(x[:, 0] for x in given), ids)).shape == (b, V + s)
 
 
-def test_one_step_is_the_same(rng):
-    layer, given = built(rng), inputs(rng)
-    whole = array(layer(*given))
-    for t in range(T):
-        assert_close(layer(*(x[:, t] for x in given[:3]), IDS), whole[:, t])
-
-
 def test_it_compiles_and_what_attention_leaves_out_is_not_copied(rng):
     layer, given = built(rng), inputs(rng)
     expected = array(layer(*given))
@@ -158,33 +152,23 @@ def test_gradients_are_those_of_the_formula(rng):
         p = formula({**w, "kernel": kernel}, features, logits, weights, IDS)
         return -np.log(np.take_along_axis(p, said[..., None], -1)).sum()
 
-    def slope(x, function):
-        found = np.zeros(x.shape)
-        for at in np.ndindex(*x.shape):
-            ends = []
-            for step in (1e-5, -1e-5):
-                moved = x.astype("float64").copy()
-                moved[at] += step
-                ends.append(function(moved))
-            found[at] = (ends[0] - ends[1]) / 2e-5
-        return found
-
     def total(features, logits, weights):
         log_probs = layer(features, logits, weights, ops.convert_to_tensor(IDS))
         return -ops.sum(ops.take_along_axis(log_probs, ops.convert_to_tensor(said[..., None]), -1))
 
     features, logits, weights = (x.astype("float64") for x in given[:3])
     expected = [
-        slope(features, lambda x: loss(w["kernel"], x, logits, weights)),
-        slope(logits, lambda x: loss(w["kernel"], features, x, weights)),
-        slope(weights, lambda x: loss(w["kernel"], features, logits, x)),
+        reference.differences(lambda x: loss(w["kernel"], x, logits, weights), features),
+        reference.differences(lambda x: loss(w["kernel"], features, x, weights), logits),
+        reference.differences(lambda x: loss(w["kernel"], features, logits, x), weights),
     ]
     found = gradients(lambda arrays: total(*arrays), given[:3])
     for x, e in zip(found, expected, strict=True):
         assert_close(x, e, 1e-3)
     slopes = weight_gradients(layer, lambda: total(*map(ops.convert_to_tensor, given[:3])))
     kernel = next(slope for path, slope in slopes.items() if "kernel" in path)
-    assert_close(kernel, slope(w["kernel"], lambda x: loss(x, features, logits, weights)), 1e-3)
+    expected = reference.differences(lambda x: loss(x, features, logits, weights), w["kernel"])
+    assert_close(kernel, expected, 1e-3)
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
@@ -235,11 +219,3 @@ def test_what_does_not_fit_is_refused(rng, change):
     given = [change.get(i, x) for i, x in enumerate(inputs(rng))]
     with pytest.raises(ValueError, match=r"PointerGenerator expected features .* Received: \("):
         built(rng)(*given)
-
-
-def test_a_mixed_policy_computes_in_float32(rng):
-    values = inputs(rng)
-    exact, mixed = built(rng), PointerGenerator(dtype="mixed_bfloat16")
-    mixed.build((None, None, DIM), (None, None, V), (None, None, S), (None, S))
-    mixed.set_weights(exact.get_weights())
-    assert_close(mixed(*values), array(exact(*values)))

@@ -1,6 +1,5 @@
 """Attention pooling against a NumPy loop."""
 
-import keras
 import numpy as np
 import pytest
 
@@ -9,20 +8,6 @@ from tests.keras_attention import reference
 from tests.keras_attention.helpers import array, assert_close, mask, normal, randomize, weights_of
 
 B, TV, DV, UNITS = 2, 7, 11, 13
-
-
-@pytest.mark.parametrize("masked", [False, True])
-def test_pooling_follows_the_formula(rng, masked):
-    layer = AttentionPooling(UNITS)
-    value, allowed = normal(rng, B, TV, DV), mask(rng, B, TV) if masked else None
-    layer.build(value.shape)
-    randomize(layer, rng)
-    w = weights_of(layer)
-    pooled, weights = array(layer(value, mask=allowed, return_attention_scores=True))
-    for b in range(B):
-        scores = [w["scale"] @ np.tanh(h @ w["kernel"] + w["bias"]) for h in value[b]]
-        expected = reference.softmax(scores, None if allowed is None else allowed[b])
-        assert_close((weights[b], pooled[b]), (expected, expected @ value[b]))
 
 
 def test_pooling_takes_a_grid_and_gives_zeros_where_all_is_masked(rng):
@@ -56,20 +41,6 @@ def test_heads_follow_the_formula(rng, heads, masked, distribution):
             assert_close(weights[b, h], expected)
             part = np.split(value[b], heads, -1)[h]
             assert_close(np.split(pooled[b], heads)[h], expected @ part)
-
-
-@pytest.mark.parametrize("options", [{"num_heads": 3}, {}])
-def test_symbolic_shapes_are_those_of_the_arrays(rng, options):
-    layer = AttentionPooling(12, **options)
-    symbolic = layer(keras.Input((TV, 9), batch_size=B), return_attention_scores=True)
-    eager = layer(normal(rng, B, TV, 9), return_attention_scores=True)
-    assert [x.shape for x in symbolic] == [tuple(x.shape) for x in eager]
-    assert layer.compute_output_shape((B, TV, 9)) == tuple(eager[0].shape)
-
-
-def test_a_vector_has_no_mask(rng):
-    value, valid = normal(rng, B, TV, 9), mask(rng, B, TV)
-    assert AttentionPooling(5).compute_mask(value, valid) is None
 
 
 BAD = {

@@ -3,7 +3,6 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_attention import AdditiveAttention, AttentionRNN, MultiplicativeAttention
 from tests.keras_attention import reference
@@ -82,20 +81,6 @@ def test_sequence_follows_the_formula(rng, cell, order, feeding, units):
     assert not array(outputs)[~masks[0]].any()
 
 
-@pytest.mark.parametrize(("order", "feeding"), [("bahdanau", False), ("luong", True)])
-@pytest.mark.parametrize("cell", CELLS)
-def test_step_by_step_equals_the_sequence(rng, cell, order, feeding):
-    layer = built(rng, cell, order=order, units=OUT, input_feeding=feeding)
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
-    allowed = mask(rng, B, S)
-    outputs, weights = array(layer(inputs, memory, memory_mask=allowed))
-    prepared = layer.prepare(ops.convert_to_tensor(memory), mask=ops.convert_to_tensor(allowed))
-    state = layer.initial_state(prepared)
-    for t in range(T):
-        output, weight, state = layer.step(ops.convert_to_tensor(inputs[:, t]), prepared, state)
-        assert_close((output, weight), (outputs[:, t], weights[:, t]))
-
-
 @pytest.mark.parametrize("cell", ["LSTM", "stacked"])
 @pytest.mark.parametrize("order", ["bahdanau", "luong"])
 def test_initial_states_start_the_cell(rng, cell, order):
@@ -126,18 +111,6 @@ def test_without_return_sequences_a_fully_masked_row_gives_zeros(rng):
     output = array(layer(normal(rng, B, T, DIM), normal(rng, B, S, DV), inputs_mask=valid)[0])
     assert not output[0].any()
     assert output[1].any()
-
-
-def test_beams_that_share_a_memory_row_are_neighbours(rng):
-    layer = built(rng, "LSTM", order="luong", units=OUT, input_feeding=True)
-    memory, tokens = normal(rng, B, S, DV), normal(rng, T, B * 3, DIM)
-    prepared = layer.prepare(ops.convert_to_tensor(memory))
-    state = layer.initial_state(prepared)
-    state = keras.tree.map_structure(lambda x: ops.repeat(x, 3, axis=0), state)
-    wanted = array(layer(tokens.swapaxes(0, 1), np.repeat(memory, 3, 0)))
-    for t in range(T):
-        output, weights, state = layer.step(ops.convert_to_tensor(tokens[t]), prepared, state)
-        assert_close((output, weights), (wanted[0][:, t], wanted[1][:, t]))
 
 
 def test_implicit_masks_of_inputs_and_memory_are_obeyed(rng):

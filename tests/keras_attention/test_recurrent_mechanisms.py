@@ -158,44 +158,6 @@ CELLS = {
 }
 
 
-# Bahdanau's order has its fast way on TensorFlow alone.
-ORDERS = [pytest.param("bahdanau", marks=pytest.mark.tensorflow), "luong"]
-
-
-@pytest.mark.parametrize("order", ORDERS)
-@pytest.mark.parametrize(
-    ("name", "cell"), [*(("additive", cell) for cell in CELLS), ("general heads", "LSTM")]
-)
-def test_the_fast_ways_to_run_have_the_gradients_of_the_plain_one(rng, name, cell, order):
-    layer = built(rng, MECHANISMS[name](), CELLS[cell](UNITS), order=order)
-    inputs, memory, upstream = normal(rng, B, T, DIM), normal(rng, B, S, DV), None
-    prepared = ops.transpose(ops.convert_to_tensor(inputs), (1, 0, 2))
-    upstream = normal(rng, B, T, layer.output_size), normal(rng, *layer_weights_shape(layer))
-
-    def total(outputs, weights):
-        return weighted_sum(outputs, upstream[0]) + weighted_sum(weights, upstream[1])
-
-    def plain():
-        keys = layer.prepare(ops.convert_to_tensor(memory))
-        state = layer.initial_state(keys)
-        outputs, weights, _ = layer._run_stepwise(prepared, None, keys, state, False)
-        return total(outputs, weights)
-
-    def fast():
-        return total(*layer(inputs, memory))
-
-    assert_close(fast(), array(plain()), 1e-4)
-    expected = weight_gradients(layer, plain)
-    for path, slope in weight_gradients(layer, fast).items():
-        assert np.abs(slope).max() > 1e-3
-        assert_close(slope, expected[path], 1e-4)
-
-
-def layer_weights_shape(layer):
-    heads = layer.attention.num_heads
-    return (B, heads, T, S) if heads > 1 else (B, T, S)
-
-
 @pytest.mark.tensorflow  # elsewhere it is the loop of its base class
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("backwards", [False, True])
@@ -222,30 +184,6 @@ def test_hoisted_rnn_is_keras_rnn(rng, cell, backwards, masked):
     found = weight_gradients(ours, lambda: total(ours))
     for (_, slope), (_, wanted) in zip(found.items(), slopes.items(), strict=True):
         assert_close(slope, wanted, 1e-4)
-
-
-def test_a_bidirectional_encoder_a_bridge_and_a_time_distributed_readout(rng):
-    source, target = keras.Input((None,), dtype="int32"), keras.Input((None,), dtype="int32")
-    encoder = keras.layers.Bidirectional(
-        keras.layers.GRU(4, return_sequences=True, return_state=True)
-    )
-    embedding = keras.layers.Embedding(7, DIM, mask_zero=True)
-    memory, _, backward = encoder(embedding(source))
-    bridge = keras.layers.Dense(UNITS, activation="tanh")  # Bahdanau: s_0 = tanh(W_s h_1)
-    decoder = AttentionRNN(keras.layers.GRUCell(UNITS), AdditiveAttention(8))
-    outputs = decoder(
-        embedding(target), memory, memory_mask=source != 0, initial_state=[bridge(backward)]
-    )
-    logits = keras.layers.TimeDistributed(keras.layers.Dense(5))(outputs)
-    model = keras.Model([source, target], logits)
-    ids = np.array([[3, 1, 4, 0], [5, 0, 0, 0]]), np.array([[1, 2, 0], [2, 6, 5]])
-    result = array(model(ids))
-    # Padding of the source changes nothing, and masked steps give what zeros give.
-    wider = np.pad(ids[0], ((0, 0), (0, 3)))
-    assert_close(model([wider, ids[1]]), result)
-    assert result.shape == (2, 3, 5)
-    alone = array(model([ids[0][1:, :1], ids[1][1:]]))
-    assert_close(alone, result[1:])
 
 
 def test_pooling_is_time_distributed_over_sentences(rng):
@@ -310,19 +248,3 @@ def test_in_half_precision_a_state_keeps_what_adds_up_slowly(rng, cell):
     last = array(ops.cast(ours(inputs, initial_state=initial)[-1], "float32"))
     assert_close(last, np.full((B, units), wanted), 1e-2)
     assert abs(wanted - start) > 0.03
-
-
-@pytest.mark.tensorflow
-@pytest.mark.parametrize("order", ["bahdanau", "luong"])
-def test_a_monotonic_decoder_trains_alike_when_xla_compiles_it(rng, order):
-    attention = MonotonicAttention(MultiplicativeAttention("general"))
-    layer = AttentionRNN(keras.layers.GRUCell(13), attention, order=order)
-    inputs, memory = keras.Input((3, 7)), keras.Input((5, 11))
-    model = keras.Model([inputs, memory], layer(inputs, memory))
-    start, losses = model.get_weights(), []
-    arrays, targets = [normal(rng, 2, 3, 7), normal(rng, 2, 5, 11)], normal(rng, 2, 3, 24)
-    for jit_compile in (False, True):
-        model.set_weights(start)
-        model.compile("sgd", "mse", jit_compile=jit_compile)
-        losses.append([model.train_on_batch(arrays, targets) for _ in range(3)])
-    assert_close(np.array(losses[0]), np.array(losses[1]))

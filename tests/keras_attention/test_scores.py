@@ -81,46 +81,8 @@ def test_additive_refuses_batches_that_differ(rng):
         scores.additive(query, key, normal(rng, UNITS))
 
 
-def test_location_looks_at_the_query_alone(rng):
-    query, kernel = normal(rng, B, TQ, DQ), normal(rng, DQ, TV + 2)
-    expected = np.zeros((B, TQ, TV))
-    for b, i, j in np.ndindex(*expected.shape):
-        expected[b, i, j] = query[b, i].astype("float64") @ kernel[:, j]
-    assert_close(scores.location(query, kernel, TV), expected)
-
-
 @pytest.mark.parametrize("score", [scores.dot, scores.scaled_dot])
 def test_products_past_the_range_of_float16_stay_finite(score):
     query = ops.full((1, 1, 4), 300.0, dtype="float16")
     expected = 4 * 300.0**2 / (2.0 if score is scores.scaled_dot else 1.0)
     assert_close(score(query, query), [[[expected]]])
-
-
-def test_gradients_are_finite_differences(rng):
-    scale = normal(rng, UNITS)
-    queries, keys, upstream = (
-        normal(rng, 1, TQ, UNITS),
-        normal(rng, 1, TV, UNITS),
-        normal(rng, 1, TQ, TV),
-    )
-    identity = np.eye(UNITS)
-    cases = [
-        (
-            scores.additive,
-            [queries, keys, scale],
-            lambda q, k, v: reference.additive(q, k, identity, identity, v),
-        ),
-    ]
-    for score, arrays, formula in cases:
-
-        def loss(tensors, score=score):
-            return weighted_sum(score(*tensors), upstream)
-
-        found = gradients(loss, arrays)
-        for n in range(3):
-
-            def exact(x, n=n, arrays=arrays, formula=formula):
-                q, k, w = [x if m == n else a.astype("float64") for m, a in enumerate(arrays)]
-                return (reference.score_all(lambda a, b: formula(a, b, w), q, k) * upstream).sum()
-
-            assert_close(found[n], reference.differences(exact, arrays[n]), 1e-4)

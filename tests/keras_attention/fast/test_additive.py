@@ -8,7 +8,7 @@ import pytest
 from keras import ops
 
 from keras_attention import AdditiveAttention, backend, exporting, fast_paths, scores
-from tests.keras_attention.helpers import array, assert_close, compiled, gradients, normal
+from tests.keras_attention.helpers import array, assert_close, compiled, normal
 
 BACKEND = keras.backend.backend()
 slow_on_tensorflow = [pytest.mark.slow] if BACKEND == "tensorflow" else []  # XLA takes seconds
@@ -222,15 +222,6 @@ def test_the_formula_runs_where_it_serves(rng, calls):
         assert not calls
 
 
-@pytest.mark.slow
-def test_a_constant_query_has_no_gradient_and_the_others_do(rng, calls):
-    arrays = inputs(rng)
-    upstream = ops.convert_to_tensor(arrays[3])
-    loss = in_graph(lambda k, v: ops.sum(scores.additive(arrays[0], k, v) * upstream))
-    found = gradients(lambda tensors: loss(*tensors), arrays[1:3])
-    assert_close(found, reference(*arrays)[1][1:])
-
-
 @pytest.mark.skipif(BACKEND != "torch", reason="of PyTorch")
 def test_autocast_and_compiled_functions_keep_float32(rng, calls):
     import torch
@@ -374,26 +365,6 @@ def test_no_export_needs_xla(rng, calls, tmp_path):
         assert not needs_xla(saved.meta_graphs[0].graph_def)
     loaded = tf.saved_model.load(tmp_path / "exported")
     assert_close(loaded.serve([tf.constant(query), tf.constant(value)]), expected)
-
-
-@pytest.mark.slow
-@pytest.mark.tensorflow
-def test_the_scale_may_be_a_variable(rng, calls):
-    import tensorflow as tf
-
-    *arrays, upstream = inputs(rng)
-    query, key, scale = map(tf.Variable, arrays)
-
-    @tf.function
-    def step():
-        with tf.GradientTape() as tape:
-            result = scores.additive(query, key, scale)
-        return result, tape.gradient(result, [query, key, scale], upstream)
-
-    expected, expected_slopes = reference(*arrays, upstream)
-    result, slopes = step()
-    assert_close(result, expected)
-    assert_close(slopes, expected_slopes)
 
 
 @pytest.mark.tensorflow

@@ -12,7 +12,6 @@ from tests.keras_attention.decoders import (
     Decoder,
     S,
     every_hypothesis,
-    naive_beam_search,
     search,
 )
 from tests.keras_attention.helpers import assert_close
@@ -50,34 +49,6 @@ def test_the_coverage_penalty_is_the_papers(rng, penalty, coverage):
             assert_close(result.scores[b, n], score(b, ids))
             changed += tuple(plain.ids[b, n][: len(ids)]) != ids
     assert changed
-
-
-def test_a_small_beam_with_a_coverage_penalty_equals_a_naive_search(rng):
-    decoder = Decoder(rng)
-    decoder.weights *= 0.3
-    mask = np.ones((B, S), bool)
-
-    def lost(b, ids):
-        return np.log(np.clip(decoder.attention(b, ids).sum(0), 1e-6, 1.0)).sum() if ids else 0.0
-
-    class Covering:
-        """The decoder, scored with what is lost for coverage."""
-
-        def score(self, b, ids, penalty):
-            return decoder.score(b, ids, penalty) + 0.5 * lost(b, ids)
-
-    result = search(
-        decoder,
-        beam_width=3,
-        num_results=3,
-        length_penalty=0.6,
-        coverage_penalty=0.5,
-        memory_mask=ops.convert_to_tensor(mask),
-    )
-    for b in range(B):
-        for n, ids in enumerate(naive_beam_search(Covering(), b, 3, 0.6)):
-            assert tuple(result.ids[b, n][: len(ids)]) == ids
-            assert_close(result.scores[b, n], Covering().score(b, ids, 0.6))
 
 
 @pytest.mark.parametrize(

@@ -287,16 +287,6 @@ def test_a_state_that_is_tiled_already_is_told(rng, find):
         find(decoder.step, state, batch_size=B, start_id=START, end_id=END, max_length=4)
 
 
-@pytest.mark.parametrize("find", FINDS)
-def test_a_batch_of_0_gives_no_results(rng, find):
-    def step(tokens, state):
-        return ops.zeros((ops.shape(tokens)[0], VOCABULARY)), None, state
-
-    options = {"start_id": START, "end_id": END, "max_length": LENGTH, "batch_size": 0}
-    found = find(step, (), return_attention_weights=False, **options)
-    assert found.ids.shape[0] == found.scores.shape[0] == 0
-
-
 def test_greedy_search_is_a_loop_over_the_best_tokens_in_random_searches():
     """Batches, vocabularies, lengths, ends and limits drawn at random, against plain Python."""
     for seed in range(40):
