@@ -59,14 +59,6 @@ class Taken(Exception):
     """The arguments were read without a mistake."""
 
 
-def test_the_guides_call_the_programs_that_they_are_about():
-    called = {module for _, module, _ in COMMANDS}
-    assert called >= {f"training.{name}" for name in ("train", "evaluate", "translate", "presets")}
-    assert called >= {
-        f"serving.{name}" for name in ("export", "check", "server", "client", "page", "batch")
-    }
-
-
 @pytest.mark.parametrize(("guide", "module", "words"), COMMANDS)
 def test_a_program_takes_the_options_of_a_guide(guide, module, words, monkeypatch):
     parse = argparse.ArgumentParser.parse_args

@@ -4,7 +4,7 @@ import inspect
 import json
 import tomllib
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -125,19 +125,3 @@ def test_the_home_page_has_the_translator_where_the_demo_has_made_it(made, monke
     assert translator.MARK in home
     assert translator.MARK not in shown
     assert ("<iframe" in shown) == made
-
-
-@pytest.mark.parametrize(("page", "boost"), [("log/training.md", 0.2), ("guides/layers.md", None)])
-def test_logs_are_found_last(page, boost, monkeypatch):
-    pytest.importorskip("mkdocs")
-    pytest.importorskip("latex2mathml")
-    monkeypatch.syspath_prepend(DOCS / "_site")
-    from pages import on_page_markdown
-
-    given = SimpleNamespace(file=SimpleNamespace(src_uri=page), meta={})
-    on_page_markdown("text", given, None, None)
-    assert given.meta.get("search", {}).get("boost") == boost
-
-
-def test_figures_are_small():
-    assert all(path.stat().st_size < 300_000 for path in (DOCS / "figures").glob("*.json"))

@@ -1,9 +1,6 @@
 """Calls of a client that cannot be made as asked, and the wait for a server."""
 
-import pytest
-
 from serving.client import Translator, protocol, serving_pb2
-from serving.client.__main__ import main as command
 from tests.attack.test_client import Server, Status, translate
 
 
@@ -25,12 +22,3 @@ def test_waiting_for_a_server_leaves_the_retries_to_its_requests(monkeypatch):
         assert len(server.asked) == polls + 1
         assert client.translate(["a"])[0].text == "A"
     assert len(server.asked) == polls + 3
-
-
-@pytest.mark.parametrize("text", ["0", "nan", "inf", "1e10", "soon"])
-def test_the_command_refuses_such_a_time_in_one_line(text, capsys):
-    with pytest.raises(SystemExit):
-        command(["--model", "m", "--timeout", text, "a"])
-    error = capsys.readouterr().err
-    assert f"expected seconds, at most 1e9 and more than 0. Received: {text};" in error
-    assert error.count("\n") == 1

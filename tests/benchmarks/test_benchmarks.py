@@ -42,13 +42,6 @@ def test_recurrent_step(tmp_path):
 
 
 @pytest.mark.tensorflow
-def test_training_speed_of_a_peer_that_is_missing(tmp_path):
-    rows, first_line = run(tmp_path, "training_speed.py", "--cases", "marian")
-    assert first_line.startswith("marian skipped, to install it: ")
-    assert rows == {}
-
-
-@pytest.mark.tensorflow
 def test_training_speed_end_to_end(tmp_path):
     arguments = ["--end-to-end", "--cases", "keras-attention", "--batch", "23", "--batches", "2"]
     rows, _ = run(tmp_path, "training_speed.py", *arguments)
@@ -64,29 +57,6 @@ def test_modes_stand_beside_the_plain_formulas(tmp_path):
     assert len({row["mode"] for row in rows}) == modes
     assert [row["kind"] for row in rows] == ["scores", "decoder"] * modes
     assert all(row["forward_ratio"] > 0 and row["step_ratio"] > 0 for row in rows)
-
-
-@pytest.mark.parametrize(("slow_turns", "turns"), [(0, 1), (3, 4), (99, 25)])
-def test_a_loss_is_measured_again(monkeypatch, slow_turns, turns):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    from parts import modes
-
-    taken = {True: [2.0] * slow_turns + [1.0], False: [1.0]}
-    asked = []
-
-    def seconds(call, count):
-        asked.append(call())
-        turn = asked.count(asked[-1]) - 1
-        return taken[asked[-1]][min(turn, len(taken[asked[-1]]) - 1)]
-
-    monkeypatch.setattr(modes, "make_case", lambda kind, size, fast: fast)
-    calls = lambda fast, mode: {"forward": lambda: fast, "step": lambda: None}  # noqa: E731
-    monkeypatch.setattr(modes, "make_calls", calls)
-    monkeypatch.setattr(modes, "seconds", seconds)
-    taken[None] = [1.0]
-    found = modes.compare("scores", (2, 3, 5, 7), "graph", 1, most=75.0)
-    assert found == {"forward_ratio": 2.0 if slow_turns == 99 else 1.0, "step_ratio": 1.0}
-    assert asked.count(True) == turns
 
 
 @pytest.mark.tensorflow

@@ -35,17 +35,3 @@ def test_alibi_links_are_turned_round_and_the_texts_joined(tmp_path, monkeypatch
     links.write_text("0\t1-1\n")
     with pytest.raises(CorpusError, match="the same sentence numbers"):
         load()
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="KERAS_ATTENTION_DATA is not set")
-def test_the_real_alibi_links_are_within_their_sentences():
-    split = load()
-    assert len(split.sources) == len(split.pairs()) == 522
-    for words, translation, sure, possible in zip(
-        split.source_words, split.target_words, split.sure, split.possible, strict=True
-    ):
-        assert sure <= possible
-        assert all(0 <= s < len(words) and 0 <= t < len(translation) for s, t in possible)
-    at = split.sources.index("THE VISION OF CHARLES XI")
-    assert split.sure[at] == {(2, 1), (3, 2), (4, 3)}
-    assert split.possible[at] - split.sure[at] == {(0, 0), (1, 0)}

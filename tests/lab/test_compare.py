@@ -8,7 +8,6 @@ from sacrebleu.significance import PairedTest
 from lab import compare
 from lab.__main__ import main
 from tests.training.conftest import tiny_config
-from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
 from training.data.splits import load_split
@@ -73,8 +72,3 @@ def test_sentences_of_files_are_those_that_training_left_out(tmp_path):
     assert len(everything.sources) == 211
     kept = load_split(config, "train")[0]
     assert sorted([*found.sources, *kept.sources]) == sorted(everything.sources)
-
-
-def test_a_run_that_is_not_there_is_one_line(tmp_path):
-    with pytest.raises(UserError, match="not a run"):
-        main(["compare", "--run", str(tmp_path), "--against", str(tmp_path)])

@@ -8,7 +8,6 @@ import pytest
 from lab import order
 from lab.__main__ import main
 from tests.training.sources.test_events import random_histories
-from training.command.errors import UserError
 
 
 def area(labels, scores):
@@ -47,8 +46,3 @@ def test_the_order_study_ends_in_a_table_and_trains_once(tmp_path, monkeypatch, 
     monkeypatch.setattr(order.Learner, "fit", None)  # nothing is trained again
     main(command)
     assert (tmp_path / "order.csv").read_bytes() == before
-
-
-def test_the_order_study_is_of_histories(tmp_path):
-    with pytest.raises(UserError, match="expected target = label"):
-        main(["order", "--preset", "cmudict", "--output", str(tmp_path)])

@@ -10,7 +10,6 @@ import scipy.stats
 from lab import shared, sigmorphon
 from lab.__main__ import main
 from tests.training.conftest import untrained
-from training.command.errors import UserError
 from training.runs.run import load_run
 
 TINY = [
@@ -52,15 +51,6 @@ def test_the_interval_is_wilsons(wrong, count):
     assert found == pytest.approx((100 * expected.low, 100 * expected.high), abs=1e-6)
 
 
-def test_chance_evens_out_over_languages():
-    rows = [
-        {"language": str(number), "ensemble": 20.0 + number, "from": 10.0, "to": 30.0}
-        for number in range(4)
-    ]
-    mean = sigmorphon.mean_row(rows)
-    assert (mean["ensemble"], mean["from"], mean["to"]) == pytest.approx((21.5, 16.5, 26.5))
-
-
 def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     words, tmp_path, capsys, monkeypatch
 ):
@@ -90,9 +80,3 @@ def test_the_table_has_the_words_that_are_wrong_and_nothing_is_learned_twice(
     main(command)
     assert "wel_sw-1: trained already" in capsys.readouterr().out
     assert (output / "runs" / "wel_sw-1" / "best.weights.h5").stat().st_mtime_ns == weights
-
-
-def test_a_language_of_another_subtask_is_refused(tmp_path):
-    command = ["sigmorphon", "--subtask", "low", "--languages", "kor", "--output", str(tmp_path)]
-    with pytest.raises(UserError, match=r"expected some of ady, .*\. Received: kor"):
-        main(command)

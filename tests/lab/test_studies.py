@@ -73,19 +73,6 @@ def test_joined_sentences_have_the_bucket_lengths_and_the_references_of_their_pa
         length.join(long, 1)
 
 
-def test_what_is_lost_is_read_from_buckets_with_enough_sentences():
-    row = {"set": "real", "attention": "none"}
-    rows = [
-        {**row, "words": "1-5", "bleu": 9.0, "few": "yes"},
-        {**row, "words": "6-10", "bleu": 40.0, "few": "no"},
-        {**row, "words": "11-15", "bleu": 30.0, "few": "no"},
-        {**row, "words": "16-20", "bleu": 1.0, "few": "yes"},
-    ]
-    assert length.losses(rows) == {
-        "real": {"none": {"from": "6-10", "to": "11-15", "first": 40, "last": 30, "lost": 25}}
-    }
-
-
 def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     tiny_run, tmp_path, monkeypatch, capsys
 ):
@@ -191,25 +178,6 @@ def test_bad_input_is_one_clear_line(arguments, said, tiny_run, tmp_path):
     assert "\n" not in str(caught.value)
 
 
-def test_the_mechanisms_study_ends_in_a_table_and_a_figure(tiny_run, tmp_path):
-    output = tmp_path / "study"
-    settings = {"heads": {"attention_heads": 4, "attention_units": 8}, "additive": {}}
-    command = ["mechanisms", "--output", str(output), "--beam-width", "1", "--limit", "7"]
-    for name, keys in settings.items():
-        path = make_run(tmp_path / name, tiny_run, encoder_units=4, **keys)
-        command += ["--only", name, "--run", f"{name}={path}"]
-    main(command)
-    rows = read_table(output / "mechanisms.csv")
-    assert [row["mechanism"] for row in rows] == list(settings)
-    history = json.loads((tiny_run.path / "history.json").read_text())
-    for row in rows:
-        assert float(row["low"]) <= float(row["bleu"]) <= float(row["high"])
-        assert 0 <= float(row["aer"]) <= 1
-        seconds = [record["seconds"] for record in history]
-        assert float(row["seconds_per_epoch"]) == pytest.approx(np.median(seconds), abs=0.1)
-    assert (output / "mechanisms.png").stat().st_size > 10_000
-
-
 def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_path, monkeypatch):
     general = make_run(tmp_path / "general", tiny_run, attention="general")
     split = corpus.load("phrasebook-en-fr", "dev", limit=13)
@@ -280,12 +248,6 @@ def test_the_reading_of_each_half_is_the_best_of_the_other():
     np.testing.assert_array_equal(crossed, [[2, 3], [4, 5], [5, 7], [7, 7], [2, 3]])
 
 
-def test_a_model_without_attention_has_no_alignment(tiny_run, tmp_path):
-    path = make_run(tmp_path / "none", tiny_run, attention="none")
-    with pytest.raises(UserError, match="expected a model that attends"):
-        main(["alignment", "--run", f"none={path}", "--output", str(tmp_path / "study")])
-
-
 @pytest.mark.parametrize("gain", [0.7, 1.0, 1.3])
 def test_a_recurrent_kernel_of_a_gain_multiplies_the_gradient_by_it_at_each_step(gain, rng):
     """Near 0 tanh is the identity, so that each step is a rotation times the gain."""
@@ -294,18 +256,6 @@ def test_a_recurrent_kernel_of_a_gain_multiplies_the_gradient_by_it_at_each_step
     assert norms.shape == (11, 3, 2)
     np.testing.assert_allclose(norms[:-1] / norms[1:], gain, rtol=1e-3)
     np.testing.assert_array_equal(norms[..., 0], norms[..., 1])
-
-
-@pytest.mark.parametrize("cell", gradients.CELLS)
-def test_attention_reaches_states_that_the_recurrence_does_not(cell, rng):
-    inputs = rng.normal(size=(2, 31, 7)).astype("float32")
-    without, with_attention = (
-        gradients.gradient_norms(cell, attention, 0.1, inputs, rng) for attention in (False, True)
-    )
-    assert with_attention[0].min() > 100 * without[0].max()
-    for norms in (without, with_attention):
-        assert (norms[..., 0] >= norms[..., 1]).all()
-    assert (without[..., 0] > without[..., 1]).all() == (cell == "lstm")
 
 
 def test_the_gradients_study_ends_in_tables_and_a_figure(tmp_path, monkeypatch):

@@ -3,10 +3,8 @@
 import contextlib
 import functools
 import http.server
-import os
 import re
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ from playwright.sync_api import expect
 from serving.client.local import LocalReader, LocalTranslator
 from serving.export.version import export
 from serving.page.files.write import write
-from tests.page.tabs import WIDTHS
 from tests.serving.conftest import image_run, onnx_translator  # noqa: F401
 from tests.serving.page_files.conftest import versions  # noqa: F401
 from training.data import corpus
@@ -193,13 +190,3 @@ def test_an_image_is_read_and_the_region_lights_up(browser, image_run, tmp_path)
         )
         expect(tab.locator("#status.error")).to_contain_text("image 1 cannot be decoded")
         assert [url for url in asked if not url.startswith(("blob:", "data:"))] == [tab.url]
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_it_fits_the_screen(browser, one_file, width):
-    with tab_at(browser, one_file.as_uri()) as (tab, _):
-        tab.set_viewport_size({"width": WIDTHS[width], "height": 900})
-        expect(tab.locator(".sentence")).to_have_count(2)
-        assert tab.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
-        if target := os.environ.get("PAGE_SCREENSHOTS"):
-            tab.screenshot(path=Path(target) / f"site-{width}.png")

@@ -179,26 +179,6 @@ def test_it_recovers_when_the_server_comes_back(browser, base):
             server.close()
 
 
-@pytest.mark.parametrize(
-    ("text", "words", "shown"),
-    [
-        ("She eats a zorblax.", "She|eats|a|<unk>|.", "She|eats|a|zorblax|."),
-        ("Foo bar: a Zan a", "<unk>|<unk>|:|a|<unk>", "Foo|bar|:|a|Zan a"),
-        ("naïve 𝔘, ok", "<unk>|<unk>|,|ok", "naïve|𝔘|,|ok"),
-        ("abzz,", "ab<unk>|,", "abzz|,"),
-        ("x", "<unk>|<unk>", "x|<unk>"),
-        ("She is", "she|<unk>", "she|<unk>"),  # a tokenizer that writes small letters
-        ("", "", ""),
-    ],
-)
-def test_unknown_words_are_shown_as_they_were_typed(view, text, words, shown):
-    found = view.evaluate(
-        "async (given) => (await import('./static/unknown.js')).typed(...given)",
-        [words.split("|"), text],
-    )
-    assert "|".join(found) == shown
-
-
 def test_unknown_words_are_typed_ones_in_the_ribbons(view):
     def answers(route):
         alignment = {"source": ["She", "<unk>"], "target": ["A", "B"], "weights": [[1, 0], [0, 1]]}
@@ -211,25 +191,6 @@ def test_unknown_words_are_typed_ones_in_the_ribbons(view):
     expect(view.locator(".words").first).to_have_text("She zorbs")
 
 
-def test_models_of_letters_are_answered_whatever_is_typed(view, rng):
-    def answers(route):
-        sentences = []
-        for text in route.request.post_data_json["texts"]:
-            letters = [letter.strip() for letter in text]
-            source = ["<unk>" if rng.random() < 0.2 else letter for letter in letters]
-            weights = [[1 / len(source)] * len(source)]
-            alignment = {"source": source, "target": ["A"], "weights": weights}
-            sentences.append({"alignment": alignment, "hypotheses": []})
-        route.fulfill(json={"sentences": sentences})
-
-    view.route("**/api/look", answers)
-    drawn = ["".join(rng.choice([*"aé3★給,'- "], rng.integers(1, 12))).strip() for _ in range(12)]
-    for text in ["12 March 2024", *filter(None, drawn)]:
-        view.locator("#text").fill(text)
-        letters = [letter.strip() or "·" for letter in text]
-        expect(view.locator(".words").first.locator(".word")).to_have_text(letters)
-
-
 def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
     with tab_on(browser, Settings(unsure, "unsure", example="one two three")) as tab:
         expect(tab.locator("#translation")).to_have_text("ONE TWO THREE")
@@ -238,20 +199,6 @@ def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
         assert names == ["ONE, 90 %", "TWO, unsure, 34 %", "THREE, 90 %"]
         line = "e => getComputedStyle(e).textDecorationLine"
         assert [word.evaluate(line) for word in words.all()] == ["none", "underline", "none"]
-
-
-def test_words_of_one_sentence_do_not_touch_those_of_the_next(view):
-    sentences = [
-        {"source": source, "gap": "", "text": "".join(words), "score": -1.0, "truncated": False}
-        | {"words": words, "word_probabilities": [0.9] * len(words)}
-        for source, words in (
-            ("他睡觉。", ["He", " sleeps", "."]),
-            ("她吃。", ["She", " eats", "."]),
-        )
-    ]
-    view.route("**/api/translate", lambda route: route.fulfill(json={"sentences": sentences}))
-    view.locator("#text").fill("他睡觉。她吃。")
-    expect(view.locator("#translation")).to_have_text("He sleeps. She eats.")
 
 
 UNMARKED = "e => [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent)"

@@ -31,28 +31,6 @@ def test_a_missing_library_is_one_line_that_names_the_extra(monkeypatch, command
     assert stopped.value.code == expected
 
 
-HELP = """
-import runpy, sys
-sys.argv = [sys.argv[1], "--help"]
-try:
-    runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-except SystemExit as ended:
-    assert ended.code in (None, 0)
-heavy = ("tensorflow", "keras", "numpy", "grpc", "google.protobuf")
-print(*[name for name in heavy if name in sys.modules], file=sys.stderr)
-"""
-
-
-@pytest.mark.parametrize(
-    "module", sorted(name for name, _ in commands.COMMANDS.values() if name.startswith("serving."))
-)
-def test_help_loads_no_library(module):
-    done = subprocess.run([sys.executable, "-c", HELP, module], capture_output=True, text=True)
-    assert done.returncode == 0
-    assert done.stdout.startswith("usage: ")
-    assert done.stderr == "\n"
-
-
 @pytest.mark.parametrize("words", [["client", "--nothing"], ["server", "--port=x"], ["tain"]])
 def test_a_wrong_command_line_ends_with_2_and_one_line(words):
     command = [sys.executable, "-m", "serving.commands", *words]

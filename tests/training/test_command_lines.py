@@ -23,56 +23,6 @@ def run(*words, **settings):
     )
 
 
-def test_help_imports_nothing_that_takes_long():
-    """Each command in the same process: nothing is there at the end."""
-    code = (
-        "import contextlib, importlib, io, sys\n"
-        "for name in sys.argv[1:]:\n"
-        "    module = f'training.{name}'\n"
-        "    if name == 'presets':\n"
-        "        module += '.__main__'\n"
-        "    said = io.StringIO()\n"
-        "    with contextlib.suppress(SystemExit), contextlib.redirect_stdout(said):\n"
-        "        importlib.import_module(module).main(['--help'])\n"
-        "    there = said.getvalue().partition('examples:')[2].strip().splitlines()\n"
-        "    assert len(there) == 2, (name, there)\n"
-        "    assert all(f'python -m training.{name}' in line for line in there), there\n"
-        f"    found = set({HEAVY}) & set(sys.modules)\n"
-        "    assert not found, (name, found)\n"
-    )
-    done = run("-c", code, *COMMANDS)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [
-        ("train", ["--what"]),
-        ("train", []),
-        ("train", ["--preset", "cmudict", "--set", "epochs=-3"]),
-        ("prepare", ["--preset", "cmudict", "--corpus", "a", "--output", "b"]),
-        ("translate", ["--run", "x", "--nbest", "9"]),
-        ("evaluate", ["--split"]),
-        ("pictures", ["digits"]),
-        ("phrasebook", ["--count", "x"]),
-        ("presets.__main__", ["--xml"]),
-        ("train_arrays", []),
-    ],
-)
-def test_a_command_line_that_cannot_be_followed_ends_with_2(
-    name, words, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(f"training.{name}")
-    with pytest.raises(SystemExit) as ended:
-        main_guard(lambda: module.main(words))
-    assert ended.value.code == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: ")
-    assert said.count("\n") == 1
-    assert not any(tmp_path.iterdir())
-
-
 def test_an_interrupted_command_ends_with_130(monkeypatch, capsys):
     def interrupted(*words):
         raise KeyboardInterrupt

@@ -18,19 +18,6 @@ def test_an_ensemble_in_bfloat16_is_one_clear_line(tiny_run):  # noqa: F811
         script.main(arguments)
 
 
-def test_more_results_than_beams_is_one_clear_line(tiny_run, capsys):  # noqa: F811
-    arguments = ["--run", str(tiny_run.path), "--output", "x", "--beam-width", "2"]
-    with pytest.raises(SystemExit) as ended:
-        script.main(arguments)
-    assert ended.value.code == 2
-    assert "--nbest expected at most --beam-width, 2" in capsys.readouterr().err
-
-
-def test_a_missing_run_is_one_clear_line(tmp_path):
-    with pytest.raises(UserError, match="is not a run"):
-        script.main(["--run", str(tmp_path), "--output", str(tmp_path / "x")])
-
-
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkeypatch, value):  # noqa: F811
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
@@ -67,14 +54,6 @@ def test_an_export_that_fails_leaves_what_was_there(tiny_run, tmp_path, monkeypa
     with pytest.raises(ZeroDivisionError):
         export([tiny_run], tmp_path / "x", beam_width=1, num_results=1)
     assert [path.name for path in tmp_path.rglob("*")] == ["x", "1"]
-
-
-@pytest.mark.parametrize("value", ["-1", "nan", "inf", "x"])
-def test_a_length_penalty_that_makes_no_sense_is_one_line(value, capsys):
-    with pytest.raises(SystemExit) as ended:
-        script.main(["--run", "x", "--output", "y", f"--length-penalty={value}"])
-    assert ended.value.code == 2
-    assert f"expected a number of at least 0. Received: {value}; " in capsys.readouterr().err
 
 
 def test_a_coverage_penalty_without_beams_is_one_clear_line(tiny_run, tmp_path, monkeypatch):  # noqa: F811

@@ -42,6 +42,19 @@ def test_unknown_words_are_what_stands_between_the_known_ones():
     assert [len(words) for words in found] == [len(words) for words in wanted]
 
 
+def test_words_are_shown_as_they_were_typed():
+    cases = [
+        ("She eats a zorblax.", "She|eats|a|<unk>|.", "She|eats|a|zorblax|."),
+        ("Foo bar: a Zan a", "<unk>|<unk>|:|a|<unk>", "Foo|bar|:|a|Zan a"),
+        ("naïve 𝔘, ok", "<unk>|<unk>|,|ok", "naïve|𝔘|,|ok"),
+        ("abzz,", "ab<unk>|,", "abzz|,"),
+        ("x", "<unk>|<unk>", "x|<unk>"),
+        ("She is", "she|<unk>", "she|<unk>"),  # a tokenizer that writes small letters
+    ]
+    found = run(TYPED, given=[[words.split("|"), text] for text, words, _ in cases])
+    assert ["|".join(words) for words in found] == [shown for *_, shown in cases]
+
+
 def test_letters_and_spaces_are_those_of_the_text():
     rng, given, wanted = random.Random(5), [], []
     for _ in range(2000):
