@@ -210,16 +210,6 @@ def named_distributions(text):
     return set(found + re.findall(rf"(?<![\w/]){name}(?:\[|[=~<>!]=)", text))
 
 
-def test_a_distribution_that_is_not_ours_would_be_found():
-    for text in (
-        "pip install keras-attention",
-        "pip install --quiet 'keras-attention[client]'",
-        "(https://pypi.org/project/keras-attention/)",
-        "add keras-attention>=0.1",
-    ):
-        assert named_distributions(text) == {"keras-attention"}
-
-
 def test_no_text_names_a_distribution_other_than_ours():
     setups = [(path / "setup.py").read_text() for path in (ROOT, ROOT / "packaging" / "client")]
     ours = {re.search(r"^    name=\"(.+)\",$", text, re.MULTILINE)[1] for text in setups}
@@ -235,12 +225,3 @@ def test_no_text_names_a_distribution_other_than_ours():
             if path != Path(__file__):
                 other = named_distributions(path.read_text(encoding="utf-8")) - ours
                 assert not other, path
-
-
-def test_installing_is_told_as_it_works_before_the_package_is_on_an_index(client):
-    from serving.client.printing import install as of_the_client
-    from training.command.errors import install
-
-    assert install("page") == of_the_client("page") == "pip install -e '.[page]' in the repository"
-    held = sources(client[0])["keras_attention_client/printing.py"]
-    assert "pip install './packaging/client[{extra}]' in the repository" in held

@@ -53,16 +53,6 @@ def test_what_was_kept_is_listed_with_its_time_and_cleared_by_name(tab):
     expect(tab.locator("#empty")).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [820, 1280])
-def test_boxes_beside_one_another_are_of_equal_height(tab, width):
-    tab.set_viewport_size({"width": width, "height": 900})
-    for text in ("one", "one two three. " * 40):
-        tab.locator("#text").fill(text)
-        expect(tab.locator("#translation")).to_have_text(text.upper().strip())
-        heights = [box.bounding_box()["height"] for box in tab.locator("#ask > .pane").all()]
-        assert heights[0] == heights[1]
-
-
 def test_an_image_of_the_examples_is_read(browser, bright):
     images = []
     for column in (0, 2):

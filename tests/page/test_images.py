@@ -40,33 +40,6 @@ def test_an_image_is_read_and_the_region_lights_up(browser, bright, tmp_path, rn
         expect(tab.locator("#status.error")).to_contain_text("image 1")
 
 
-def test_an_outline_is_around_the_weights_of_the_character_that_is_looked_at(
-    browser, bright, tmp_path
-):
-    path = tmp_path / "image.png"
-    pixels = np.zeros((20, 30), "uint8")
-    pixels[10:, :10] = 255  # one region of 2 rows and 3 columns; each character's is the next
-    Image.fromarray(pixels).save(path)
-    with tab_on(browser, Settings(bright, "bright")) as tab:
-        tab.emulate_media(reduced_motion="reduce")
-        expect(tab.locator("#pad")).to_be_visible()
-        tab.locator("#file").set_input_files(path)
-        outline, figure = tab.locator("#outline"), tab.locator("#figure")
-        for position in range(3):
-            tab.locator("#reading-text .word").nth(position).hover()
-            expect(outline).to_have_css("opacity", "1")
-            own, whole = outline.bounding_box(), figure.bounding_box()
-            found = [
-                (own["x"] - whole["x"]) / whole["width"],
-                (own["y"] - whole["y"]) / whole["height"],
-                own["width"] / whole["width"],
-                own["height"] / whole["height"],
-            ]
-            assert found == pytest.approx([position / 3, 1 / 2, 1 / 3, 1 / 2], abs=0.01)
-        tab.locator("h1").hover()
-        expect(outline).to_have_css("opacity", "0")
-
-
 def test_unsure_characters_are_told_apart_and_other_readings_shown(browser, bright, tmp_path):
     path = tmp_path / "image.png"
     Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)

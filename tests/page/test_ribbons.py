@@ -103,29 +103,3 @@ def test_a_word_brings_its_ribbons_forward_and_dims_the_rest(drawn, side):
     expect(tab.locator(".ribbons.active")).to_have_count(0)
     words[side].nth(n).focus()
     expect(tab.locator(".ribbons.active")).to_have_count(1)
-
-
-def test_ribbons_move_to_new_words_unless_motion_is_unwanted(view):
-    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE")
-    view.evaluate("document.querySelector('path').kept = true")
-    view.locator("#text").fill("one two three four")
-    expect(view.locator(".words").nth(1)).to_have_text("ONE TWO THREE FOUR")
-    assert view.evaluate("[...document.querySelectorAll('path')].some((path) => path.kept)")
-    view.evaluate(
-        """() => {
-            window.most = 0;
-            new MutationObserver(() => requestAnimationFrame(() => {
-                window.most = Math.max(window.most, document.getAnimations().length);
-            })).observe(document.querySelector("#sentences"), { subtree: true, childList: true });
-        }"""
-    )
-    for reduced, moves in (("no-preference", True), ("reduce", False)):
-        view.emulate_media(reduced_motion=reduced)
-        view.evaluate("window.most = 0")
-        view.locator("#text").fill(f"{reduced} five six seven eight")
-        expect(view.locator(".words").nth(1)).to_contain_text("EIGHT")
-        view.wait_for_timeout(100)
-        assert bool(view.evaluate("window.most")) == moves
-        view.locator("#text").fill("one")
-        expect(view.locator(".words").nth(1)).to_have_text("ONE")
-        view.wait_for_timeout(500)  # until all has moved

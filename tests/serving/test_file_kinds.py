@@ -7,9 +7,7 @@ import tensorflow as tf
 
 from serving.client import InvalidRequestError, Reader, file_kinds
 from serving.client.file_kinds import FileKind
-from serving.page.app import Settings
 from tests.serving.conftest import add_version, serving
-from tests.serving.page.conftest import showing
 
 MARK = b"#steps\n"
 LARGEST = 100.0
@@ -96,15 +94,3 @@ def test_the_reader_asks_by_the_kind_of_its_files(target, folder):
     assert [one.text for one in found] == list(sums.values())
     assert [one.attention_weights[0][0][0] for one in found] == [1, 1, 1]
     assert alone.text == sums["2.steps"]
-
-
-def test_the_page_says_which_files_it_takes_and_reads_them(target, folder):
-    path, sums = folder
-    with showing(Settings(target, "sum")) as page:
-        about = page.ask("api/model")[2]["reads"]
-        found = page.ask("api/read", (path / "0.steps").read_bytes(), OPTIONS)[2]
-        status, _, broken = page.ask("api/read", MARK + b"one two three\n", OPTIONS)
-    assert about == {"name": "steps", "endings": [".steps"]}
-    assert (found["text"], found["weights"]) == (sums["0.steps"], [[[1, 0, 0]]])
-    assert status == 400
-    assert "could not convert" in broken["error"]

@@ -1,6 +1,5 @@
 """Histories from export to client, and what goes wrong on the way."""
 
-import gzip
 import json
 import math
 
@@ -146,31 +145,6 @@ def test_a_table_whose_columns_are_not_clear_is_one_line(table, roles, said, tmp
     assert error.startswith("error: ")
     assert said in error
     assert error.count("\n") == 1
-
-
-def test_a_category_that_is_nan_is_missing():
-    for nothing in (math.nan, np.float32("nan"), None, "NA"):
-        found = histories.history_columns(
-            {"time": [0, 1], "bili": [1, 2], "sex": [nothing, "f"]}, INPUTS
-        )
-        assert math.isnan(found["sex__f"][0])
-        assert math.isnan(found["sex__m"][0])
-        assert (found["sex__f"][1], found["sex__m"][1]) == (1.0, 0.0)
-
-
-PACKED = gzip.compress(TABLE.encode(), mtime=0)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"id,day\n\xff,1\n", PACKED[:-12], PACKED[:-8] + b"\0\0\0\0" + PACKED[-4:]],
-    ids=["not UTF-8", "cut off", "another sum"],
-)
-def test_a_damaged_table_is_one_line(content, tmp_path):
-    file = tmp_path / ("table.csv.gz" if content[:1] == b"\x1f" else "table.csv")
-    file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"table.csv\S* cannot be read: "):
-        histories.read_table(file, "id", "day")
 
 
 def test_a_table_may_begin_with_a_byte_order_mark_and_have_spaces(tmp_path):

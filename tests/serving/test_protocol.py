@@ -77,16 +77,6 @@ def test_a_wrong_rank_is_an_invalid_argument(client):
     assert "Shape of tensor" in message
 
 
-def test_a_tensor_that_cannot_be_parsed_is_an_invalid_argument(client):
-    made = request(x=[[1.0]])
-    made.inputs["x"].tensor_content = b"123"
-    del made.inputs["x"].float_val[:]
-    assert error_of(client.prediction.Predict, made) == (
-        Code.INVALID_ARGUMENT,
-        "tensor parsing error: x",
-    )
-
-
 def test_long_messages_are_cut(client):
     _, message = error_of(client.prediction.Predict, request("m" * 2000))
     assert message == ("Servable not found for request: Latest(" + "m" * 2000)[:1024] + (

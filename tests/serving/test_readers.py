@@ -18,7 +18,6 @@ from serving.check.version import check_version
 from serving.client import file_kinds as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
-from serving.demo.__main__ import read_images
 from serving.export.version import export
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
@@ -183,15 +182,6 @@ def test_a_folder_of_images_is_answered_as_by_the_server(image_target, models, t
         for record, answer in zip(found, reader.read(pictures()), strict=True):
             assert record["text"] == answer.text
             assert record["score"] == pytest.approx(answer.score, abs=1e-3)
-
-
-def test_the_demo_has_images_read_that_it_wrote(image_target, tmp_path, capfd):
-    read_images("digits", image_target, tmp_path, seed=3)
-    out = capfd.readouterr().out
-    assert all(out.count(f"000{number}.png") > 1 for number in range(6))
-    with Image.open(tmp_path / "picture-1.png") as drawn:
-        assert drawn.size[0] > 100
-    assert len((tmp_path / "images" / "labels.tsv").read_text().splitlines()) == 6
 
 
 def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, capsys):

@@ -11,7 +11,6 @@ import pytest
 
 from serving.batch import files
 from serving.batch.__main__ import main
-from serving.batch.engines import ModelError, latest_version
 from serving.batch.job import Job, JobError, answer_file, start, sweep
 from serving.batch.kinds import Events, Folder, Texts
 from serving.client.file_kinds import IMAGE
@@ -228,22 +227,6 @@ def test_inputs_that_no_job_can_have_are_refused(pattern, output, reason, tmp_pa
         (tmp_path / name).write_text("one\n")
     with pytest.raises(files.InputError, match=reason):
         files.find([str(tmp_path / pattern)], tmp_path / output)
-
-
-def test_the_newest_version_is_taken(tmp_path):
-    for number in (2, 10):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "saved_model.pb").touch()
-    (tmp_path / "writing-11").mkdir()
-    assert latest_version(tmp_path).name == "10"
-    assert latest_version(tmp_path / "2").name == "2"
-    with pytest.raises(ModelError, match="no exported model"):
-        latest_version(tmp_path / "writing-11")
-    (tmp_path / "onnx" / "1").mkdir(parents=True)
-    (tmp_path / "onnx" / "1" / "manifest.json").write_text("{}")
-    for path in (tmp_path / "onnx", tmp_path / "onnx" / "1"):
-        with pytest.raises(ModelError, match="Received: an export in ONNX"):
-            latest_version(path)
 
 
 def test_the_command_translates_with_a_saved_model(tmp_path, capsys):

@@ -30,17 +30,6 @@ def test_texts_are_short_ones_of_dev_and_stand_in_the_manifest(tmp_path, monkeyp
     assert manifest["examples"] == found
 
 
-def test_long_texts_and_data_that_is_gone_are_left_out(tmp_path, monkeypatch):
-    run = load_run(TEXT_RUN)
-    monkeypatch.chdir(tmp_path)
-    assert examples(run) == []
-    lines = [f"{'long ' * (20 * (n % 2))}{n}\tx\n" for n in range(1000)]
-    (tmp_path / "pairs.tsv").write_text("".join(lines))
-    found = examples(run)
-    assert len(found) == COUNT
-    assert all(text.isdecimal() for text in found)
-
-
 def test_images_are_those_of_dev(image_run):  # noqa: F811
     wanted = data.load("digits", "dev", limit=COUNT).sources
     assert [base64.b64decode(text) for text in examples(image_run)] == wanted

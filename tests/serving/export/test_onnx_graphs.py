@@ -122,22 +122,6 @@ def graphs(tmp_path_factory):
     return Graphs(config, model, tmp_path_factory.mktemp("graphs")), model
 
 
-def test_other_lengths_and_widths_are_as_right(graphs):
-    graphs, model = graphs
-    for rows, length, width, results in ((1, 1, 1, 1), (1, 13, 5, 5), (3, 29, 1, 1), (11, 4, 7, 3)):
-        ids = random_ids(rows, length, seed=length)
-        assert_same(graphs.search(ids, width, results), expected(model, ids, width, results))
-
-
-def test_a_row_of_padding_disturbs_nothing(graphs):
-    ids = random_ids(3, 6)
-    with_padding = np.concatenate([ids, np.zeros_like(ids[:1])])
-    alone, together = (graphs[0].search(x, 2) for x in (ids, with_padding))
-    np.testing.assert_allclose(together["scores"][:3], alone["scores"], atol=1e-5)
-    assert np.isfinite(together["scores"]).all()
-    assert not together["weights"][3].any()
-
-
 @pytest.mark.parametrize(
     "settings", [[], ["encoder=lstm", "decoder=lstm", "attention=general", "readout=deep"]]
 )

@@ -18,8 +18,7 @@ import tensorflow as tf
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
 from serving.client.local.model import RUN_OPTIONS, Folder
-from serving.client.local.signatures import INPUTS as LOCAL_INPUTS
-from serving.export.texts import INPUTS, Exported
+from serving.export.texts import Exported
 from serving.export.version import export
 from tests.serving.conftest import TEXT_RUN
 from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
@@ -221,10 +220,6 @@ def test_characters_that_an_output_lacks_are_escaped(version, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u2581She" in done.stdout
     assert done.stdout.endswith("\\xe9/1/../site\n")
-
-
-def test_the_inputs_of_signatures_are_those_of_a_saved_model():
-    assert {**LOCAL_INPUTS, "serving_default": ["text"]} == INPUTS
 
 
 def test_the_command_prints_what_the_client_prints(version, capsys):

@@ -14,7 +14,7 @@ from serving.predict import main as predict
 from serving.read import main as read
 from training.sources.image import digits
 
-DAMAGES = 60
+DAMAGES = 30
 SECRET = "in a folder of the user"
 SECRETS = "secret.json"
 

@@ -2,7 +2,6 @@
 
 import base64
 import os
-import re
 import subprocess
 
 import numpy as np
@@ -45,12 +44,14 @@ def file_of(graphs):
 
 GRAPHS = ("encoder", "step")
 ENSEMBLE = "an ensemble"
-EIGHT = ["gru, additive", "bahdanau, deep, fed, gated", "two layers, one direction"]
+LIKE_OTHERS = {"scaled dot of two heads", "luong, deep, fed", "tied", "local-m", "monotonic"}
+THIRTY_TWO = [name for name in (*MODELS, ENSEMBLE) if name not in LIKE_OTHERS]
+EIGHT = ["gru, additive", "bahdanau, deep, fed, gated"]
 
 
 @needs_node
 @pytest.mark.parametrize(
-    ("name", "bits"), [*((n, 32) for n in (*MODELS, ENSEMBLE)), *((n, 8) for n in EIGHT)]
+    ("name", "bits"), [*((name, 32) for name in THIRTY_TWO), *((name, 8) for name in EIGHT)]
 )
 def test_a_search_finds_what_onnx_runtime_finds(name, bits, tmp_path):
     others = [random_model("encoder=lstm", "decoder=lstm", seed=5)] if name == ENSEMBLE else []
@@ -133,14 +134,6 @@ def test_the_operators_that_are_let_through_are_those_that_run():
     assert {*run(names), "Scan"} == OPERATORS
 
 
-def test_numbers_are_stored_once_and_kernels_with_the_table_that_they_are_of():
-    numbers, table = Numbers(), np.arange(6, dtype="int8").reshape(3, 2)
-    assert numbers.add(table) == 0
-    assert numbers.add(np.zeros(3, "float32")) == 8
-    assert numbers.add(table.copy()) == 0
-    assert numbers.tobytes() == table.tobytes() + bytes(2 + 12)
-
-
 @needs_node
 def test_rows_of_any_number_and_width_are_multiplied(rng):
     """More rows than go in at once, widths that fill no vector, and zeros left out at the end."""
@@ -172,11 +165,3 @@ def test_the_kernel_is_what_its_source_gives(tmp_path):
     root = ENGINE.parents[2]
     subprocess.run(["make", "--silent", "page-kernel", f"OUTPUT={built}"], cwd=root, check=True)
     assert built.read_text() == (ENGINE / "kernel.js").read_text()
-
-
-def test_the_kernel_is_small():
-    (code,) = re.findall(r'"(.+)"', (ENGINE / "kernel.js").read_text())
-    module = base64.b64decode(code)
-    assert module[:4] == b"\0asm"
-    assert len(code) < 2048
-    assert b"floats" in module
