@@ -13,7 +13,6 @@ import pytest
 from keras_attention import (
     AdditiveAttention,
     AttentionRNN,
-    CoverageAttention,
     MonotonicAttention,
     MultiplicativeAttention,
     addons,
@@ -135,13 +134,6 @@ def test_what_does_not_fit_is_told(case):
     with pytest.raises(ValueError, match=r" expected .*Received: ") as error:
         make()
     assert expected in str(error.value)
-
-
-def test_a_mechanism_that_addons_has_not_is_told():
-    layer = CoverageAttention(3)
-    layer.build((None, None, 4), (None, None, 4))
-    with pytest.raises(ValueError, match="load_weights expected AdditiveAttention"):
-        addons.load_weights(layer, {})
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from keras_attention import (
     HoistedRNN,
     LocalAttention,
     LocationAttention,
+    LocationSensitiveAttention,
     MonotonicAttention,
     MonotonicChunkwiseAttention,
     MultiplicativeAttention,
@@ -72,38 +73,15 @@ def test_bad_shapes_are_told_with_layer_expected_and_received(case):
     assert "Received: " in str(error.value)
 
 
-@pytest.mark.parametrize(
-    ("make", "expected", "received"),
-    [
-        (lambda: MultiplicativeAttention("cosine"), "dot, scaled_dot, general", "'cosine'"),
-        (lambda: AdditiveAttention(0), "units >= 1", "units=0"),
-        (lambda: AdditiveAttention(3, dropout=1.5), "0 <= dropout < 1", "dropout=1.5"),
-        (lambda: AdditiveAttention(3, num_heads=2), "num_heads divides", "units=3, num_heads=2"),
-        (lambda: AdditiveAttention(3, num_heads=0), "num_heads >= 1", "num_heads=0"),
-        (lambda: AdditiveAttention(3, distribution="max"), "softmax, sparsemax", "'max'"),
-        (lambda: LocationAttention(0), "max_length >= 1", "max_length=0"),
-    ],
-)
-def test_bad_arguments_are_told_with_layer_expected_and_received(make, expected, received):
-    with pytest.raises(ValueError, match=r"Attention expected .* Received: ") as error:
-        make()
-    assert expected in str(error.value)
-    assert received in str(error.value)
-
-
-def test_a_key_of_another_length_is_told_before_a_step():
-    layer = MultiplicativeAttention("dot")
-    layer.build((2, 3, 7), (2, 5, 7))
-    with pytest.raises(ValueError, match="expected key and value of the same length"):
-        layer.prepare(np.ones((2, 4, 7), "float32"), np.ones((2, 5, 7), "float32"))
-
-
 def rnn(**options):
     return AttentionRNN(keras.layers.GRUCell(UNITS), AdditiveAttention(UNITS), **options)
 
 
 def ones(*shape):
     return np.ones(shape, "float32")
+
+
+GRU, GENERAL = keras.layers.GRUCell(3), MultiplicativeAttention("general")
 
 
 MADE_WRONG = {
@@ -157,9 +135,84 @@ MADE_WRONG = {
         lambda: losses.AttentionLoss(losses.coverage),
         "loss to be one of coverage",
     ),
-    "several memories": (
-        lambda: AttentionRNN(keras.layers.GRUCell(3), [AdditiveAttention(3)]),
-        "an attention layer",
+    "several memories": (lambda: AttentionRNN(GRU, [AdditiveAttention(3)]), "an attention layer"),
+    "a layer for a cell": (
+        lambda: AttentionRNN(keras.layers.GRU(3), AdditiveAttention(3)),
+        "GRUCell, not a layer",
+    ),
+    "a cell that attends": (
+        lambda: AttentionRNN(AttentionCell(GRU, AdditiveAttention(3)), AdditiveAttention(3)),
+        "not a layer that runs one",
+    ),
+    "no cell": (
+        lambda: AttentionRNN(keras.layers.Dense(3), AdditiveAttention(3)),
+        "state_size",
+    ),
+    "attention of Keras": (lambda: AttentionRNN(GRU, keras.layers.Attention()), "attention layer"),
+    "an order": (lambda: rnn(order="graves"), "bahdanau, luong"),
+    "a deep readout without units": (lambda: rnn(readout="deep"), "vector, deep, deep with units"),
+    "half a width": (lambda: rnn(units=2.5), "an integer or None"),
+    "a score": (lambda: MultiplicativeAttention("cosine"), "dot, scaled_dot, general"),
+    "no units": (lambda: AdditiveAttention(0), "units >= 1"),
+    "units as text": (lambda: AdditiveAttention("8"), "units >= 1, an integer"),
+    "units of None": (lambda: AttentionPooling(None), "units >= 1"),
+    "a rate above 1": (lambda: AdditiveAttention(3, dropout=1.5), "0 <= dropout < 1"),
+    "heads that do not divide": (lambda: AdditiveAttention(3, num_heads=2), "num_heads divides"),
+    "no heads": (lambda: AdditiveAttention(3, num_heads=0), "num_heads >= 1"),
+    "a distribution": (lambda: AdditiveAttention(3, distribution="max"), "softmax, sparsemax"),
+    "no places": (lambda: LocationAttention(0), "max_length >= 1"),
+    "more than a score": (lambda: LocalAttention(CoverageAttention(3)), "nothing but a score"),
+    "a score with dropout": (
+        lambda: MonotonicAttention(AdditiveAttention(3, dropout=0.5)),
+        "without dropout",
+    ),
+    "a mode": (lambda: MonotonicAttention(GENERAL, mode="soft"), "parallel"),
+    "noise below 0": (lambda: MonotonicAttention(GENERAL, noise=-1), "noise >= 0"),
+    "stops of two heads": (
+        lambda: MonotonicAttention(AdditiveAttention(4, num_heads=2)),
+        "one head",
+    ),
+    "stops of a distribution": (
+        lambda: MonotonicAttention(GENERAL, distribution="sparsemax"),
+        "no distribution",
+    ),
+    "chunks of nothing": (
+        lambda: MonotonicChunkwiseAttention(GENERAL, GENERAL, 0),
+        "chunk_size >= 1",
+    ),
+    "no filters": (lambda: LocationSensitiveAttention(3, 0), "filters >= 1"),
+    "no sharpening": (lambda: LocationSensitiveAttention(3, sharpening=0.0), "sharpening > 0"),
+    "coverage of two heads": (lambda: CoverageAttention(4, num_heads=2), "num_heads=1"),
+    "a mechanism's name": (lambda: mechanisms.make("additiv", 6), "one of additive"),
+    "a mechanism's option": (lambda: mechanisms.make("dot", 6, half_width=3), "half_width"),
+    "heads of values": (
+        lambda: AttentionPooling(6, num_heads=3)(ones(2, 3, 5)),
+        "num_heads=3 divides",
+    ),
+    "a row to pool": (lambda: AttentionPooling(3)(ones(2, 3)), "(B, T, dim)"),
+    "places of an odd width": (lambda: SinePositionEncoding()(ones(2, 4, 7)), "multiple of 2"),
+    "a step before it is built": (
+        lambda: AdditiveAttention(3).prepare(ones(2, 3, 5)),
+        "to be called, or build",
+    ),
+    "a decoder's step before it is built": (
+        lambda: rnn().prepare(ones(2, 3, 5)),
+        "to be called, or build",
+    ),
+    "weights of one step": (
+        lambda: losses.AttentionLoss("coverage")(ones(2, 3, 7), ones(2, 3)),
+        "(B, T, S)",
+    ),
+    "inputs of one step": (lambda: rnn()(ones(2, 4), ones(2, 5, 6)), "inputs (B, T, dim)"),
+    "a memory of one vector": (lambda: rnn()(ones(2, 3, 4), ones(2, 6)), "memory (B, S, dim)"),
+    "a memory of another batch": (lambda: rnn()(ones(2, 3, 4), ones(3, 5, 6)), "one batch size"),
+    "the inputs' mask": (
+        lambda: rnn()(ones(2, 3, 4), ones(2, 5, 6), inputs_mask=ones(2, 5)),
+        "inputs_mask (2, 3)",
+    ),
+    "states of two cells": (
+        lambda: rnn()(ones(2, 3, 4), ones(2, 5, 6), initial_state=2 * [ones(2, UNITS)]),
+        "1 initial state(s)",
     ),
 }
 

@@ -7,7 +7,6 @@ from keras import ops
 
 from keras_attention import (
     AdditiveAttention,
-    AttentionCell,
     AttentionPooling,
     AttentionRNN,
     HoistedRNN,
@@ -191,41 +190,3 @@ def test_kernels_are_regularized_and_constrained(rng, name):
     assert_close(sum(array(x) for x in layer.losses), expected)
     for w in kernels:
         assert_close(w.constraint(w.value), np.maximum(array(w.value), 0))
-
-
-GRU = keras.layers.GRUCell(3)
-CELL_ERRORS = {
-    "layer": (
-        lambda: AttentionRNN(keras.layers.GRU(3), AdditiveAttention(3)),
-        "GRUCell, not a layer",
-    ),
-    "nested": (
-        lambda: AttentionRNN(AttentionCell(GRU, AdditiveAttention(3)), AdditiveAttention(3)),
-        "not a layer that runs one",
-    ),
-    "text": (lambda: AdditiveAttention("8"), "units >= 1, an integer"),
-    "fraction": (lambda: AttentionRNN(GRU, AdditiveAttention(3), units=2.5), "an integer or None"),
-    "pooling": (lambda: AttentionPooling(None), "units >= 1"),
-    "attention before building": (
-        lambda: AdditiveAttention(3).prepare(np.ones((2, 3, 5), "float32")),
-        "to be called, or build",
-    ),
-    "rnn before building": (
-        lambda: AttentionRNN(GRU, AdditiveAttention(3)).prepare(np.ones((2, 3, 5), "float32")),
-        "to be called, or build",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CELL_ERRORS)
-def test_what_cannot_be_run_is_told(case):
-    make, expected = CELL_ERRORS[case]
-    with pytest.raises(ValueError, match=r" expected .* Received: ") as error:
-        make()
-    assert expected in str(error.value)
-
-
-def test_keras_rnn_is_told_who_runs_an_attention_cell():
-    cell = AttentionCell(keras.layers.GRUCell(3), AdditiveAttention(3))
-    with pytest.raises(TypeError, match="AttentionRNN"):
-        keras.layers.RNN(cell)

@@ -195,14 +195,3 @@ def test_the_exported_step_asks_the_layer(rng):
         fixed = step.prepare(memory, mask)
         found = step(tokens, fixed, layer.initial_state(prepared))
         assert_close([found[0], found[1]], [array(expected[0]), array(expected[1])], 1e-4)
-
-
-def test_the_order_of_weights_is_that_of_saved_runs(rng):
-    """Optimizers' states and `set_weights` go by it: readout, gate, cell, attention."""
-    cell = keras.layers.GRUCell(UNITS)
-    attention = AdditiveAttention(5)
-    layer = AttentionRNN(cell, attention, units=4, gate=True)
-    layer(normal(rng, B, T, DIM), normal(rng, B, S, DIM))
-    own = [layer.output_kernel, layer.gate_kernel, layer.gate_bias]
-    expected = [*own, *cell.trainable_variables, *attention.trainable_variables]
-    assert [id(w) for w in layer.trainable_variables] == [id(w) for w in expected]

@@ -86,9 +86,3 @@ def test_it_is_the_formula(rng, order, feeding, masked):
     for t in range(T):
         output, _, state = cell(inputs[:, t], memory, state)
         assert_close(output, expected[:, t])
-
-
-@pytest.mark.parametrize("options", [{"readout": "deep"}, {"readout": "wide", "units": 3}])
-def test_a_readout_that_is_not_there_is_refused(options):
-    with pytest.raises(ValueError, match="readout to be one of vector, deep, deep with units"):
-        AttentionCell(keras.layers.GRUCell(3), AdditiveAttention(3), **options)

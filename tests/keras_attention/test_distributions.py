@@ -234,11 +234,6 @@ def test_parallel_mode_works_where_the_length_is_not_known_in_advance(rng):
         assert slope.shape == (B, length)
 
 
-def test_an_unknown_mode_is_told():
-    with pytest.raises(ValueError, match=r"expected mode .*parallel.* Received: mode='soft'"):
-        distributions.monotonic(ops.zeros((1, 2)), ops.zeros((1, 2)), mode="soft")
-
-
 @pytest.mark.parametrize(("name", "shape"), [*itertools.product(NAMES, [(1, TV), (TQ, 1)])])
 def test_a_mask_broadcasts(rng, name, shape):
     scores, allowed = normal(rng, TQ, TV), mask(rng, *shape)

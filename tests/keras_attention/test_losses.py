@@ -106,22 +106,3 @@ def test_weights_of_several_heads_count_as_their_mean(rng, name):
     add = losses.AttentionLoss(name)
     add(query, weights, outputs_mask=target, memory_mask=source)
     assert_close(add.losses[0], np.mean(expected))
-
-
-def called(weights, mask=None):
-    return losses.AttentionLoss("coverage")(np.ones((2, 3, 7)), weights, outputs_mask=mask)
-
-
-@pytest.mark.parametrize(
-    ("call", "expected", "received"),
-    [
-        (lambda: losses.AttentionLoss("focus"), "coverage, doubly_stochastic", "'focus'"),
-        (lambda: called(np.ones((2, 3))), "(B, T, S)", "(2, 3)"),
-        (lambda: called(np.ones((2, 3, 5)), np.ones((2, 5))), "outputs_mask (2, 3)", "(2, 5)"),
-    ],
-)
-def test_bad_input_is_told_with_layer_expected_and_received(call, expected, received):
-    with pytest.raises(ValueError, match="AttentionLoss expected ") as error:
-        call()
-    assert expected in str(error.value)
-    assert received in str(error.value)

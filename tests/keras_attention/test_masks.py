@@ -142,10 +142,3 @@ def test_the_outputs_bring_their_mask_to_the_loss(rng):
     expected = losses.coverage(weights, TARGET != 0)
     assert_close(layer.losses[0], array(expected).mean())
     assert_close(passed._keras_mask, TARGET != 0)
-
-
-@pytest.mark.parametrize("name", FORMULAS)
-def test_weights_of_other_ranks_are_told(rng, name):
-    weights = normal(rng, B, TV)
-    with pytest.raises(ValueError, match=r"\(B, T, S\) or \(B, heads, T, S\). Received"):
-        getattr(losses, name)(ops.convert_to_tensor(weights))

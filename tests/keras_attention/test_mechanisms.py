@@ -313,53 +313,6 @@ def test_noise_is_added_to_the_scores_in_training_alone(rng):
     assert (trained != array(noisy(query, memory, training=True))).any()
 
 
-BAD = {
-    "score": (lambda: LocalAttention(CoverageAttention(3)), "nothing but a score", "Coverage"),
-    "dropout": (
-        lambda: MonotonicAttention(AdditiveAttention(3, dropout=0.5)),
-        "without dropout",
-        "AdditiveAttention",
-    ),
-    "width": (lambda: LocalAttention(inner(), 0), "half_width >= 1", "half_width=0"),
-    "mode": (lambda: MonotonicAttention(inner(), mode="soft"), "parallel", "mode='soft'"),
-    "noise": (lambda: MonotonicAttention(inner(), noise=-1), "noise >= 0", "noise=-1"),
-    "heads": (
-        lambda: MonotonicAttention(AdditiveAttention(4, num_heads=2)),
-        "one head",
-        "num_heads=2",
-    ),
-    "distribution": (
-        lambda: MonotonicAttention(inner(), distribution="sparsemax"),
-        "no distribution",
-        "'sparsemax'",
-    ),
-    "chunk": (
-        lambda: MonotonicChunkwiseAttention(inner(), inner(), 0),
-        "chunk_size >= 1",
-        "chunk_size=0",
-    ),
-    "chunk score": (lambda: MonotonicChunkwiseAttention(inner(), 3), "chunk_attention", "3"),
-    "filters": (lambda: LocationSensitiveAttention(3, 0), "filters >= 1", "filters=0"),
-    "kernel": (lambda: LocationSensitiveAttention(3, 1, 0), "kernel_size >= 1", "kernel_size=0"),
-    "sharpening": (
-        lambda: LocationSensitiveAttention(3, sharpening=0.0),
-        "sharpening > 0",
-        "sharpening=0.0",
-    ),
-    "history heads": (lambda: CoverageAttention(4, num_heads=2), "num_heads=1", "num_heads=2"),
-}
-
-
-@pytest.mark.parametrize("case", BAD)
-def test_bad_arguments_are_told_with_layer_expected_and_received(case):
-    make, expected, received = BAD[case]
-    with pytest.raises(ValueError, match="Attention expected ") as error:
-        make()
-    message = str(error.value)
-    assert expected in message.split("Received: ")[0]
-    assert received in message.split("Received: ")[1]
-
-
 def test_the_place_in_a_long_memory_is_predicted_in_float32(rng):
     score = MultiplicativeAttention("general", dtype="mixed_bfloat16")
     layer = LocalAttention(score, 2, predictive=True, units=37, dtype="mixed_bfloat16")

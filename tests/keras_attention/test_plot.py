@@ -1,5 +1,3 @@
-import sys
-
 import numpy as np
 import pytest
 
@@ -46,19 +44,6 @@ def test_characters_without_a_font_are_told_once(tmp_path, monkeypatch):
     assert [str(w.message) for w in caught] == [
         "no installed font has 苹果: install one that does, such as Noto Sans CJK"
     ]
-
-
-def test_an_installed_font_with_the_characters_is_used(monkeypatch):
-    monkeypatch.setattr("keras_attention.plot.CJK_FONTS", ("No Such Font", "DejaVu Serif"))
-    axes = plot_attention(SOURCE, TARGET, WEIGHTS).axes[0]
-    for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-        assert label.get_fontfamily()[-1] == "DejaVu Serif"
-
-
-def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ImportError, match=r"pip install -e '\.\[plot\]'"):
-        plot_attention(SOURCE, TARGET, WEIGHTS)
 
 
 def test_tokens_are_shown_as_they_are(tmp_path):

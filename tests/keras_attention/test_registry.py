@@ -1,8 +1,6 @@
 import runpy
 from pathlib import Path
 
-import pytest
-
 from keras_attention import AdditiveAttention, MultiplicativeAttention, mechanisms
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -20,20 +18,3 @@ def test_a_name_makes_the_layer_with_its_own_options():
     layer = mechanisms.make("local_p", 6, num_heads=3, half_width=4)
     assert (layer.half_width, layer.predictive, layer.attention.num_heads) == (4, True, 3)
     assert isinstance(layer.attention, MultiplicativeAttention)
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "message"),
-    [
-        ("additiv", {}, "make expected one of additive, .* Received: name='additiv'"),
-        ("monotonic", {"num_heads": 2}, "a score of one head"),
-        ("chunkwise", {"distribution": "sparsemax"}, "no distribution"),
-        ("coverage", {"num_heads": 2}, "num_heads=1"),
-        ("dot", {"half_width": 3}, "half_width"),
-        ("dot", {"score": "general"}, "score"),
-        ("local_m", {"predictive": True}, "predictive"),
-    ],
-)
-def test_what_a_mechanism_does_not_have_is_refused(name, options, message):
-    with pytest.raises(ValueError, match=message):
-        mechanisms.make(name, 6, **options)

@@ -47,22 +47,6 @@ LAYERS = {
 beside = pytest.mark.skipif(keras.backend.backend() == "jax", reason="tracing holds a lock")
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_call_leaves_the_cell_as_it_is(rng, name, training):
-    seen = []
-
-    def activation(x):
-        cell = getattr(layer.cell, "cells", [layer.cell])[-1]
-        seen.append((cell.dropout, cell.recurrent_dropout, vars(cell).get("_dropout_mask")))
-        return ops.tanh(x)
-
-    layer, sequence = LAYERS[name](activation), normal(rng, B, T, DIM)
-    inputs = (sequence,) if name == "hoisted" else (sequence, normal(rng, B, S, DIM))
-    layer(*inputs, training=training)
-    assert set(seen) == {(0.5, 0.5, None)}
-
-
 @beside
 @pytest.mark.parametrize("name", LAYERS)
 def test_training_beside_inference_has_its_dropout(rng, name):

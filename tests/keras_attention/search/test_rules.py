@@ -226,6 +226,10 @@ BAD = {
         {"coverage_penalty": 0.2, "memory_mask": np.ones((B + 1, 5), bool)},
         "a memory_mask with it, (B, S)",
     ),
+    "a state that is tiled already": (
+        ending(state=lambda x: keras.tree.map_structure(lambda y: ops.repeat(y, 5, 0), x)),
+        "the next state in the form of the last",
+    ),
     "two values": (lambda x: (x[0], x[2]), "and the next state. Received: 2 values"),
     "no values": (lambda x: None, "and the next state. Received: NoneType"),
     "logits": (ending(log_probs=lambda x: x + 3.0), "log-probabilities from step, at most 0"),
@@ -261,30 +265,6 @@ def test_bad_arguments_and_steps_are_told_with_the_name_of_the_search(rng, find,
         search(find, decoder, step, **options)
     assert expected in str(error.value)
     assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"beam_width": 2, "num_results": 3}, "1 <= num_results <= beam_width"),
-        ({"beam_width": 2.5}, "integers"),
-        ({"num_results": 0}, "1 <= num_results"),
-    ],
-)
-def test_widths_of_a_beam_are_integers_in_order(rng, options, expected):
-    with pytest.raises(ValueError, match=r"beam_search expected .*Received: ") as error:
-        search(beam_search, Decoder(rng), **options)
-    assert expected in str(error.value)
-    with pytest.raises(ValueError, match=r"greedy_search expected no beams.* Received: "):
-        search(greedy_search, Decoder(rng), **options)
-
-
-@pytest.mark.parametrize("find", FINDS)
-def test_a_state_that_is_tiled_already_is_told(rng, find):
-    decoder = Decoder(rng)
-    state = {name: ops.repeat(x, 5, axis=0) for name, x in decoder.state().items()}
-    with pytest.raises(ValueError, match="nothing is tiled"):
-        find(decoder.step, state, batch_size=B, start_id=START, end_id=END, max_length=4)
 
 
 def test_greedy_search_is_a_loop_over_the_best_tokens_in_random_searches():

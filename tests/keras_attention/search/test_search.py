@@ -12,7 +12,6 @@ from keras_attention import (
     beam_search,
     greedy_search,
 )
-from keras_attention.fast import switch
 from tests.keras_attention.decoders import (
     END,
     LENGTH,
@@ -240,15 +239,6 @@ def test_a_search_lives_in_a_saved_model(rng, tmp_path, find):
         assert_close(x, expected[name])
     empty = loaded.translate(memory[:0], limits[:0])
     assert empty["ids"].shape[0] == 0
-
-
-def test_a_large_vocabulary_is_searched_as_a_small_one(rng, monkeypatch):
-    decoder = Decoder(rng)
-    expected = array(search(decoder, beam_width=3, num_results=3))
-    monkeypatch.setattr(switch, "LARGE", 1)
-    found = array(search(decoder, beam_width=3, num_results=3))
-    np.testing.assert_array_equal(found.ids, expected.ids)
-    assert_close(found.scores, expected.scores)
 
 
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
