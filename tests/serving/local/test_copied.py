@@ -67,28 +67,16 @@ def test_translations_are_those_of_the_saved_model(case):
     assert any(word in one.text for one, text in zip(found, texts, strict=True) for word in text)
     np.testing.assert_allclose([one.score for one in found], wanted["score"], atol=1e-4)
     assert_same_words(found, wanted)
-    several = ask("nbest")
-    for row, each in enumerate(translator.nbest(texts)):
-        assert [one.text for one in each] == [x.decode() for x in several["translations"][row]]
+    aligned = ask("align")
+    for row, one in enumerate(translator.align(texts)):
+        assert [*one.source_tokens] == decoded(aligned["source_tokens"][row])
+        assert [*one.target_tokens] == decoded(aligned["target_tokens"][row])
 
 
-def test_alignments_are_those_of_the_saved_model(case):
-    translator, texts, ask, _ = case
-    wanted, found = ask("align"), translator.align(texts)
-    assert_same_words(found, wanted)
-    for row, one in enumerate(found):
-        assert [*one.source_tokens] == decoded(wanted["source_tokens"][row])
-        assert [*one.target_tokens] == decoded(wanted["target_tokens"][row])
-
-
-def test_a_model_that_copies_scores_nothing(case):
+def test_the_check_finds_nothing_and_a_model_that_copies_scores_nothing(case):
     translator, texts, _, run = case
+    assert check_folder(translator._folder.path, run.path) == []
     assert ("score" in translator.signatures()) == (not run.config.copy)
     if run.config.copy:
         with pytest.raises(SignatureNotFoundError, match="no score: what it copies"):
             translator.score(texts, texts)
-
-
-def test_the_check_finds_nothing(case):
-    translator, _, _, run = case
-    assert check_folder(translator._folder.path, run.path) == []
