@@ -37,7 +37,7 @@ WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know w
     "training.train_arrays",
 }
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
-CMUDICT = ["--preset", "cmudict"]
+CMUDICT, COVERING = ["--preset", "cmudict"], ["--coverage-penalty", "5", "--beam-width", "1"]
 ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where nobody listens
 # Mistakes of a user, by command: a wrong value, a file that is missing, a place that cannot
 # be written. RUN is a trained run, NEW a place for results, FILE a file, FULL a user's directory.
@@ -69,6 +69,8 @@ MISTAKES = [
     ("training.evaluate", ["--run", "RUN", "--hypotheses", "RUN"], "it is a directory"),
     ("training.evaluate", ["--run", "RUN", "--data", "tsv:/no.tsv"], "Cannot read /no.tsv"),
     ("training.evaluate", ["--run", "RUN", "--limit", "0"], "of at least 1. Received: 0"),
+    ("training.evaluate", [*SCORED, *COVERING], "expected a --beam-width of at least 2"),
+    ("training.translate", ["--run", "RUN", *COVERING], "expected a --beam-width of at least 2"),
     ("training.evaluate", [*SCORED, "--split", "what"], "no split 'what'"),
     ("training.translate", ["--run", "NEW"], "is not a run"),
     ("training.translate", ["--run", "RUN", "/no.txt"], "No such file or directory: /no.txt"),

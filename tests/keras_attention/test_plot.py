@@ -19,12 +19,6 @@ def test_the_map_shows_weights_and_tokens(tmp_path):
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-def test_padding_past_the_tokens_is_left_out():
-    padded = np.pad(WEIGHTS, ((0, 2), (0, 3)))
-    figure = plot_attention(SOURCE, TARGET, padded)
-    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), WEIGHTS)
-
-
 @pytest.mark.parametrize("more", [((0, 1), (0, 0)), ((0, 0), (0, 1))], ids=["row", "column"])
 def test_weights_without_a_token_are_told(more):
     with pytest.raises(ValueError, match="expected zeros past"):
@@ -95,14 +89,6 @@ def test_an_image_has_a_panel_for_each_token(tmp_path, channels):
         np.testing.assert_allclose(over.get_array(), weight, rtol=1e-6)
         assert shown.get_extent() == over.get_extent()
     assert path.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.parametrize(
-    ("image", "weights"), [((4, 6), (2, 6)), ((4, 6), (1, 2, 3)), ((1, 4, 6, 3), (2, 2, 3))]
-)
-def test_weights_that_are_no_grid_are_told(image, weights):
-    with pytest.raises(ValueError, match=r"for an image .*Received: "):
-        plot_attention(np.ones(image), TARGET, np.ones(weights))
 
 
 def test_weights_may_be_those_of_a_layer():

@@ -79,11 +79,6 @@ def test_any_string_can_be_sent(translator, text):
     assert translator.translate([text])[0].text == expected
 
 
-def test_no_texts_need_no_server():
-    with Translator("localhost:1", "upper", retries=0) as translator:
-        assert translator.translate([]) == []
-
-
 def test_metadata_names_the_version_and_the_signatures(translator):
     metadata = translator.metadata()
     assert (metadata.model, metadata.version) == ("upper", 1)
@@ -274,11 +269,3 @@ def test_a_certificate_of_another_name_is_named(certificates):
     ):
         translator.translate(["one"])
     server.stop(None)
-
-
-def test_tls_without_files_trusts_the_system():
-    with (
-        Translator("localhost:1", "m", tls=True) as system,
-        Translator("localhost:1", "m", tls=Tls()),
-    ):
-        assert system.translate([]) == []

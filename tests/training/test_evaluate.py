@@ -85,12 +85,6 @@ def test_wrong_answers_come_first_and_of_those_the_surest():
     assert small.splitlines()[2] == "c\tw\tW\t0.2000"
 
 
-def test_an_ensemble_of_a_run_with_itself_is_that_run(tiny_run, scored, tmp_path):
-    one, *_ = scored
-    two = run_command(tiny_run, tmp_path, "--run", str(tiny_run.path))
-    assert (two["bleu"], two["chrf"]) == pytest.approx((one["bleu"], one["chrf"]))
-
-
 def test_forced_attention_has_a_row_for_each_token_and_sums_to_one(tiny_run):
     sources = ["She is eating a green apple.", "He sleeps."]
     targets = ["Elle mange une pomme verte.", "Il dort."]
@@ -152,11 +146,13 @@ def test_translate_reads_lines_as_training_does(tiny_run, tmp_path, capsys, monk
     (tmp_path / "plain").write_bytes("The café is green.\nHe sleeps.\n".encode())
     other = "\ufeff The  cafe\u0301 is\u00a0green. \r\nHe sleeps.\r\n"
     (tmp_path / "other").write_bytes(other.encode())
-    words = ["--run", str(tiny_run.path), "--beam-width", "1"]
-    read, nbest = [], make_nbest([tiny_run], Search(beam_width=1))
+    words = ["--run", str(tiny_run.path), "--beam-width", "2"]
+    words += ["--coverage-penalty", "5", "--length-penalty", "0.5"]
+    settings = Search(beam_width=2, coverage_penalty=5.0, length_penalty=0.5)
+    read, nbest = [], make_nbest([tiny_run], settings)
 
     def recorded(runs, asked, batch_size):
-        assert asked == Search(beam_width=1)
+        assert asked == settings
 
         def translate(texts, progress=None):
             read.append(texts)
@@ -211,20 +207,6 @@ def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
         assert nbest[row][0].score == pytest.approx(total + lost, abs=1e-3)
         most = min(most, lost)
     assert most < -0.1
-
-
-def test_a_coverage_penalty_is_an_option_of_the_scripts(terse_run, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("training.runs.run.load_translators", lambda paths: [terse_run])
-    (tmp_path / "a").write_text("She is eating a green apple.")
-    words = ["--run", str(terse_run.path), "--coverage-penalty", "5"]
-    translate.main([str(tmp_path / "a"), *words, "--scores"])
-    score = float(capsys.readouterr().out.split("\t")[0])
-    texts = ["She is eating a green apple."]
-    ((expected,),) = make_nbest([terse_run], Search(coverage_penalty=5.0))(texts)
-    assert score == pytest.approx(expected.score, abs=1e-3)
-    for script in (evaluate, translate):
-        with pytest.raises(UserError, match="expected a --beam-width of at least 2"):
-            script.main([*words, "--beam-width", "1"])
 
 
 def test_typed_by_hand_a_line_is_translated_before_the_next_is_read(tiny_run, monkeypatch, capsys):

@@ -31,6 +31,7 @@ def history(prepared, tmp_path_factory):
     return json.loads((path / "history.json").read_text())
 
 
+@pytest.mark.slow
 def test_it_learns_what_training_from_texts_learns(history, tmp_path):
     train(tiny_config(*NO_DROPOUT), tmp_path / "texts")
     mine, theirs = history, json.loads((tmp_path / "texts" / "history.json").read_text())

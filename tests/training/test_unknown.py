@@ -101,7 +101,7 @@ def test_a_served_model_replaces_them_too(run, tmp_path):
 
 
 def test_the_commands_have_the_option(run, tmp_path, capsys):
-    pairs = names_task(np.random.default_rng(4), 11)
+    pairs = names_task(np.random.default_rng(4), 3)
     (tmp_path / "sources").write_text("".join(f"{source}\n" for source, _ in pairs))
     (tmp_path / "pairs.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs))
     words = ["--run", str(run.path), "--replace-unknown", "--beam-width", "1"]

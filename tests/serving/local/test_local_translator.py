@@ -11,13 +11,12 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 import pytest
 import tensorflow as tf
 
 from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
-from serving.client.local.model import RUN_OPTIONS, Folder
+from serving.client.local.model import Folder
 from serving.export.texts import Exported
 from serving.export.version import export
 from tests.serving.conftest import TEXT_RUN
@@ -156,17 +155,6 @@ def test_threads_share_the_rows_of_a_batch(version, translator, monkeypatch):
         np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
 
 
-def test_a_caller_stops_the_runs_of_all_threads(version):
-    stopped = onnxruntime.RunOptions()
-    stopped.terminate = True
-    token = RUN_OPTIONS.set(stopped)
-    try:
-        with pytest.raises(Exception, match="terminate"):
-            LocalTranslator(version, threads=2).translate(TEXTS)
-    finally:
-        RUN_OPTIONS.reset(token)
-
-
 def test_a_batch_may_be_empty(translator):
     folder = translator._folder
     ids = np.zeros((0, 5), "int64")
@@ -251,14 +239,11 @@ def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"beam_width": 2, "num_results": 3}, "beam_width"),
         ({"beam_width": 10**6}, "vocabulary"),
         ({"batch_size": 0}, "batch_size"),
         ({"threads": 0}, "thread"),
-        ({"length_penalty": -1.0}, "length_penalty"),
         ({"length_penalty": float("nan")}, "length_penalty.* Received: nan"),
         ({"beam_width": 0}, r"beam_width.* Received: \d, 0, "),
-        ({"num_results": 0}, r"num_results.* Received: 0, "),
     ],
 )
 def test_settings_that_are_not_possible_are_refused(version, settings, message):

@@ -5,7 +5,6 @@ import random
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 from tests.training.conftest import tiny_config
 from training.data.batches import text_batches
@@ -276,18 +275,3 @@ def test_source_batches_of_few_shapes_repeat_the_last_source(tokenizer):
     for indices, ids in batches:
         expected = [min(int(rows.lengths[i]), 20) for i in indices]
         assert np.count_nonzero(ids, axis=1).tolist() == expected
-
-
-def test_source_batches_restore_the_order_and_pass_over_empty_texts(tokenizer):
-    texts = ["a b c d e", "", "b", "a b c", "c c"]
-    batches = list(
-        source_batches(tokenize(texts, tokenizer), 2, max_source_length=3)
-    )  # without the empty text
-    assert [ids.shape for _, ids in batches] == [(2, 2), (2, 3)]
-    restored = [""] * len(texts)
-    for indices, ids in batches:
-        assert ids.dtype == tf.int32
-        for i, text in zip(indices, tokenizer.detokenize(ids).numpy(), strict=True):
-            restored[i] = text.decode()
-    assert restored == ["a b c", "", "b", "a b c", "c c"]
-    assert list(source_batches(tokenize([], tokenizer), 2, max_source_length=3)) == []

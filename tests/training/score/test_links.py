@@ -54,26 +54,6 @@ def test_symmetrised_links_are_those_of_both_directions(rng):
     assert linked(weights, "threshold", 0.3, 0, "union") == expected
 
 
-def test_weights_of_pieces_are_joined_to_words():
-    weights = np.array(
-        [
-            [0.30, 0.30, 0.40, 0.00],
-            [0.10, 0.10, 0.75, 0.05],
-            [0.05, 0.05, 0.10, 0.80],
-            [0.00, 0.20, 0.25, 0.55],
-        ]
-    )
-    source, target = [0, 0, 1, -1], [0, 1, 1, -1]
-    # word 0: 0.6 0.4; word 1: the mean of 0.2 0.75 and 0.1 0.1, so 0.15 0.425
-    assert read(weights, source, target, "argmax") == {(0, 0), (1, 1)}
-    assert read(weights, source, target, "threshold", 0.4) == {(0, 0), (1, 0), (1, 1)}
-    assert read(weights, source, target, "threshold", 0.41) == {(0, 0), (1, 1)}
-    assert read(weights, source, target, "threshold", 0.7) == set()
-    assert read(weights, [5, 5, 3, 3], [2, 2, 2, 7], "argmax") == {(3, 2), (3, 7)}
-    assert read(weights, [-1] * 4, target, "argmax") == set()
-    assert read(np.zeros((0, 4)), source, [], "argmax") == set()
-
-
 def test_random_weights_are_joined_as_in_a_loop():
     rng = np.random.default_rng(7)
     weights = rng.dirichlet(np.ones(11), size=7)
@@ -116,13 +96,6 @@ def test_the_diagonal_runs_from_the_first_words_to_the_last():
     assert len(first) == 5
     assert second == {(0, 0), (0, 1)}
     assert third == set()
-
-
-def test_short_pairs_are_short_on_both_sides():
-    split = Split(["a b", "a b c", "a", "a b"], [["x"], ["x"], ["x y z"], ["x y"]])
-    words = {"source_words": [["a"]] * 4, "target_words": [["x"], ["x"] * 3, ["x"], ["x"]]}
-    by_words = Split(split.sources, split.references, **words)
-    assert links.at_most(by_words, 2).sources == ["a b", "a", "a b"]
 
 
 def test_a_prior_draws_links_to_the_diagonal(rng):
