@@ -1,10 +1,8 @@
 """The site: every public name has its place, formulas are typeset, figures are small and whole."""
 
-import inspect
 import json
 import tomllib
 from pathlib import Path
-from types import ModuleType
 from xml.etree import ElementTree
 
 import pytest
@@ -17,20 +15,6 @@ REFERENCE = tomllib.loads((DOCS / "_site" / "reference.toml").read_text(encoding
 MATRICES = json.loads((DOCS / "figures" / "sentences.json").read_text(encoding="utf-8"))
 IMAGES = json.loads((DOCS / "figures" / "images.json").read_text(encoding="utf-8"))
 EVENTS = json.loads((DOCS / "figures" / "events.json").read_text(encoding="utf-8"))
-
-
-# Modules, and classes whose constructor is that of a class that is not public.
-NOT_CALLED = {
-    "Attention",
-    "CoverageAttention",
-    "HoistedRNN",
-    "Memory",
-    "SearchResult",
-    "Shortlist",
-    "State",
-}
-PACKAGE = {name: getattr(keras_attention, name) for name in keras_attention.__all__}
-NOT_CALLED |= {name for name, each in PACKAGE.items() if isinstance(each, ModuleType)}
 
 
 def test_every_public_name_is_in_one_group():
@@ -70,26 +54,6 @@ def test_every_public_name_has_a_line_on_the_overview(monkeypatch):
     lines = first_lines()
     assert set(lines) >= set(keras_attention.__all__)
     assert all(lines[name].endswith(".") for name in keras_attention.__all__)
-
-
-@pytest.mark.parametrize("name", PACKAGE)
-def test_a_page_says_how_its_name_is_called(name, monkeypatch):
-    pytest.importorskip("mkdocs")
-    pytest.importorskip("latex2mathml")
-    monkeypatch.syspath_prepend(DOCS / "_site")
-    from pages import signature
-
-    said = signature(name)
-    if name in NOT_CALLED:
-        assert said == ""
-        return
-    call = said.removeprefix("```python\n").removesuffix("\n```\n\n")
-    parameters = inspect.signature(PACKAGE[name]).parameters.values()
-    names = {each.name: each.kind for each in parameters}
-    given = {}
-    exec(f"def {call}: ...", {}, given)
-    shown = inspect.signature(given[name]).parameters.values()
-    assert {each.name: each.kind for each in shown} == names
 
 
 @pytest.mark.parametrize("one", [one for each in MATRICES.values() for one in each])

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -23,21 +22,6 @@ TINY = [
 @pytest.fixture
 def on_path(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
-@pytest.mark.usefixtures("on_path")
-def test_pieces_survive_what_peers_do_with_white_space():
-    from parts.quality import pieces, vocabulary, words
-
-    rng = np.random.default_rng(3)
-    sentences = [rng.integers(4, 997, length).tolist() for length in (0, 1, 2, 29)]
-    for sentence in sentences:
-        text = words(sentence)
-        assert pieces(text) == sentence
-        assert pieces(f"<s>  {text}\t<unk> </s>\n") == sentence
-        assert set(text.split()) <= set(vocabulary(997))
-        assert len(text.split()) == len(sentence)
-    assert words([1]) not in vocabulary(997)  # each peer has its own word for unknown ones
 
 
 @pytest.mark.tensorflow
@@ -59,15 +43,6 @@ def test_texts_come_back_from_their_pieces():
     written = [words(ids) for ids in tokenizer.tokenize(lines).to_list()]
     assert texts(written, tokenizer) == lines
     assert texts(["", "w4 w9999 <unk>"], tokenizer) == texts(["", "w4"], tokenizer)
-
-
-@pytest.mark.usefixtures("on_path")
-def test_the_nearest_width_is_that_of_all_widths():
-    from parts.quality import WIDTHS, nearest_width
-
-    for wanted in (3, 4_001, 1_000_003, 10**9):
-        found = nearest_width(lambda n: 3 * n * n + 101 * n, wanted)
-        assert found == min(WIDTHS, key=lambda n: abs(3 * n * n + 101 * n - wanted))
 
 
 @pytest.mark.tensorflow

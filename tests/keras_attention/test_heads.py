@@ -1,6 +1,5 @@
 """Several heads: each attends with its part of query, key and value."""
 
-import keras
 import numpy as np
 import pytest
 from keras import ops
@@ -69,30 +68,3 @@ def test_each_head_attends_with_its_part_and_the_contexts_are_joined(rng, name):
     context, weight, _ = layer.step(ops.convert_to_tensor(beams), memory, ())
     assert_close(context, expected[0].reshape(B * TQ, -1))
     assert_close(weight, expected[1].swapaxes(1, 2).reshape(B * TQ, HEADS, TV))
-
-
-def test_split_heads_agree_with_keras_multi_head_attention(rng):
-    theirs = keras.layers.MultiHeadAttention(HEADS, key_dim=5, value_dim=7)
-    query, value, key = normal(rng, B, TQ, DQ), normal(rng, B, TV, DV), normal(rng, B, TV, DK)
-    allowed = mask(rng, B, TQ, TV)
-    theirs.build(query.shape, value.shape, key.shape)
-    randomize(theirs, rng)
-    expected, weights = theirs(
-        query, value, key, attention_mask=allowed, return_attention_scores=True
-    )
-
-    def project(name, x):
-        dense = getattr(theirs, name)
-        kernel, bias = array(dense.kernel.value), array(dense.bias.value)
-        return x @ kernel.reshape(x.shape[-1], -1) + bias.reshape(-1)
-
-    context, ours = MultiplicativeAttention("scaled_dot", num_heads=HEADS)(
-        project("query_dense", query),
-        project("value_dense", value),
-        project("key_dense", key),
-        attention_mask=allowed,
-        return_attention_scores=True,
-    )
-    assert_close(ours, array(weights))
-    kernel = array(theirs.output_dense.kernel.value).reshape(-1, DQ)
-    assert_close(array(context) @ kernel + array(theirs.output_dense.bias.value), array(expected))

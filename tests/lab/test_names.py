@@ -12,7 +12,6 @@ from lab import names, shared
 from lab.__main__ import main
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS
-from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.pair_files import Split
 
@@ -131,16 +130,3 @@ def test_the_study_ends_in_a_table_and_a_figure(runs, tmp_path, capsys, monkeypa
     monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
     main(command)
     assert (output / "names.csv").read_bytes() == before
-
-
-def test_bad_input_is_one_clear_line(runs, tmp_path, tiny_run):
-    data = write(tmp_path / "dev.tsv", [("They are ten.", "Ils sont dix.")])
-    run = ["--run", f"copy={runs['copy']}"]
-    for arguments, said in [
-        ([], "names expected --run NAME=DIR"),
-        ([*run, "--data", data], "dev expected names that all references repeat"),
-        ([*run, "--run", f"other={tiny_run.path}"], "the runs expected the same data"),
-        (["--run", f"gone={tmp_path}"], "is not a run"),
-    ]:
-        with pytest.raises(UserError, match=said):
-            main(["names", "--output", str(tmp_path / "study"), *arguments])

@@ -159,25 +159,6 @@ def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path,
         main([*command, "--set", "decoder_units=7"])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["length", "--run", "additive"], "expected NAME=DIR. Received: additive"),
-        (["length", "--run", "magic=TINY"], "expected one of none, additive, general"),
-        (["length", "--run", "none=TINY"], "--run none expected attention=none"),
-        (["mechanisms", "--run", "dot=/nowhere"], "/nowhere is not a run"),
-        (["mechanisms", "--preset", "nothing"], "unknown preset 'nothing'"),
-        (["alignment", "--run", "a=TINY", "--run", "a=TINY"], "--run a is given twice"),
-    ],
-)
-def test_bad_input_is_one_clear_line(arguments, said, tiny_run, tmp_path):
-    arguments = [word.replace("TINY", str(tiny_run.path)) for word in arguments]
-    with pytest.raises(UserError) as caught:
-        main([*arguments, "--output", str(tmp_path)])
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 def test_the_mechanisms_study_scores_as_evaluate_does_and_once(tiny_run, tmp_path, monkeypatch):
     general = make_run(tmp_path / "general", tiny_run, attention="general")
     split = corpus.load("phrasebook-en-fr", "dev", limit=13)

@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-from concurrent import futures
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from urllib.error import HTTPError
@@ -15,6 +14,7 @@ from tensorflow_serving.apis import predict_pb2
 
 from serving.check import __main__ as check
 from serving.check.against import Server, compare
+from tests.attack.test_client import Server as FakeServer
 from tests.serving.conftest import add_version, free_port, serving
 
 
@@ -47,34 +47,21 @@ def falsify(answer):
 def proxy(target, every):
     """A server that hands on requests, and falsifies one in so many answers of Predict."""
     counts, false = itertools.count(1), []
-    channel = grpc.insecure_channel(target)
 
-    class Handler(grpc.GenericRpcHandler):
-        def service(self, details):
-            call = channel.unary_unary(details.method)
+    def answer(method, request, number):
+        try:
+            found = channel.unary_unary(method)(request, timeout=60)
+        except grpc.RpcError as error:
+            return error.code(), error.details()
+        if method.endswith("/Predict") and next(counts) % every == 0:
+            response = predict_pb2.PredictResponse.FromString(found)
+            before = response.SerializeToString(deterministic=True)
+            found = falsify(response).SerializeToString(deterministic=True)
+            false.append(found != before)
+        return found
 
-            def answer(request, context):
-                try:
-                    found = call(request, timeout=60)
-                except grpc.RpcError as error:
-                    context.abort(error.code(), error.details())
-                if details.method.endswith("/Predict") and next(counts) % every == 0:
-                    response = predict_pb2.PredictResponse.FromString(found)
-                    before = response.SerializeToString(deterministic=True)
-                    found = falsify(response).SerializeToString(deterministic=True)
-                    false.append(found != before)
-                return found
-
-            return grpc.unary_unary_rpc_method_handler(answer)
-
-    server = grpc.server(futures.ThreadPoolExecutor(2), handlers=[Handler()])
-    port = server.add_insecure_port("localhost:0")
-    server.start()
-    try:
-        yield f"localhost:{port}", false
-    finally:
-        server.stop(None).wait()
-        channel.close()
+    with grpc.insecure_channel(target) as channel, FakeServer(answer) as server:
+        yield server.target, false
 
 
 @contextlib.contextmanager

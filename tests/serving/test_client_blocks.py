@@ -1,12 +1,9 @@
 """The clients' blocks of code in the documentation run, on servers of small models."""
 
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
-from google.protobuf import descriptor_pb2
 
 from tests.serving.conftest import add_version, serving
 from tests.serving.page.models import save_predictor, save_reader
@@ -36,28 +33,6 @@ def test_the_readme_of_the_client_alone(shared_server, capsys):
     names = {"en-fr": "upper", "keras_attention_client": "serving.client"}
     run("packaging/client/README.md", shared_server.port, **names)
     assert capsys.readouterr().out == "SHE IS EATING A GREEN APPLE.\n"
-
-
-@pytest.mark.skipif(not shutil.which("protoc"), reason="protoc is not installed")
-def test_other_languages_get_the_stock_servers_service(tmp_path):
-    text = (ROOT / "docs/serving/client.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```(\w*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    (recipe,) = (block for _, block in blocks if block.startswith("{ sed"))
-    proto = tmp_path / "serving.proto"
-    recipe = recipe[: recipe.index("protoc")].replace("> serving.proto", f"> {proto}")
-    subprocess.run(["bash", "-ec", recipe], cwd=ROOT, check=True)
-    command = ["protoc", f"-I{tmp_path}", f"--descriptor_set_out={tmp_path / 'set'}", str(proto)]
-    subprocess.run(command, check=True)
-    (made,) = descriptor_pb2.FileDescriptorSet.FromString((tmp_path / "set").read_bytes()).file
-    (service,) = made.service
-    assert (made.package, service.name) == ("tensorflow.serving", "PredictionService")
-    assert [method.name for method in service.method] == ["Predict"]
-    messages = {message.name for message in made.message_type}
-    code = dict(blocks)
-    used = set(re.findall(r"serving\.(\w+)\{", code["go"]))
-    used |= set(re.findall(r"(\w+)\.newBuilder", code["java"])) - {"Dim"}
-    assert len(used) >= 4
-    assert used - {"TensorShapeProto_Dim"} <= messages
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 """Words that no vocabulary holds, from the source's text to the target's."""
 
-import dataclasses
 import unicodedata
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,10 +17,8 @@ from training.data.tokenizing import hide_names, shared_words, tokenize_to_copy
 from training.decode.search import force_decode, search
 from training.decode.settings import Search
 from training.decode.texts import make_translator
-from training.fit.arrays import train_arrays
 from training.fit.train import train
 from training.runs.run import load_run
-from training.runs.start import prepare_run
 
 SOURCE = VocabularyTokenizer("words", ["▁the", "▁sees", "▁Paris", "."], copies=True)
 TARGET = VocabularyTokenizer("words", ["▁la", "▁voit", ".", "▁Paris"])
@@ -221,16 +217,3 @@ def test_a_served_model_copies(copying_run, tmp_path):
         assert set(found.target_tokens) - {"▁à", "▁donne", "▁poires", "."} <= set(
             found.source_tokens
         )
-
-
-@pytest.mark.slow
-def test_a_run_prepared_for_other_backends_copies_too(copying_run, tmp_path):
-    config = dataclasses.replace(copying_run.config, train_limit=200, epochs=1)
-    prepare_run(config, tmp_path / "run")
-    record = train_arrays(tmp_path / "run")
-    assert record["val_perplexity"] < 20
-    trained = load_run(tmp_path / "run")
-    words = shared_words(trained.source_tokenizer, trained.target_tokenizer)
-    source_words = trained.model.get_layer("source_words").words
-    assert keras.ops.convert_to_numpy(source_words).tolist() == words.tolist()
-    assert (words >= 0).any()

@@ -164,26 +164,6 @@ def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path):
         train(tiny_config(), tmp_path / "file" / "run")
 
 
-def test_a_run_says_what_it_is(tiny_run):
-    card = (tiny_run.path / "README.md").read_text()
-    history = json.loads((tiny_run.path / "history.json").read_text())
-    origin = json.loads((tiny_run.path / "origin.json").read_text())
-    for text in (
-        "2 of 2 epochs are done",
-        f"{origin['train']:,}",
-        origin["corpus"],
-        f"{tiny_run.model.count_params():,}",
-        f"{history[1]['val_perplexity']:.4g}",
-        f"| tensorflow | {tf.__version__} |",
-        f"python -m training.evaluate --run {tiny_run.path}",
-        "![Curves](curves.png)",
-    ):
-        assert text in card
-    picture = tf.io.decode_png((tiny_run.path / "curves.png").read_bytes()).numpy()
-    assert min(picture.shape[:2]) > 100
-    assert picture.std() > 10
-
-
 def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeypatch, capsys):
     """By relative paths, from another directory than the run goes on in."""
     lines = [f"word{i} other{i % 7}\tmot{i} autre{i % 7}" for i in range(100)] + ["no target\t"]

@@ -10,9 +10,10 @@ from tests.keras_attention.helpers import array, normal
 ROWS = 7
 
 
-@pytest.mark.parametrize("size", [1999, 2000, 2503])
-def test_the_best_tokens_of_a_large_vocabulary(rng, size):
-    x, k = normal(rng, ROWS, size), 5
+# A beam may be wider than the root of a vocabulary.
+@pytest.mark.parametrize(("size", "k"), [(1999, 5), (2000, 5), (2503, 5), (2503, 51), (2503, 200)])
+def test_the_best_tokens_of_a_large_vocabulary(rng, size, k):
+    x = normal(rng, ROWS, size)
     x[0, size - 1] = x[1, 0] = 9.0  # at both ends
     x[2, 101:107] = np.linspace(11, 10, 6)  # all in one place
     x[3, :] = -np.inf

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import beam_search
 from tests.keras_attention.decoders import (
-    END,
-    START,
     B,
     Decoder,
     S,
@@ -49,27 +46,3 @@ def test_the_coverage_penalty_is_the_papers(rng, penalty, coverage):
             assert_close(result.scores[b, n], score(b, ids))
             changed += tuple(plain.ids[b, n][: len(ids)]) != ids
     assert changed
-
-
-@pytest.mark.parametrize(
-    ("change", "mask"),
-    [
-        (lambda weights: (weights, weights), (B, S)),
-        (lambda weights: None, (B, S)),
-        (lambda weights: weights, (B, S + 1)),
-        (lambda weights: weights, (S,)),
-    ],
-    ids=["several memories", "no weights", "another length", "no batch"],
-)
-def test_coverage_is_of_one_memory_as_long_as_its_mask(rng, change, mask):
-    decoder = Decoder(rng)
-
-    def step(tokens, state):
-        log_probs, weights, state = decoder.step(tokens, state)
-        return log_probs, change(weights), state
-
-    options = {"start_id": START, "end_id": END, "max_length": 3, "batch_size": B}
-    with pytest.raises(ValueError, match=r"beam_search expected.* coverage_penalty"):
-        beam_search(
-            step, decoder.state(), coverage_penalty=1.0, memory_mask=np.ones(mask, bool), **options
-        )

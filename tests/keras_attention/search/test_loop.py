@@ -58,37 +58,3 @@ def test_a_batch_of_no_sentences_has_no_results(rng, find):
     options = {"batch_size": 0, "start_id": START, "end_id": END, "max_length": LENGTH}
     found = find(step, state, memory=ops.zeros((0, S)), **options)
     assert found.ids.shape[0] == found.scores.shape[0] == 0
-
-
-@pytest.mark.skipif(keras.backend.backend() != "torch", reason="counts PyTorch's operations")
-def test_a_step_takes_as_many_operations_whatever_the_batch(rng):
-    from torch.overrides import TorchFunctionMode
-
-    class Counting(TorchFunctionMode):
-        count = numbers = 0
-
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            self.count += 1
-            self.numbers += getattr(func, "__name__", "") == "__int__"
-            return func(*args, **(kwargs or {}))
-
-    table = np.log(rng.dirichlet(np.ones(8), 8)).astype("float32")
-    table[:, 7] = -1e3  # no hypothesis ends
-    table = ops.convert_to_tensor(table)
-
-    def operations(batch):
-        memory = ops.convert_to_tensor(rng.normal(size=(batch, 5)).astype("float32"))
-        limits = ops.convert_to_tensor(np.arange(batch) % 2 * 5 + 3)  # one half leaves the other
-
-        def step(tokens, state, memory):
-            weights = ops.repeat(memory, ops.shape(tokens)[0] // ops.shape(memory)[0], axis=0)
-            return ops.take(table, tokens, axis=0), weights, state
-
-        asked = {"start_id": 1, "end_id": 7, "max_length": limits}
-        with Counting() as counting:
-            beam_search(step, (), batch_size=batch, beam_width=3, memory=memory, **asked)
-        assert counting.numbers == 1  # the greatest length: a GPU is waited for
-        return counting.count
-
-    operations(2)
-    assert operations(4) == operations(64)

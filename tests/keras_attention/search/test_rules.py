@@ -146,31 +146,6 @@ def test_limits_below_a_bound_are_compiled_to_the_same(rng, monkeypatch, find, m
         assert_close(found[name][..., :steps], expected[name])
 
 
-@pytest.mark.parametrize("width", [51, 200])
-def test_a_beam_may_be_wider_than_the_root_of_a_large_vocabulary(rng, width):
-    size = 2001
-    log_probs = np.log(rng.dirichlet(np.ones(size), size=2)).astype("float32")
-
-    def step(tokens, state):
-        return ops.take(log_probs, state, axis=0), None, state
-
-    found = array(
-        beam_search(
-            step,
-            ops.arange(2, dtype="int32"),
-            batch_size=2,
-            start_id=1,
-            end_id=2,
-            max_length=1,
-            beam_width=width,
-            num_results=width,
-            length_penalty=0.0,
-        )
-    )
-    expected = np.argsort(-log_probs, axis=-1)[:, :width]
-    np.testing.assert_array_equal(found.ids[..., 0], expected)
-
-
 @pytest.mark.tensorflow
 @pytest.mark.parametrize("find", FINDS)
 def test_the_vocabulary_need_not_be_known_when_a_search_is_traced(rng, find):

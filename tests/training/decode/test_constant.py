@@ -3,14 +3,11 @@
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from keras_attention import (
     AdditiveAttention,
     AttentionRNN,
-    LocalAttention,
     MultiplicativeAttention,
-    State,
 )
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.decode.constant.step import fixes_step
@@ -81,89 +78,6 @@ def lstm():
 
 def general():
     return MultiplicativeAttention("general")
-
-
-LAYERS = {
-    "lstm": lambda: (lstm(), AdditiveAttention(17), {"units": 19}),
-    "gru": lambda: (keras.layers.GRUCell(UNITS), AdditiveAttention(17, use_bias=True), {}),
-    "simple": lambda: (
-        keras.layers.SimpleRNNCell(UNITS),
-        LocalAttention(MultiplicativeAttention("general")),
-        {},
-    ),
-    "stack, luong, feeding": lambda: (
-        keras.layers.StackedRNNCells([keras.layers.GRUCell(UNITS + 4), lstm()]),
-        general(),
-        {"units": 19, "order": "luong", "input_feeding": True},
-    ),
-    "stack, feeding": lambda: (
-        keras.layers.StackedRNNCells([lstm(), lstm()]),
-        AdditiveAttention(17, normalize=True),
-        {"units": 19, "input_feeding": True},
-    ),
-}
-
-
-@pytest.mark.parametrize(("dtype", "kept"), [("float32", False), ("bfloat16", True)])
-@pytest.mark.parametrize("name", LAYERS)
-def test_steps_are_those_of_the_layer_but_for_rounding(rng, monkeypatch, name, dtype, kept):
-    from training.decode.constant import products as constant
-    from training.decode.constant.step import ConstantStep
-
-    if not kept:  # the products of all embeddings take too much room
-        monkeypatch.setattr(constant, "TABLE", 0)
-    cell, attention, options = LAYERS[name]()
-    layer = AttentionRNN(cell, attention, **options)
-    memory = normal(rng, B, S, DIM)
-    layer(normal(rng, B, 1, INPUTS), memory)
-    for weight in layer.weights:
-        weight.assign(normal(rng, *weight.shape) * 0.5)
-    assert fixes_step(layer)
-    mask = np.arange(S) < np.array([[S], [2], [3]])
-    prepared = layer.prepare(ops.convert_to_tensor(memory), mask=mask)
-    embeddings = keras.Variable(normal(rng, TOKENS, INPUTS))
-    step = ConstantStep(layer, embeddings, WIDTH, dtype, dtype)
-    made = step.prepare(memory, mask)
-    tolerance = 1e-5 if dtype == "float32" else 0.1
-    assert {id(w) for w in step.taken} <= {id(w) for w in [*layer.weights, embeddings]}
-    assert (id(embeddings) in {id(w) for w in step.taken}) == kept
-    state = layer.initial_state(prepared)
-    # The beams of a sentence share its row of the memory.
-    state = State(*keras.tree.map_structure(lambda x: ops.repeat(x, WIDTH, 0), tuple(state)))
-    for _ in range(3):
-        tokens = rng.integers(0, TOKENS, B * WIDTH).astype("int32")
-        expected = layer.step(array(embeddings)[tokens], prepared, state)
-        found = step(tokens, made, state)
-        keras.tree.assert_same_structure(found, expected)
-        largest = 0.0
-        for x, y in zip(*map(keras.tree.flatten, (array(found), array(expected))), strict=True):
-            assert x.dtype == y.dtype
-            assert x.shape == y.shape
-            np.testing.assert_allclose(x, y, atol=tolerance)
-            largest = max(largest, np.abs(x - y).max())
-        assert largest > 0  # it is another computation
-        state = expected[2]
-    assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, layer, embeddings)
-    before = array(step(tokens, made, state))
-    for weight in step.taken:
-        weight.assign(weight * 2)
-    after = array(step(tokens, made, state))
-    for x, y in zip(*map(keras.tree.flatten, (before, after)), strict=True):
-        np.testing.assert_array_equal(x, y)
-
-
-def assert_reads_no_more_than_it_has_left(step, tokens, memory, mask, state, layer, embeddings):
-    """A graph's variables are saved with it: one that is a constant, too, is there twice."""
-    import tensorflow as tf
-
-    def whole():
-        return step(tokens, step.prepare(memory, mask), state)[:2]
-
-    graph = tf.function(whole, autograph=False).get_concrete_function().graph
-    read = {id(outside) for outside, _ in graph.captures}
-    taken = {id(weight) for weight in step.taken}
-    for weight in [*layer.weights, embeddings]:
-        assert (id(weight.value.handle) in read) == (id(weight) not in taken), weight.path
 
 
 def test_cells_that_are_not_known_are_not_supported():
