@@ -145,13 +145,25 @@ ALIGN = {
 }
 
 
-@pytest.mark.parametrize(("method", "outputs"), [("nbest", NBEST), ("align", ALIGN)])
-def test_outputs_that_do_not_fit_together_are_a_typed_error(method, outputs):
+SCORE = {
+    "score": tensor(FLOAT, [1], float_val=[1.0]),
+    "tokens": tensor(STRING, [1, 2], string_val=[b"a", b"b"]),
+    "log_probs": tensor(FLOAT, [1, 3], float_val=[1.0, 1.0, 1.0]),
+    "truncated": tensor(BOOL, [1], bool_val=[False]),
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "outputs", "texts"),
+    [("nbest", NBEST, [["a"]]), ("align", ALIGN, [["a"]]), ("score", SCORE, [["a"], ["b"]])],
+)
+def test_outputs_that_do_not_fit_together_are_a_typed_error(method, outputs, texts):
     with (
         Server(lambda *_: response(outputs)) as server,
-        pytest.raises(UnexpectedResponseError, match="one answer has"),
+        Translator(server.target, "m") as translator,
+        pytest.raises(UnexpectedResponseError, match=r"one answer has|2 tokens, 3 log_probs"),
     ):
-        blocking(server.target, ["a"], method)
+        getattr(translator, method)(*texts)
 
 
 def unknown_field(size):

@@ -11,7 +11,7 @@ import time
 import grpc
 import pytest
 
-from serving import predict, read
+from serving import predict
 from serving.client import __main__ as client
 from serving.client import protobuf, serving_pb2
 from serving.client.printing import printable
@@ -85,15 +85,6 @@ def test_translations_and_tokens_are_printed_without_steering_the_terminal(
     assert not STEERS.search(said)
     assert HARMLESS in said
     assert r"\u001b[2J\rb\u009b31mc" in said
-
-
-def test_a_text_read_from_an_image_is_printed_in_one_line(capsys, tmp_path):
-    image = tmp_path / "a.png"
-    image.write_bytes(b"anything")
-    assert asked(read.main, [str(image)], OUTPUTS["read"]) == 0
-    said = capsys.readouterr().out
-    assert not STEERS.search(said)
-    assert said.count("\n") == 1
 
 
 def test_ids_and_their_answers_are_printed_in_one_line(capsys, tmp_path):

@@ -71,14 +71,6 @@ def test_layer_follows_the_formula(rng, name, with_key):
     assert_close(layer(*inputs), expected[0])
 
 
-def test_normalised_additive_starts_with_the_published_gain_and_no_bias():
-    layer = AdditiveAttention(UNITS, normalize=True)
-    layer.build((B, TQ, DQ), (B, TV, DV))
-    w = weights_of(layer)
-    assert w["gain"] == pytest.approx(UNITS**-0.5)
-    assert not w["bias"].any()
-
-
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("which", list(itertools.product([False, True], repeat=4)))
 def test_every_combination_of_masks_leaves_exact_zeros(rng, which, causal):

@@ -138,21 +138,7 @@ class Elsewhere(AdditiveAttention):
         return 2 * context, weights, state
 
 
-class Inverted(AdditiveAttention):
-    """Averages what it is not drawn to."""
-
-    def average(self, weights, value):
-        return super().average(1 - weights, value)
-
-
-class Halved(AdditiveAttention):
-    """Sees a memory of its own."""
-
-    def prepare(self, value, key=None, mask=None):
-        return super().prepare(value / 2, key, mask)
-
-
-@pytest.mark.parametrize("kind", [Twice, Elsewhere, Inverted, Halved])
+@pytest.mark.parametrize("kind", [Twice, Elsewhere])
 def test_a_score_is_not_borrowed_of_a_layer_that_does_more(kind):
     for borrow in (
         lambda layer: LocalAttention(layer),

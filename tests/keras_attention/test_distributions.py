@@ -48,23 +48,6 @@ def test_weights_follow_the_formula(rng, name, masked, length):
     assert_close(result.sum(-1), np.ones((B, TQ)))
 
 
-@pytest.mark.parametrize("name", ["sparsemax", "entmax15"])
-def test_sparse_distributions_solve_the_problem_that_defines_them(rng, name):
-    # The weights maximise p·z + H(p) over the simplex: no other point of it does better.
-    z = normal(rng, TV).astype("float64")
-    p = array(distributions.BY_NAME[name](ops.convert_to_tensor(z.astype("float32"))))
-    assert (p == 0).any()
-    power = {"sparsemax": 2.0, "entmax15": 1.5}[name]
-
-    def value(p):
-        return p @ z + (p - p**power).sum(-1) / (power * (power - 1))
-
-    others = rng.dirichlet(np.full(TV, 0.3), size=2000)
-    near = 0.99 * p + 0.01 * others
-    assert (value(others) <= value(p) + 1e-6).all()
-    assert (value(near) <= value(p) + 1e-6).all()
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fully_masked_row_gives_zeros_and_no_nan_gradient(rng, name):
     scores, allowed = normal(rng, B, TV), np.array([[True] * TV, [False] * TV])
@@ -119,16 +102,6 @@ def test_gradients_are_finite_differences(rng, name, masked):
         return (rows(REFERENCE[name], scores, allowed) * upstream).sum()
 
     assert_close(gradient(loss, scores), reference.differences(exact, scores), 1e-4)
-
-
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
-def test_large_scores_neither_overflow_nor_give_nan(name, dtype):
-    scores = np.array([[1e4, -1e4, 0.0, 9e3], [-1e4, -1e4, -1e4, -1e4]])
-    weights = distributions.BY_NAME[name](ops.cast(scores, dtype))
-    expected = rows(REFERENCE[name], array(ops.cast(ops.cast(scores, dtype), "float32")))
-    assert array(ops.cast(weights, "float32")).dtype == "float32"
-    assert_close(ops.cast(weights, "float32"), expected, 1e-3)
 
 
 @pytest.mark.parametrize("name", NAMES)

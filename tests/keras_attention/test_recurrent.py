@@ -12,7 +12,6 @@ from tests.keras_attention.helpers import (
     mask,
     normal,
     randomize,
-    saved_and_loaded,
     weights_of,
 )
 
@@ -148,23 +147,3 @@ def test_both_dropouts_of_every_cell_work_in_training(rng, cell, order):
     trained = array(layer(inputs, memory, training=True))
     assert np.isfinite(trained).all()
     assert (trained != array(layer(inputs, memory))).any()
-
-
-def test_a_saved_model_loads_without_custom_objects(rng, tmp_path):
-    inputs, memory = keras.Input((None, DIM)), keras.Input((None, DV))
-    layer = AttentionRNN(
-        CELLS["stacked"](dropout=0.25, seed=1),
-        AdditiveAttention(UNITS, normalize=True, dropout=0.25, seed=2),
-        order="luong",
-        units=OUT,
-        input_feeding=True,
-        return_state=True,
-        return_attention_scores=True,
-        name="decoder",
-    )
-    model = keras.Model([inputs, memory], layer(inputs, memory))
-    arrays = normal(rng, B, T, DIM), normal(rng, B, S, DV)
-    again = saved_and_loaded(model, arrays, rng, tmp_path)
-    for name in ("order", "units", "input_feeding", "return_state", "return_attention_scores"):
-        assert getattr(again.get_layer("decoder"), name) == getattr(layer, name)
-    assert again.get_layer("decoder").attention.get_config() == layer.attention.get_config()

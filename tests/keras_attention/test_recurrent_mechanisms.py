@@ -7,8 +7,6 @@ from keras import ops
 
 from keras_attention import (
     AdditiveAttention,
-    AttentionCell,
-    AttentionPooling,
     AttentionRNN,
     CoverageAttention,
     HoistedRNN,
@@ -130,26 +128,6 @@ def test_the_gate_is_a_sigmoid_of_the_state_that_asks(rng, order):
         assert_close(outputs[:, t], np.concatenate([context, state], -1))
 
 
-def test_the_cell_takes_one_step(rng):
-    rnn = built(rng, CoverageAttention(8), keras.layers.LSTMCell(UNITS), units=OUT,
-                input_feeding=True)  # fmt: skip
-    cell = AttentionCell(
-        keras.layers.LSTMCell(UNITS), CoverageAttention(8), units=OUT, input_feeding=True
-    )
-    cell.build((None, DIM), (None, None, DV))
-    cell.set_weights(rnn.get_weights())
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
-    outputs, weights = array(rnn(inputs, memory))
-    state = None
-    for t in range(T):
-        output, weight, state = cell(inputs[:, t], memory, state)
-        assert_close((output, weight), (outputs[:, t], weights[:, t]))
-    again = AttentionCell.from_config(cell.get_config())
-    again.build((None, DIM), (None, None, DV))
-    again.set_weights(cell.get_weights())
-    assert_close(again(inputs[:, 0], memory)[0], outputs[:, 0])
-
-
 CELLS = {
     "SimpleRNN": keras.layers.SimpleRNNCell,
     "GRU": keras.layers.GRUCell,
@@ -184,14 +162,6 @@ def test_hoisted_rnn_is_keras_rnn(rng, cell, backwards, masked):
     found = weight_gradients(ours, lambda: total(ours))
     for (_, slope), (_, wanted) in zip(found.items(), slopes.items(), strict=True):
         assert_close(slope, wanted, 1e-4)
-
-
-def test_pooling_is_time_distributed_over_sentences(rng):
-    documents = normal(rng, B, T, S, DIM)
-    pooling = AttentionPooling(8)
-    result = keras.layers.TimeDistributed(pooling)(documents)
-    expected = np.stack([array(pooling(documents[:, t])) for t in range(T)], 1)
-    assert_close(result, expected)
 
 
 @pytest.mark.parametrize(("order", "feeding"), [("bahdanau", False), ("luong", False),

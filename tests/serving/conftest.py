@@ -215,13 +215,6 @@ def shared_server(saved, tmp_path_factory):
 
 
 @pytest.fixture
-def half_server(saved, tmp_path):
-    add_version(saved / "half", tmp_path / "half", 1)
-    with serving("--model_name=half", f"--model_base_path={tmp_path / 'half'}") as server:
-        yield server
-
-
-@pytest.fixture
 def stubs():
     """Makes official stubs of an address; closes them."""
     with contextlib.ExitStack() as stack:

@@ -74,12 +74,6 @@ def test_a_saved_model_that_only_python_can_load_is_refused(tmp_path):
     assert "ould not find variable" in findings[0]
 
 
-def test_xla_is_refused(tmp_path):
-    inner = tf.function(lambda x: x + 1.0, jit_compile=True)
-    (finding,) = check_version(save(tmp_path / "1", lambda x: {"y": inner(x)}))
-    assert finding.startswith("XLA is compiled in (function __inference_")
-
-
 @pytest.mark.parametrize("aware", [False, True])
 def test_xla_is_found_where_somebody_exports_layers_of_this_library(tmp_path, aware):
     layer = AdditiveAttention(64)

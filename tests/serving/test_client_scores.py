@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from serving.client import AsyncTranslator, Score, Translator, UnexpectedResponseError, serving_pb2
+from serving.client import AsyncTranslator, Score, Translator, serving_pb2
 from serving.client import __main__ as client
 from serving.client import protobuf as messages
 from tests.attack.test_client import Server, response, tensor
@@ -61,25 +61,6 @@ def test_each_translation_has_its_tokens_without_padding(server):
             return await translator.score(TEXTS, TRANSLATIONS)
 
     assert asyncio.run(ask()) == EXPECTED
-
-
-def test_numbers_that_are_not_one_a_token_are_an_error():
-    def wrong(*_):
-        return response(
-            {
-                "score": tensor(messages.FLOAT, [1], float_val=[1.0]),
-                "tokens": tensor(messages.STRING, [1, 2], string_val=[b"a", b"b"]),
-                "log_probs": tensor(messages.FLOAT, [1, 3], float_val=[1.0, 1.0, 1.0]),
-                "truncated": tensor(messages.BOOL, [1], bool_val=[False]),
-            }
-        )
-
-    with (
-        Server(wrong) as server,
-        Translator(server.target, "m") as translator,
-        pytest.raises(UnexpectedResponseError, match="2 tokens, 3 log_probs"),
-    ):
-        translator.score(["a"], ["b"])
 
 
 def test_the_command_reads_pairs(server, capsys):

@@ -14,7 +14,6 @@ from serving.client import (
     Hypothesis,
     ModelNotFoundError,
     ServerUnavailableError,
-    SignatureNotFoundError,
     Tls,
     Translator,
 )
@@ -147,15 +146,6 @@ def test_errors_are_typed_and_say_what_to_do(target, options, error, message):
         asyncio.run(ask())
 
 
-def test_a_model_that_is_no_translator_is_named_as_such(half_server):
-    target = f"localhost:{half_server.port}"
-    with (
-        Translator(target, "half") as translator,
-        pytest.raises(SignatureNotFoundError, match="translate"),
-    ):
-        translator.translate(["one"])
-
-
 def run(capsys, *arguments):
     status = client.main([str(argument) for argument in arguments])
     out, err = capsys.readouterr()
@@ -191,11 +181,6 @@ def test_more_than_the_model_returns_is_one_line(target, capsys):
     assert (status, out) == (1, "")
     expected = "--nbest expected at most 3, which the model was exported with. Received: 4"
     assert err == f"error: {expected}\n"
-
-
-def test_the_command_draws_an_alignment(target, capsys):
-    _, out, _ = run(capsys, "--target", target, "--model", "upper", "--align", "one 两个")
-    assert out == "ONE 两个\n     one 两个\nONE  ███\n两个     ████\n\n"
 
 
 def test_the_command_writes_heat_maps(target, capsys, tmp_path):

@@ -158,12 +158,6 @@ def test_bad_input_is_one_clear_line(arguments, said, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_an_output_that_cannot_be_written_is_one_clear_line(tmp_path):
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(UserError, match="cannot write to"):
-        train(tiny_config(), tmp_path / "file" / "run")
-
-
 def test_own_files_are_trained_on_scored_and_given_more_epochs(tmp_path, monkeypatch, capsys):
     """By relative paths, from another directory than the run goes on in."""
     lines = [f"word{i} other{i % 7}\tmot{i} autre{i % 7}" for i in range(100)] + ["no target\t"]
@@ -251,12 +245,3 @@ def test_runs_of_different_tokenizers_make_no_ensemble(tiny_run, tmp_path):
     (other / "digests.json").unlink()
     with pytest.raises(RunError, match=r"different files target\.tokenizer"):
         load_ensemble([tiny_run.path, other])
-
-
-def test_a_script_ends_with_one_line_and_no_trace():
-    command = [sys.executable, "-m", "training.train", "--preset", "nothing"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 2  # as every wrong flag
-    assert ended.stderr.startswith("error: unknown preset 'nothing'")
-    assert ended.stderr.count("\n") == 1
-    assert ended.stdout == ""

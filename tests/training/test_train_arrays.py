@@ -59,11 +59,6 @@ def test_stopped_between_epochs_it_goes_on(prepared, history, tmp_path, monkeypa
     assert arrays.train_arrays(path) == last  # all is done
 
 
-def test_a_directory_that_is_not_prepared_is_one_clear_line(tmp_path):
-    with pytest.raises(UserError, match="is not prepared: tokens"):
-        train_arrays.main([str(tmp_path)])
-
-
 def test_a_run_is_not_prepared_twice(prepared):
     with pytest.raises(UserError, match="holds a run already"):
         prepare.main(["--preset", "phrasebook-en-fr", "--output", str(prepared)])

@@ -117,20 +117,6 @@ def test_weights_are_left_out_on_request_and_without_attention(rng, find):
 
 
 @pytest.mark.parametrize("find", [greedy_search, beam_search])
-def test_weights_of_several_heads_keep_their_axes(rng, find):
-    decoder = Decoder(rng)
-
-    def step(tokens, state):
-        log_probs, weights, state = decoder.step(tokens, state)
-        return log_probs, ops.stack([weights, 2 * weights, 3 * weights], axis=1), state
-
-    options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}
-    one = array(find(decoder.step, decoder.state(), **options).attention_weights)
-    three = array(find(step, decoder.state(), **options).attention_weights)
-    assert_close(three, np.stack([one, 2 * one, 3 * one], axis=-2))
-
-
-@pytest.mark.parametrize("find", [greedy_search, beam_search])
 def test_a_compiled_search_finds_the_same(rng, find):
     decoder = Decoder(rng, end_bias=3.0)
     options = {"batch_size": B, "start_id": START, "end_id": END, "max_length": LENGTH}

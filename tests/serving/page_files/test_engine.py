@@ -80,38 +80,6 @@ def test_a_search_finds_what_onnx_runtime_finds(name, bits, tmp_path):
                 np.testing.assert_allclose(one["weights"], weights, atol=near)
 
 
-def test_products_in_eight_bits_include_their_scales(tmp_path):
-    graphs = Graphs(*random_model(), tmp_path, 8)
-    for name in GRAPHS:
-        nodes = read_graph(graphs.folder / f"{name}.onnx", Numbers())["nodes"]
-        for node in [*nodes, *(x for one in nodes if one.op == "Scan" for x in body(one))]:
-            if node.op == "MatMulInteger":
-                assert node.attributes["then"][:2] == ["Cast", "Mul"]
-            assert node.op != "Cast" or "MatMulInteger" not in node.inputs[0]
-
-
-@pytest.mark.parametrize(("outputs", "kept"), [("z", ["MatMul"]), ("yz", ["MatMul", "Add"])])
-def test_a_product_that_others_take_does_not_include_its_bias(outputs, kept, tmp_path, rng):
-    make = onnx.helper.make_node
-    nodes = [make("MatMul", ["x", "kernel"], ["y"]), make("Add", ["bias", "y"], ["z"])]
-    info = {n: onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 3]) for n in "xyz"}
-    arrays = {"kernel": rng.normal(size=(3, 3)), "bias": rng.normal(size=3)}
-    constants = [
-        onnx.numpy_helper.from_array(x.astype("float32"), name) for name, x in arrays.items()
-    ]
-    wanted = [info[name] for name in outputs]
-    graph = onnx.helper.make_graph(nodes, "g", [info["x"]], wanted, constants)
-    onnx.save(onnx.helper.make_model(graph), tmp_path / "step.onnx")
-    found = read_graph(tmp_path / "step.onnx", Numbers())["nodes"]
-    assert [node.op for node in found] == kept
-    assert found[0].attributes.get("then") == (["Add"] if outputs == "z" else None)
-    assert found[-1].outputs == ["z"]
-
-
-def body(node):
-    return node.attributes["body"]["nodes"]
-
-
 def test_a_graph_with_another_operator_is_refused(tmp_path):
     node = onnx.helper.make_node("Erf", ["x"], ["y"])
     info = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [3]) for n in "xy"]

@@ -25,13 +25,6 @@ def test_one_file_names_no_other(written):
     assert written.count("</script>") == written.count("<script") == 3
 
 
-def test_a_page_is_small_without_its_model(versions, tmp_path):
-    words = ["--static", str(versions["int8"]), "--output", str(tmp_path / "site")]
-    assert main(words) == 0
-    sizes = {path.name: path.stat().st_size for path in (tmp_path / "site").iterdir()}
-    assert sum(size for name, size in sizes.items() if name != "model.bin") < 200_000
-
-
 def test_a_folder_has_what_its_page_names(versions, tmp_path, capsys):
     words = ["--static", str(versions["float32"].parent), "--output", str(tmp_path / "site")]
     assert main(words) == 0

@@ -24,11 +24,6 @@ def test_an_environment_that_does_not_fit_is_one_clear_line(monkeypatch, count, 
         pass
 
 
-def test_one_process_needs_no_variable():
-    with joined() as processes:
-        assert processes == Processes()
-
-
 def test_processes_share_a_batch_in_order_and_fill_it_with_padding(rng):
     source, target, labels = (rng.integers(4, 99, (7, width)) for width in (5, 3, 3))
     batches = [({"source": source, "target": target}, labels)]
@@ -41,12 +36,6 @@ def test_processes_share_a_batch_in_order_and_fill_it_with_padding(rng):
         np.testing.assert_array_equal(np.concatenate(parts)[:7], rows)
         np.testing.assert_array_equal(np.concatenate(parts)[7:], 0)
     np.testing.assert_array_equal(np.concatenate([part for ((_, part),) in shares])[:7], labels)
-
-
-def test_one_device_takes_batches_as_they_are():
-    batch = {"source": np.ones((7, 2))}, np.ones((7, 3))
-    (alone,) = Processes().share(iter([batch]))
-    assert alone is batch
 
 
 def test_a_batch_that_devices_cannot_share_is_refused():

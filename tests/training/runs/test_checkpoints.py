@@ -45,17 +45,6 @@ def files(tmp_path):
     return files
 
 
-def test_epochs_come_in_order_and_other_names_are_passed_over(tmp_path):
-    folder = RunFiles(tmp_path).checkpoints
-    folder.mkdir()
-    for name in ("epoch-010", "epoch-002", "epoch-1000", "epoch-old", "epoch-003-copy", "other"):
-        (folder / name).mkdir()
-    found = RunFiles(tmp_path).all_checkpoints()
-    assert list(found) == [2, 10, 1000]
-    assert found[10] == folder / "epoch-010"
-    assert RunFiles(tmp_path / "missing").all_checkpoints() == {}
-
-
 def test_the_last_two_are_kept_and_the_last_is_restored(files):
     assert list(files.all_checkpoints()) == [2, 3]
     model = make_model()

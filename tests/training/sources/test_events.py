@@ -4,8 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from training.command.errors import ConfigError, UserError
-from training.config.load import load_preset, override
+from training.command.errors import UserError
 from training.config.schema import Config
 from training.model.build import build_model
 from training.score.label_baselines import last_known
@@ -158,14 +157,3 @@ def test_last_known_values_are_those_of_a_loop():
         wanted = [*known, *np.isnan(data.values[end - 1]), data.times[end - 1]]
         np.testing.assert_allclose(found[row, :-1], wanted, rtol=1e-5)
         assert found[row, -1] == pytest.approx(math.log(end - start))
-
-
-def test_a_label_takes_no_keys_of_a_text():
-    config = load_preset("pbcseq")
-    for setting in ("decoder=lstm", "metric=bleu", "image_width=9", "source_tokenizer=words"):
-        with pytest.raises(ConfigError, match="is no key of source = events, target = label"):
-            override(config, [setting])
-    with pytest.raises(ConfigError, match="attention expected none or additive for target = label"):
-        override(config, ["attention=general"])
-    with pytest.raises(ConfigError, match="source = text expected target = text"):
-        override(Config(), ["target=label"])

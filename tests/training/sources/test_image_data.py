@@ -71,14 +71,6 @@ def test_captchas_are_those_that_the_package_makes():
     np.testing.assert_array_equal(pixels(example.image), np.asarray(wanted))
 
 
-def test_many_captchas_do_not_depend_on_the_number_of_processes(monkeypatch):
-    monkeypatch.setattr(captchas, "_CHUNK", 2)
-    many = captchas.make(3, seed=5)
-    monkeypatch.setattr(captchas.os, "cpu_count", lambda: 1)
-    assert captchas.make(3, seed=5) == many
-    assert len(many) == 3
-
-
 def test_what_is_kept_is_read_again_and_made_again_where_it_is_broken(tmp_path):
     file, calls = tmp_path / "sub" / "kept.npz", []
 

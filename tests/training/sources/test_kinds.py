@@ -1,21 +1,7 @@
-import subprocess
-import sys
-
 from training.config.schema import SOURCES
 from training.presets.options import own_preset
 from training.sources.kinds import KINDS, source_class
 from training.sources.source import Source
-
-
-def test_a_declaration_is_known_without_keras():
-    code = (
-        "import sys, training.sources.kinds, training.presets.options;"
-        "print({'keras', 'tensorflow'} & set(sys.modules))"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout
-    assert said == "set()\n"
 
 
 def test_each_kind_has_a_reader_keys_and_settings_for_own_data():
