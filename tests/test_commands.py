@@ -37,6 +37,7 @@ WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know w
     "training.train_arrays",
 }
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
+EXPORT, BFLOAT16 = ["--run", "RUN", "--output", "NEW"], ["--precision", "bfloat16"]
 CMUDICT, COVERING = ["--preset", "cmudict"], ["--coverage-penalty", "5", "--beam-width", "1"]
 ASKED = ["--model", "m", "--target", "127.0.0.1:1", "--retries", "0"]  # where nobody listens
 # Mistakes of a user, by command: a wrong value, a file that is missing, a place that cannot
@@ -87,10 +88,15 @@ MISTAKES = [
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--nbest", "9"], "--nbest expected"),
     ("serving.export", ["--run", "RUN", "--output", "NEW", "--weights", "int8"], "int8"),
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "Not a directory"),
+    ("serving.export", [*EXPORT, *COVERING, "--nbest", "1"], "--beam-width of at least 2"),
+    ("serving.export", [*EXPORT, "--format", "onnx", *BFLOAT16], "--precision float32. Received"),
     ("serving.check", [], "required: models/NAME/1"),
     ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
     ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),
     ("serving.server", ["--port=0"], "--model_base_path and --model_config_file"),
+    ("serving.server", ["--max_request_bytes=0"], "expected a whole number of 1 to"),
+    ("serving.server", ["--enable_batching=yes"], "expected true or false. Received"),
+    ("serving.server", ["--file_system_poll_wait_seconds=2147483648"], "expected a whole number"),
     ("serving.client", [*ASKED, "--timeout", "x", "text"], "more than 0. Received: x"),
     ("serving.client", [*ASKED, "--batch-size", "0", "text"], "1. Received: 0"),
     ("serving.client", [*ASKED, "--tls-roots", "/no.pem", "text"], "/no.pem"),
@@ -114,6 +120,9 @@ MISTAKES = [
     ("serving.batch", ["--model", "MODEL", "--input", "FILE", "--output", "FILE/o"], "FILE/o"),
     ("serving.batch", ["--model", "MODEL", "--workers", "0"], "1. Received: 0"),
     ("serving.page", ["--model", "m", "--port", "99999"], "expected a port"),
+    ("serving.page", [], "expected --model"),
+    ("serving.page", ["--model", "m", "--static", "MODEL", "--output", "NEW"], "expected --model"),
+    ("serving.page", ["--model", "m", "--single-file"], "expected --static DIR with --output"),
     ("serving.page", ["--model", "m", "--manifest", "/no.json"], "/no.json"),
     ("serving.demo", ["en-xx"], "invalid choice: 'en-xx'"),
     ("serving.demo", ["--output", "FULL"], "which the demo did not make"),

@@ -1,4 +1,3 @@
-import subprocess
 import sys
 
 import pytest
@@ -29,12 +28,3 @@ def test_a_missing_library_is_one_line_that_names_the_extra(monkeypatch, command
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == expected
-
-
-@pytest.mark.parametrize("words", [["client", "--nothing"], ["server", "--port=x"], ["tain"]])
-def test_a_wrong_command_line_ends_with_2_and_one_line(words):
-    command = [sys.executable, "-m", "serving.commands", *words]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1

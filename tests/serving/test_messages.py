@@ -117,18 +117,3 @@ def test_repetitions_of_the_last_value_may_be_left_out():
     proto = messages.TensorProto(dtype=messages.FLOAT, float_val=[1.0, 2.0])
     proto.tensor_shape.dim.add(size=4)
     assert messages.tensor_values(proto) == [1.0, 2.0, 2.0, 2.0]
-
-
-@pytest.mark.parametrize(
-    ("dtype", "values", "message"),
-    [
-        (messages.FLOAT, [], "Received: 0"),
-        (messages.FLOAT, [1.0] * 5, "Received: 5"),
-        (99, [], "99"),
-    ],
-)
-def test_a_malformed_tensor_is_an_error(dtype, values, message):
-    proto = messages.TensorProto(dtype=dtype, float_val=values)
-    proto.tensor_shape.dim.add(size=4)
-    with pytest.raises(ValueError, match=message):
-        messages.tensor_values(proto)

@@ -126,12 +126,6 @@ def test_arrays_become_png_files(shape):
     np.testing.assert_array_equal(found.reshape(shape), pixels)
 
 
-@pytest.mark.parametrize("image", [np.zeros((3, 4)), np.zeros((3, 4, 2), "uint8"), 7, np.uint8(1)])
-def test_what_is_no_image_is_refused_before_it_is_sent(image):
-    with pytest.raises(ValueError, match="expected an image"):
-        reading.image_file(image)
-
-
 def test_a_broken_image_is_named_and_takes_no_other_down(image_target, tmp_path):
     images = pictures(5)
     broken = tmp_path / "broken.png"

@@ -169,28 +169,6 @@ def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
     assert received == [[Translation(text.upper(), -1.5) for text in batch] for batch in texts]
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--no_such_flag=1", "--model_base_path=/x"], "unrecognized arguments: --no_such_flag=1"),
-        (
-            ["--max_request_bytes=0"],
-            "argument --max_request_bytes: expected a whole number of 1 to",
-        ),
-        (["--file_system_poll_wait_seconds=2147483648"], "argument --file_system_poll_wait_second"),
-        (["--enable_batching=yes"], "argument --enable_batching: expected true or false. Received"),
-    ],
-)
-def test_a_wrong_flag_is_one_line(capsys, flags, message):
-    with pytest.raises(SystemExit) as caught:
-        main(flags)
-    assert caught.value.code == 2
-    printed = capsys.readouterr().err
-    assert printed.startswith(f"error: {message}")
-    assert printed.endswith("; python -m serving.server --help says more\n")
-    assert printed.count("\n") == 1
-
-
 @pytest.fixture
 def no_handlers(monkeypatch):
     monkeypatch.setattr(signal, "signal", lambda *_: None)

@@ -12,8 +12,6 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
-from serving.savedmodel.session import ModelSession
-from serving.savedmodel.status import Code as StatusCode
 from serving.savedmodel.status import StatusError
 from serving.server.config_files import read_models
 from serving.server.versions import find_versions
@@ -160,8 +158,8 @@ def test_a_start_with_versions_that_all_fail_is_an_error(base):
         pass
 
 
-@pytest.mark.parametrize("how", ["chmod", "same size and time"])
-def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs, monkeypatch, how):
+def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs):
+    """By a file of the same size and time."""
     copy = shutil.copytree(saved / "upper2", base / "tmp")
     shard = next((copy / "variables").glob("variables.data-*"))
     good = shard.read_bytes()
@@ -171,27 +169,13 @@ def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs, m
     Path(damaged).unlink()
     copy.rename(base / "2")
     shard = base / "2" / "variables" / shard.name
-    if how == "chmod":  # root reads any file: a loader that asks for the mode stands in for others
-        load, mode = ModelSession.__init__, shard.stat().st_mode
-        shard.write_bytes(good)
-        shard.chmod(0)
-
-        def refuse(session, path):
-            if Path(path).name == "2" and not shard.stat().st_mode & 0o400:
-                raise StatusError(StatusCode.PERMISSION_DENIED, "Permission denied")
-            load(session, path)
-
-        monkeypatch.setattr(ModelSession, "__init__", refuse)
     with polling(base) as server:
         client = stubs(f"localhost:{server.port}")
         eventually(lambda: states(client).get(2) == "END")
-        if how == "chmod":
-            shard.chmod(mode)
-        else:
-            new = shard.with_name("new")
-            new.write_bytes(good)
-            os.utime(new, ns=(10**18, 10**18))
-            new.replace(shard)
+        new = shard.with_name("new")
+        new.write_bytes(good)
+        os.utime(new, ns=(10**18, 10**18))
+        new.replace(shard)
         eventually(lambda: served(client) == 2)
 
 
@@ -228,18 +212,6 @@ def test_numbers_beyond_int64_are_no_versions(base):
         (base / number).mkdir()
     add_version(base / "1", base, 2**63 - 1)
     assert sorted(find_versions(base)) == [1, 2**63 - 1]
-
-
-def test_a_base_path_that_is_gone_for_a_moment_changes_nothing(base, saved, stubs):
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
-        base.rename(base.with_name("away"))
-        for _ in range(3):
-            server.models.scan()
-        assert (served(client), states(client)) == (1, {1: "AVAILABLE"})
-        base.with_name("away").rename(base)
-        add_version(saved / "upper2", base, 2)
-        eventually(lambda: served(client) == 2)
 
 
 def spoil(version_dir, how):

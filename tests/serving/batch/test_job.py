@@ -5,7 +5,6 @@ import random
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -240,18 +239,3 @@ def test_the_command_translates_with_a_saved_model(tmp_path, capsys):
     assert [record["translation"] for record in found] == ["ONE TWO", "", "THREE"]
     main([*map(str, command), "--output", str(tmp_path / "out")])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["were_there"] == 1
-
-
-def test_a_model_that_is_no_translator_is_one_line(tmp_path):
-    (tmp_path / "a.txt").write_text("one\n")
-    words = ["--model", str(tmp_path), "--input", str(tmp_path / "a.txt"), "--output", "out"]
-    found = subprocess.run(
-        [sys.executable, "-m", "serving.batch", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[3],
-    )
-    assert found.returncode == 1
-    assert found.stderr.startswith("error: ")
-    assert found.stderr.count("\n") == 1

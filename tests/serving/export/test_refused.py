@@ -54,11 +54,3 @@ def test_an_export_that_fails_leaves_what_was_there(tiny_run, tmp_path, monkeypa
     with pytest.raises(ZeroDivisionError):
         export([tiny_run], tmp_path / "x", beam_width=1, num_results=1)
     assert [path.name for path in tmp_path.rglob("*")] == ["x", "1"]
-
-
-def test_a_coverage_penalty_without_beams_is_one_clear_line(tiny_run, tmp_path, monkeypatch):  # noqa: F811
-    monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])
-    arguments = ["--run", "x", "--output", str(tmp_path / "y"), "--coverage-penalty", "1"]
-    with pytest.raises(UserError, match="--beam-width of at least 2"):
-        script.main([*arguments, "--beam-width", "1", "--num-results", "1"])
-    assert list(tmp_path.iterdir()) == []

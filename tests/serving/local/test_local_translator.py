@@ -18,10 +18,8 @@ from serving.client.__main__ import main as client
 from serving.client.local import LocalTranslator
 from serving.client.local.model import Folder
 from serving.export.texts import Exported
-from serving.export.version import export
 from tests.serving.conftest import TEXT_RUN
 from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
-from training.command.errors import UserError
 from training.runs.run import load_run
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
@@ -155,20 +153,6 @@ def test_threads_share_the_rows_of_a_batch(version, translator, monkeypatch):
         np.testing.assert_allclose(one.log_probs, other.log_probs, atol=1e-5)
 
 
-def test_a_batch_may_be_empty(translator):
-    folder = translator._folder
-    ids = np.zeros((0, 5), "int64")
-    asked = translator._settings.inputs(2, True)
-    found = folder.run("translator", {"ids": ids, **asked})
-    assert {name: len(x) for name, x in found.items()} == dict.fromkeys(found, 0)
-    assert found["scores"].shape == (0, 2)
-    graphs, made = folder.manifest["graphs"], folder.run("encoder", {"ids": ids})
-    given = {name: made[name] for name in graphs["memory"] + graphs["state"]}
-    taken = folder.run("step", {"tokens": np.zeros(0, "int64"), **given})
-    assert taken["log_probs"].shape == (0, folder.manifest["tokenizers"]["target"]["size"])
-    assert translator.score([], []) == []
-
-
 def test_letters_that_training_never_saw_are_named(version, tmp_path, capsys):
     folder = tmp_path / "1"
     shutil.copytree(version, folder)
@@ -249,33 +233,3 @@ def test_neither_tensorflow_nor_keras_nor_grpc_is_imported(version):
 def test_settings_that_are_not_possible_are_refused(version, settings, message):
     with pytest.raises(ValueError, match=message):
         LocalTranslator(version, **settings)
-
-
-def test_folders_that_are_no_export_are_refused(tmp_path, translator):
-    with pytest.raises(ValueError, match="holds no manifest"):
-        LocalTranslator(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(ValueError, match="Received: format None"):
-        LocalTranslator(tmp_path)
-    with pytest.raises(ValueError, match="as many translations"):
-        translator.score(["a"], [])
-    with pytest.raises(TypeError, match="list of texts"):
-        translator.translate("a")
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"weights": "float16"}, "--weights float32 or int8. Received: float16"),
-        ({"precision": "bfloat16"}, "--precision float32. Received: bfloat16"),
-    ],
-)
-def test_what_has_no_form_in_onnx_is_refused_and_leaves_nothing(
-    run,
-    tmp_path,
-    settings,
-    message,
-):
-    with pytest.raises(UserError, match=message):
-        export([run], tmp_path / "model", form="onnx", **{**SETTINGS, **settings})
-    assert not (tmp_path / "model").exists()

@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+from functools import partial
 
 import pytest
 
@@ -66,19 +67,8 @@ def damage_bytes(rng, path):
 def damage_file(rng, path, outside):
     """Put something else in the place of a file."""
     path.unlink()
-    match rng.randrange(6):
-        case 0:
-            path.symlink_to("/dev/zero")
-        case 1:
-            path.symlink_to(outside)
-        case 2:
-            os.mkfifo(path)
-        case 3:
-            path.mkdir()
-        case 4:
-            path.touch()
-        case 5:
-            path.symlink_to(path.name)
+    links = [partial(path.symlink_to, target) for target in ("/dev/zero", outside, path.name)]
+    rng.choice([*links, path.mkdir, path.touch, partial(os.mkfifo, path)])()
 
 
 def damage(rng, folder, outside):

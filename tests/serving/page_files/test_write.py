@@ -53,23 +53,6 @@ def test_what_the_browser_does_not_search_is_refused(versions, tmp_path, capsys,
     assert line.endswith(f"expected an export for a page. Received: {named}")
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        [],
-        ["--model", "m", "--static", "d", "--output", "o"],
-        ["--static", "d"],
-        ["--model", "m", "--output", "o"],
-        ["--model", "m", "--single-file"],
-    ],
-)
-def test_options_that_do_not_go_together_are_refused(words, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 2
-    assert "expected --" in capsys.readouterr().err
-
-
 def test_folders_that_are_no_translator_are_refused(onnx_predictor, tmp_path, capsys):
     words = ["--output", str(tmp_path / "site"), "--static"]
     assert main([*words, str(tmp_path / "nothing")]) == 1
