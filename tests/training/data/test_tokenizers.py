@@ -88,39 +88,30 @@ def test_letters_are_the_parts_of_syllables_and_of_accented_letters():
 
 
 @pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
-def test_awkward_texts_and_empty_batches_are_tokenized(tokenizers, name):
+def test_special_ids_awkward_texts_and_empty_batches(tokenizers, name, tmp_path):
     tokenizer = tokenizers[name]
     ids = tokenizer.tokenize(tf.constant(AWKWARD))
-    assert ids.nrows() == len(AWKWARD)
-    assert ids[0].shape == (0,)
+    assert (ids.nrows(), ids[0].shape) == (len(AWKWARD), (0,))
     assert tokenizer.detokenize(ids.to_tensor()).shape == (len(AWKWARD),)
     nothing = tokenizer.tokenize(tf.zeros((0,), tf.string))
-    assert nothing.nrows() == 0
     assert tokenizer.detokenize(nothing.to_tensor()).shape == (0,)
     assert texts(tokenizer.detokenize(tf.zeros((2, 0), tf.int32))) == ["", ""]
 
-
-@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
-def test_detokenize_stops_at_end_and_drops_special_ids(tokenizers, name):
-    tokenizer = tokenizers[name]
-    a, b = 7, 9
+    a, b = 7, 9  # the end is where a text ends, special ids are no part of it
     noisy = [[START_ID, a, UNK_ID, b, END_ID, a, b], [a, b] + [PAD_ID] * 5, [END_ID, *[a] * 6]]
-    plain = [[a, b], [a, b], [PAD_ID, PAD_ID]]
-    assert texts(tokenizer.detokenize(tf.constant(noisy))) == texts(
-        tokenizer.detokenize(tf.constant(plain))
-    )
-    assert texts(tokenizer.detokenize(tf.constant(plain)))[0]
-
-
-@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
-def test_tokens_keep_the_shape_and_are_empty_for_padding_start_and_end(tokenizers, name):
-    ids = tf.constant([[START_ID, 5, UNK_ID], [6, END_ID, PAD_ID]])
-    strings = tokenizers[name].tokens(ids).numpy().tolist()
-    assert [[bool(s) for s in row] for row in strings] == [
-        [False, True, True],
-        [True, False, False],
-    ]
+    plain = texts(tokenizer.detokenize(tf.constant([[a, b], [a, b], [PAD_ID, PAD_ID]])))
+    assert texts(tokenizer.detokenize(tf.constant(noisy))) == plain
+    assert plain[0]
+    marked = tf.constant([[START_ID, 5, UNK_ID], [6, END_ID, PAD_ID]])
+    strings = tokenizer.tokens(marked).numpy().tolist()
+    assert [list(map(bool, row)) for row in strings] == [[False, True, True], [True, False, False]]
     assert strings[0][2] == b"<unk>"
+
+    tokenizer.save(tmp_path / "tokenizer.json")
+    loaded = load_tokenizer(tmp_path / "tokenizer.json")
+    lines = tf.constant(ENGLISH + FRENCH + CHINESE)
+    assert (loaded.kind, loaded.vocab_size) == (tokenizer.kind, tokenizer.vocab_size)
+    assert loaded.tokenize(lines).to_list() == tokenizer.tokenize(lines).to_list()
 
 
 def test_words_are_split_at_spaces_elisions_punctuation_and_chinese_characters(tokenizers):
@@ -138,16 +129,6 @@ def test_words_are_split_at_spaces_elisions_punctuation_and_chinese_characters(t
         "▁apple",
         ".",
     ]
-
-
-@pytest.mark.parametrize("name", [*TOKENIZERS, "identity", "bpe"])
-def test_a_saved_tokenizer_comes_back_the_same(tokenizers, name, tmp_path):
-    tokenizer = tokenizers[name]
-    tokenizer.save(tmp_path / "tokenizer.json")
-    loaded = load_tokenizer(tmp_path / "tokenizer.json")
-    lines = tf.constant(ENGLISH + FRENCH + CHINESE)
-    assert (loaded.kind, loaded.vocab_size) == (tokenizer.kind, tokenizer.vocab_size)
-    assert loaded.tokenize(lines).to_list() == tokenizer.tokenize(lines).to_list()
 
 
 TEXT_OPS_OF_TENSORFLOW_SERVING = {

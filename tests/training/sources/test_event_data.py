@@ -1,4 +1,3 @@
-import gzip
 import math
 import re
 
@@ -91,16 +90,6 @@ def test_chosen_names_of_a_table_of_events_stand_in_the_order_of_the_choice(tmp_
         read_table(path, known)
     path = write(tmp_path, without + "b,4,bili,\n", LONG_ABOUT + 'columns = ["bili"]\n')
     assert np.isnan(read_table(path, known).values).all()
-
-
-def test_a_compressed_table_and_chosen_columns(tmp_path):
-    path = tmp_path / "visits.csv.gz"
-    path.write_bytes(gzip.compress(WIDE.encode()))
-    (tmp_path / "visits.toml").write_text(ABOUT + 'columns = ["bili"]\nlog = ["bili"]\n')
-    found = read_table(path)
-    assert found.schema == Schema({"bili": None}, ["bili"])
-    assert found.schema.logged().tolist() == [True]
-    assert found.values.shape == (4, 1)
 
 
 def test_input_names_can_be_served_and_no_two_categories_have_one():
