@@ -1,7 +1,6 @@
 """Rules for every command: help, one line for a mistake, nothing written, the backend."""
 
 import argparse
-import ast
 import importlib
 import re
 import shlex
@@ -17,21 +16,6 @@ from training.command.options import main_guard
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / "tests" / "fixtures" / "old_run" / "run"
 MODULES = sorted(module for module, _ in COMMANDS.values())
-WITHOUT_TENSORFLOW = {  # they run on any backend, or import it when they know what for
-    "serving.batch",
-    "serving.check",
-    "serving.client",
-    "serving.demo",
-    "serving.export",
-    "serving.page",
-    "serving.predict",
-    "serving.read",
-    "serving.server",
-    "training.phrasebook",
-    "training.pictures",
-    "training.presets",
-    "training.train_arrays",
-}
 SCORED = ["--run", "RUN", "--data", "phrasebook-en-fr", "--limit", "3"]
 EXPORT, BFLOAT16 = ["--run", "RUN", "--output", "NEW"], ["--precision", "bfloat16"]
 CMUDICT, COVERING = ["--preset", "cmudict"], ["--coverage-penalty", "5", "--beam-width", "1"]
@@ -232,24 +216,6 @@ def test_help_ends_in_two_examples_that_the_command_takes(name, monkeypatch, tmp
                 top.parse_args(words)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_help_says_what_a_value_is_and_an_option_s_is_the_same_everywhere(name, monkeypatch):
-    for parser, action in arguments_of(parser_of(name, monkeypatch)):
-        if action.nargs != 0 and not action.choices:
-            assert action.metavar, (parser.prog, action.dest)
-        for option in action.option_strings:
-            if option in VALUES:
-                assert action.metavar == VALUES[option], (parser.prog, option)
-
-
-VALUES = {  # of options that several commands have
-    **dict.fromkeys(("--nbest", "--batch-size", "--beam-width", "--threads", "--workers"), "N"),
-    **dict.fromkeys(("--seed", "--count", "--limit"), "N"),
-    **dict.fromkeys(("--timeout", "--call-timeout", "--wait-ready"), "SECONDS"),
-    **{"--target": "HOST:PORT", "--data": "SPEC", "--set": "KEY=VALUE", "--png": "FILE"},
-}
-
-
 def said_of(default):
     """How help names a default; nothing of what is off, and of several values."""
     if isinstance(default, list | bool | None) or default in (argparse.SUPPRESS, ""):
@@ -287,15 +253,3 @@ def test_a_mistake_is_one_line_and_leaves_everything_as_it_was(name, words, said
     found = fails(name, [filled(word, folder) for word in words], capsys)
     assert filled(said, folder) in found
     assert (everything(folder), everything(RUN)) == before
-
-
-def test_commands_that_need_tensorflow_import_what_chooses_it_first():
-    for name in set(MODULES) - WITHOUT_TENSORFLOW:
-        path = Path(module_of(name).__file__)
-        imported = [
-            node
-            for node in ast.parse(path.read_text(encoding="utf-8")).body
-            if isinstance(node, ast.Import | ast.ImportFrom)
-        ]
-        names = [node.names[0].name for node in imported if isinstance(node, ast.Import)]
-        assert {"training.command.startup", "training.command.extras"} & set(names), name

@@ -1,6 +1,5 @@
 """The site: every public name has its place, formulas are typeset, figures are small and whole."""
 
-import json
 import tomllib
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,9 +11,6 @@ from keras_attention.mechanisms import BY_NAME
 
 DOCS = Path(__file__).parents[1] / "docs"
 REFERENCE = tomllib.loads((DOCS / "_site" / "reference.toml").read_text(encoding="utf-8"))
-MATRICES = json.loads((DOCS / "figures" / "sentences.json").read_text(encoding="utf-8"))
-IMAGES = json.loads((DOCS / "figures" / "images.json").read_text(encoding="utf-8"))
-EVENTS = json.loads((DOCS / "figures" / "events.json").read_text(encoding="utf-8"))
 
 
 def test_every_public_name_is_in_one_group():
@@ -54,22 +50,3 @@ def test_every_public_name_has_a_line_on_the_overview(monkeypatch):
     lines = first_lines()
     assert set(lines) >= set(keras_attention.__all__)
     assert all(lines[name].endswith(".") for name in keras_attention.__all__)
-
-
-@pytest.mark.parametrize("one", [one for each in MATRICES.values() for one in each])
-def test_weights_of_a_sentence_are_a_matrix_whose_rows_sum_to_one(one):
-    assert len(one["weights"]) == len(one["target"])
-    for row in one["weights"]:
-        assert len(row) == len(one["source"])
-        assert sum(row) == pytest.approx(1, abs=0.01)
-
-
-def test_each_character_of_an_image_and_each_visit_has_its_weights():
-    for one in IMAGES:
-        assert len(one["weights"]) == len(one["text"])
-        assert all(sum(map(sum, grid)) == pytest.approx(1, abs=0.05) for grid in one["weights"])
-    for visits in EVENTS:
-        for visit in visits:
-            assert len(visit["weights"]) == len(visit["days"])
-            assert sum(visit["weights"]) == pytest.approx(1, abs=0.01)
-            assert 0 < visit["probability"] < 1

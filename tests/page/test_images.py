@@ -56,25 +56,6 @@ def test_unsure_characters_are_told_apart_and_other_readings_shown(browser, brig
         assert lines == ["none", "underline", "none", "none", "none"]
 
 
-def test_characters_appear_one_after_the_other_unless_motion_is_unwanted(browser, bright, tmp_path):
-    path = tmp_path / "image.png"
-    Image.fromarray(np.full((20, 30), 200, "uint8")).save(path)
-    with tab_on(browser, Settings(bright, "bright")) as tab:
-        expect(tab.locator("#pad")).to_be_visible()
-        tab.clock.install(time=0)
-        tab.clock.pause_at(1000)
-        tab.locator("#file").set_input_files(path)
-        for unsaid in (4, 3, 2):
-            expect(tab.locator("#reading-text .unsaid")).to_have_count(unsaid)
-            tab.clock.run_for(250)
-        tab.clock.resume()
-        tab.emulate_media(reduced_motion="reduce")
-        tab.locator("#file").set_input_files([])
-        tab.locator("#file").set_input_files(path)
-        expect(tab.locator("#play")).to_be_hidden()
-        expect(tab.locator("#reading-text .unsaid")).to_have_count(0)
-
-
 @pytest.mark.parametrize("kind", ["paste", "drop"])
 def test_a_picture_is_pasted_and_dropped(browser, bright, kind):
     with tab_on(browser, Settings(bright, "bright")) as tab:

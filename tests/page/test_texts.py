@@ -67,23 +67,6 @@ def test_the_matrix_and_the_best_translations(view):
     assert view.locator("td[title]").nth(4).get_attribute("title") == "TWO ← two: 100 %"
 
 
-def test_the_slider_is_not_there_for_one_translation_and_comes_back(view):
-    def answers(route):
-        texts = route.request.post_data_json["texts"]
-        found = [{"text": str(n), "score": -1.0 - n} for n in range(5 if "five" in texts else 1)]
-        sentences = [{"alignment": None, "hypotheses": found} for _ in texts]
-        route.fulfill(json={"sentences": sentences})
-
-    expect(view.locator("#hypotheses li")).to_have_count(3)
-    view.route("**/api/look", answers)
-    view.locator("#text").fill("single")
-    expect(view.locator("#others")).to_be_hidden()
-    view.locator("#text").fill("five")
-    expect(view.locator("output[for=shown]")).to_have_text("3 of 5")
-    assert view.locator("#shown").get_attribute("max") == "5"
-    expect(view.locator("#hypotheses li")).to_have_count(3)
-
-
 def test_what_a_text_holds_is_never_html(view):
     text = "<img src=x onerror=document.title=1> <b>bold</b>"
     view.locator("#text").fill(text)

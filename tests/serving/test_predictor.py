@@ -12,7 +12,9 @@ from serving import predict
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
 from serving.client import histories
+from serving.client.drawing import draw_timeline
 from serving.client.events import Predictor
+from serving.client.results import Prediction
 from serving.export.version import export
 from tests.serving.conftest import serving
 from training import evaluate
@@ -186,3 +188,16 @@ def test_an_event_run_is_scored_beside_its_baselines(event_run, tmp_path, capsys
     assert (result["people"], result["examples"]) == (60, len(data.labels))
     with Image.open(tmp_path / "scores.png") as drawn:
         assert drawn.size[0] > 100
+
+
+@pytest.mark.parametrize("title", ["$\\nothing{$", "costs $5_{ or $6", "$a^$"])
+def test_a_dollar_in_a_title_is_a_dollar(title, tmp_path):
+    prediction = Prediction(0.25, (0.5, 0.5))
+    draw_timeline([0.0, 1.0], prediction, tmp_path / "found.png", title)
+    draw_timeline([0.0, 1.0], prediction, tmp_path / "same.png", title)
+    draw_timeline([0.0, 1.0], prediction, tmp_path / "none.png", title.replace("$", ""))
+    found, same, none = (
+        Image.open(tmp_path / f"{name}.png").tobytes() for name in ("found", "same", "none")
+    )
+    assert found == same
+    assert found != none

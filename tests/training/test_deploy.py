@@ -17,7 +17,6 @@ KINDS = {
     "TrainJob": trainer_v1alpha1_train_job.TrainerV1alpha1TrainJob,
     "TrainingRuntime": trainer_v1alpha1_training_runtime.TrainerV1alpha1TrainingRuntime,
 }
-COMMAND = ["python", "-m", "training.train_arrays", "/runs/en-fr"]
 
 
 def documents(name):
@@ -73,12 +72,3 @@ def test_the_job_in_it_is_valid_and_keeps_to_the_restricted_standard():
         assert context["allowPrivilegeEscalation"] is False
         assert context["capabilities"] == {"drop": ["ALL"]}
         assert context["readOnlyRootFilesystem"] is True
-
-
-def test_the_train_job_runs_the_command_in_its_runtime():
-    assert TRAINJOB["spec"]["trainer"]["command"] == COMMAND
-    reference = TRAINJOB["spec"]["runtimeRef"]
-    assert reference["name"] == RUNTIME["metadata"]["name"]
-    assert reference["kind"] == RUNTIME["kind"]
-    ancestor = RUNTIME["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["metadata"]
-    assert ancestor["labels"] == {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tests.training.data.files import one_line, write
-from training.data.corpus import NAMES, SpecError, load, sample_pairs, written_like
+from training.data.corpus import SpecError, load, sample_pairs, written_like
 from training.data.pair_files import CorpusError
 
 
@@ -126,20 +126,6 @@ def test_unreadable_files_are_one_clear_line(tmp_path):
         with pytest.raises(CorpusError, match=message) as error:
             load(spec, "train")
         one_line(error)
-
-
-def test_an_unknown_name_lists_the_names(folders):
-    for spec in ("klingon", "json:file"):
-        with pytest.raises(CorpusError, match=f"Unknown corpus '{spec}'") as error:
-            load(spec, "train")
-        assert all(name in one_line(error) for name in NAMES)
-
-
-def test_a_missing_split_names_those_that_are_there(folders):
-    write(folders / "data/tatoeba-en-fr/train.tsv.gz", "Hi.\tSalut.\n")
-    write(folders / "data/tatoeba-en-fr/dev.tsv.gz", "Go!\tVa !\n")
-    with pytest.raises(CorpusError, match=r"no split 'test' in .*; it has train, dev$"):
-        load("tatoeba-en-fr", "test")
 
 
 def test_the_data_folder_comes_before_the_cache(folders, monkeypatch):

@@ -154,16 +154,6 @@ def test_batches_have_few_shapes_where_that_is_wanted(pairs, tokenizer):
     assert build(pairs, tokenizer).shapes_line() == ""
 
 
-def test_a_step_that_is_compiled_has_few_shapes_unless_widths_are_chosen():
-    assert Batching.of(tiny_config("jit_compile=false")).batch_shapes == 0
-    for settings, expected in (
-        ([], 8),
-        (["batch_shapes=3"], 3),
-    ):
-        config = tiny_config("jit_compile=true", *settings)
-        assert Batching.of(config).batch_shapes == expected
-
-
 def test_a_gpu_has_compiled_steps_without_being_asked(monkeypatch):
     for device, compiled in (("gpu", True), ("cpu", False)):
         monkeypatch.setenv("KERAS_ATTENTION_DEVICE", device)

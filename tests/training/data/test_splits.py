@@ -139,21 +139,6 @@ def test_extra_data_is_written_as_the_data_is(pairs, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("extra", "message"),
-    [
-        ("klingon", "Unknown corpus 'klingon'"),
-        ("phrasebook-en-fr tsv:/nowhere", "Cannot read /nowhere"),
-        ("prepared:/nowhere", "extra_data expected texts. Received: prepared:/nowhere"),
-    ],
-)
-def test_extra_data_that_cannot_be_read_is_one_clear_line(pairs, tmp_path, extra, message):
-    with pytest.raises(CorpusError) as caught:
-        write_tokens(tmp_path / "ids", Config(data=f"tsv:{pairs}", extra_data=extra))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
     ("settings", "split", "message"),
     [
         ({}, "test", "has no split 'test'; it has train, dev. Name the data with --data"),

@@ -255,17 +255,6 @@ def test_pieces_belong_to_the_word_at_their_characters(tokenizers):
                 assert word_of_piece(line, None, pieces) == brute_force_words(words, pieces)
 
 
-def test_pieces_are_placed_despite_normalization_unknown_and_special_tokens():
-    words = ["我", "喜欢", "苹果", "，", "吗", "？"]
-    pieces = ["▁", "我", "喜", "<unk>", "苹果,", "吗", "?", ""]
-    assert word_of_piece("", words, pieces) == [-1, 0, 1, 1, 2, 4, 5, -1]
-    assert word_of_piece("", ["ﬁve", "½"], ["▁f", "ive", "▁1", "⁄2"]) == [0, 0, 1, 1]
-    assert word_of_piece("", ["does", "n't", "eat"], ["▁doesn", "'t", "▁ea"]) == [0, 1, 2]
-    assert word_of_piece("", [], ["▁a"]) == [-1]
-    assert word_of_piece("a b", ["a", "b"], []) == []
-    assert word_of_piece("", ["a", "bcd", "e"], ["▁ab", "cde"]) == [0, 1]  # most of its letters
-
-
 def test_two_tokenizers_of_one_export_stay_two_in_python(tmp_path):
     """Python's loader makes one resource of all that have one name."""
 
