@@ -39,14 +39,3 @@ def test_a_formula_is_typeset(name, monkeypatch):
     said = "".join(tree.itertext())
     assert "\\" not in said  # no command that was not understood
     assert "=" in said
-
-
-def test_every_public_name_has_a_line_on_the_overview(monkeypatch):
-    pytest.importorskip("mkdocs")
-    pytest.importorskip("latex2mathml")
-    monkeypatch.syspath_prepend(DOCS / "_site")
-    from pages import first_lines
-
-    lines = first_lines()
-    assert set(lines) >= set(keras_attention.__all__)
-    assert all(lines[name].endswith(".") for name in keras_attention.__all__)

@@ -10,13 +10,6 @@ def array(x):
     return keras.tree.map_structure(ops.convert_to_numpy, x)
 
 
-def on_gpu():
-    """Whether PyTorch computes on a GPU."""
-    import torch
-
-    return torch.cuda.is_available()
-
-
 def weights_of(layer):
     """The layer's weights by name, float64."""
     return {w.name: array(w.value).astype("float64") for w in layer.weights}

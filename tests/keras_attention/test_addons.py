@@ -1,6 +1,6 @@
 """Weights of TensorFlow Addons give here what Addons computed with them.
 
-`addons_gold.json` is of Addons itself: see `addons_gold.py`. The equations are once more below.
+`addons_gold.json` is of Addons itself: see `addons_gold.py`.
 """
 
 import json
@@ -17,7 +17,6 @@ from keras_attention import (
     MultiplicativeAttention,
     addons,
 )
-from tests.keras_attention import reference
 from tests.keras_attention.helpers import assert_close, normal
 
 GOLD = json.loads(Path(__file__).with_name("addons_gold.json").read_text())
@@ -66,41 +65,6 @@ def test_a_wrapper_of_addons_computes_the_same_here(case):
     parts = {"plain": outputs[..., :DV], "cell output": outputs[..., DV:]}
     assert_close(parts.get(wrapper, outputs), np.array(gold["outputs"]), 1e-4)
     assert_close(weights, np.array(gold["weights"]), 1e-4)
-
-
-def wrapper_step(w, x, attention, states, memory, tanh):
-    """One step of `AttentionWrapper(LSTMCell, BahdanauAttention, attention_layer_size)`."""
-    cell = {n: w[f"_cell/{n}"] for n in ("kernel", "recurrent_kernel", "bias")}
-    output, states = reference.lstm(np.concatenate([x, attention], -1), states, cell)
-    place = "_attention_mechanisms/0/"
-    kernels = [w[place + n] for n in ("query_layer/kernel", "memory_layer/kernel", "attention_v")]
-    context, weights = reference.attend(
-        lambda q, k: reference.additive(q, k, *kernels), output[:, None], memory
-    )
-    pair = np.concatenate([output, context[:, 0]], -1) @ w["_attention_layers/0/kernel"]
-    return np.tanh(pair) if tanh else pair, weights[:, 0], states
-
-
-@pytest.mark.parametrize("tanh", [False, True])
-def test_the_equations_of_addons_are_those_of_the_converted_layer(rng, tanh):
-    shapes = {
-        "_cell/kernel": (DIM + OUT, 4 * UNITS),
-        "_cell/recurrent_kernel": (UNITS, 4 * UNITS),
-        "_cell/bias": (4 * UNITS,),
-        "_attention_mechanisms/0/query_layer/kernel": (UNITS, 4),
-        "_attention_mechanisms/0/memory_layer/kernel": (DV, 4),
-        "_attention_mechanisms/0/attention_v": (4,),
-        "_attention_layers/0/kernel": (UNITS + DV, OUT),
-    }
-    w = {name: normal(rng, *shape) for name, shape in shapes.items()}
-    layer = built("bahdanau", "tanh layer" if tanh else "layer")
-    addons.load_weights(layer, {f"model/decoder/{name}": x for name, x in w.items()})
-    inputs, memory = normal(rng, B, T, DIM), normal(rng, B, S, DV)
-    outputs, weights = layer(inputs, memory)
-    attention, states = np.zeros((B, OUT)), [np.zeros((B, UNITS))] * 2
-    for t in range(T):
-        attention, weight, states = wrapper_step(w, inputs[:, t], attention, states, memory, tanh)
-        assert_close((outputs[:, t], weights[:, t]), (attention, weight))
 
 
 @pytest.mark.tensorflow

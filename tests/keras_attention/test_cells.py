@@ -9,7 +9,6 @@ from keras_attention import (
     AdditiveAttention,
     AttentionPooling,
     AttentionRNN,
-    HoistedRNN,
     LocalAttention,
     MultiplicativeAttention,
     beam_search,
@@ -41,27 +40,6 @@ def test_inference_draws_no_dropout_masks_and_leaves_none(rng, order):
         assert_close(used(inputs, memory, training=True), expected)
     assert (expected != array(used(inputs, memory, training=True))).any()
     assert used.cell.dropout == used.cell.recurrent_dropout == 0.5
-
-
-@pytest.mark.parametrize("cell", [keras.layers.SimpleRNNCell, keras.layers.GRUCell])
-def test_inference_does_not_move_the_dropout_of_a_hoisted_rnn(rng, cell):
-    inputs = normal(rng, B, T, DIM)
-    fresh, used = (
-        HoistedRNN(
-            keras.layers.StackedRNNCells(
-                [cell(UNITS, dropout=0.5, seed=3), cell(OUT, recurrent_dropout=0.5, seed=5)]
-            )
-        )
-        for _ in range(2)
-    )
-    fresh.build(inputs.shape)
-    used(inputs[:1])
-    used.set_weights(fresh.get_weights())
-    for _ in range(2):
-        expected = array(fresh(inputs, training=True))
-        assert_close(used(inputs, training=True), expected)
-        used(inputs)
-    assert (expected != array(used(inputs))).any()
 
 
 def test_a_cell_with_dropout_is_searched(rng):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from keras import ops
 
-from keras_attention import AttentionPooling, losses
+from keras_attention import losses
 from tests.keras_attention import zoo
 from tests.keras_attention.helpers import array, assert_close, normal, weight_gradients
 
@@ -103,23 +103,6 @@ def test_gradients_are_finite(rng, name, what, masked):
         assert np.isfinite(found[weight.path]).all()
         if name in zoo.MECHANISMS:
             assert not found[weight.path].any()
-
-
-@functools.cache
-def pooling():
-    layer = AttentionPooling(zoo.UNITS)
-    layer.build((zoo.B, zoo.TV, zoo.DV))
-    return layer
-
-
-@every_way
-@pytest.mark.parametrize("what", ["sentences", "memory"])
-def test_pooling_gives_zeros(rng, what, graph, masked):
-    layer, (inputs, masks) = pooling(), given(rng, "pooling", what)
-    batch, places = inputs[0].shape[:2]
-    pooled, weights = run("pooling", layer, inputs, masks if masked else {}, graph)
-    assert_close(pooled, np.zeros((batch, zoo.DV)))
-    assert_close(weights, np.zeros((batch, places)))
 
 
 @every_way

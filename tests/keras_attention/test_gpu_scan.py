@@ -102,20 +102,6 @@ def test_outputs_states_and_gradients_are_those_of_the_plain_loop(
     np.testing.assert_array_equal(plain[0][0][-1], plain[1][0])
 
 
-def test_graphs_and_eager_calls_keep_their_loop(rng, arguments, for_gpu, monkeypatch):
-    import tensorflow as tf
-
-    from keras_attention.backend import gpu_scan
-
-    monkeypatch.setattr(gpu_scan, "scan", None)
-    constants = tf.constant(draw(rng, BATCH, UNITS)), 1.3
-    kernel = tf.Variable(draw(rng, UNITS, UNITS) / 3)
-    given = arguments(5)
-    gradients_of(given, constants, kernel, False)
-    inputs, mask, state = given
-    run(kernel, *constants, inputs, mask, state)
-
-
 def test_a_second_derivative_is_refused(rng, for_gpu):
     import tensorflow as tf
 

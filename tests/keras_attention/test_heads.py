@@ -15,7 +15,7 @@ from tests.keras_attention.helpers import (
     weights_of,
 )
 
-B, TQ, TV, DQ, DV, DK = 2, 3, 5, 7, 11, 13
+B, TQ, TV = 2, 3, 5
 
 HEADS = 3
 MULTI_HEAD = {

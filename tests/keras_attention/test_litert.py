@@ -13,7 +13,6 @@ from keras_attention import (
     LocalAttention,
     LocationAttention,
     MultiplicativeAttention,
-    PointerGenerator,
     SinePositionEncoding,
     fast_paths,
 )
@@ -81,24 +80,6 @@ def test_what_attends_to_all_at_once_runs_at_every_length(rng, tmp_path, name):
         }
         expected = np.asarray(model(given))
         np.testing.assert_allclose(run(given), expected, rtol=1e-5, atol=3e-6)
-
-
-def test_a_pointer_generator_runs_at_every_length(rng, tmp_path):
-    names = ("features", "logits", "weights", "ids")
-    shapes = (None, 7), (None, 5), (None, None), (None,)
-    symbols = [
-        keras.Input(shape, name=name, dtype="int32" if name == "ids" else "float32")
-        for name, shape in zip(names, shapes, strict=True)
-    ]
-    model = keras.Model(symbols, PointerGenerator()(*symbols))
-    run = converted(model, tmp_path / "model.tflite")
-    for batch, steps, places in ((2, 3, 5), (3, 5, 7), (1, 1, 2)):
-        features, logits = (rng.normal(size=(batch, steps, n)).astype("float32") for n in (7, 5))
-        weights = rng.dirichlet(np.ones(places), size=(batch, steps)).astype("float32")
-        ids = rng.integers(0, 5 + places, size=(batch, places)).astype("int32")
-        given = [features, logits, weights, ids]
-        found = run(dict(zip(names, given, strict=True)))
-        np.testing.assert_allclose(found, np.asarray(model(given)), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", IN_TURN)

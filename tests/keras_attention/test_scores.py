@@ -6,7 +6,7 @@ from keras_attention import scores
 from keras_attention.fast import switch
 from tests.keras_attention.helpers import assert_close, gradients, normal, weighted_sum
 
-B, TQ, TV, DQ, DK, UNITS = 2, 3, 5, 7, 11, 13
+B, TQ, TV, UNITS = 2, 3, 5, 13
 
 
 @pytest.mark.parametrize("batches", [(1, B), (B, 1)])

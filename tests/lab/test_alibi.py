@@ -1,15 +1,10 @@
 """ALIBI's tales: made files, and the real ones where they are there."""
 
-import os
-from pathlib import Path
-
 import pytest
 
 from lab.alibi import TALES, load
 from tests.training.data.files import write
 from training.data.pair_files import CorpusError
-
-REAL = Path(os.environ.get("KERAS_ATTENTION_DATA") or "/nowhere")
 
 
 def test_alibi_links_are_turned_round_and_the_texts_joined(tmp_path, monkeypatch):

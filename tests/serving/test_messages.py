@@ -1,12 +1,10 @@
-import subprocess
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import descriptor_pb2, descriptor_pool
+from google.protobuf import descriptor_pool
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
     get_model_status_pb2,
@@ -19,29 +17,6 @@ from serving.client import texts as translation
 from serving.client.protocol import Endpoint
 
 ROOT = Path(__file__).parents[2]
-
-
-def test_the_messages_are_those_of_their_file(tmp_path):
-    pytest.importorskip("grpc_tools")
-    # Beside TensorFlow's protobuf it crashes.
-    protoc, made = [sys.executable, "-m", "grpc_tools.protoc"], tmp_path / "made"
-    words = [f"-I{ROOT}", f"--descriptor_set_out={made}", "serving/client/serving.proto"]
-    subprocess.run([*protoc, *words], check=True)
-    (file,) = descriptor_pb2.FileDescriptorSet.FromString(made.read_bytes()).file
-    file.ClearField("source_code_info")
-    for message in file.message_type:
-        strip(message)
-    found = descriptor_pb2.FileDescriptorProto()
-    serving_pb2.DESCRIPTOR.CopyToProto(found)
-    assert found == file
-
-
-def strip(message):
-    """Remove the names that protoc adds for JSON alone."""
-    for field in message.field:
-        field.ClearField("json_name")
-    for inner in message.nested_type:
-        strip(inner)
 
 
 def test_fields_have_the_names_numbers_and_types_of_the_official_stubs():

@@ -1,4 +1,4 @@
-"""Help comes at once, a wrong command line ends with 2, and Ctrl-C with 130 and how to go on."""
+"""Ctrl-C ends with 130 and how to go on; streams may be closed or without letters."""
 
 import importlib
 import os
@@ -9,12 +9,6 @@ import pytest
 
 from training import translate
 from training.command.options import main_guard
-
-COMMANDS = (
-    *("train", "evaluate", "translate", "prepare", "train_arrays", "pictures"),
-    *("presets", "phrasebook"),
-)
-HEAVY = ["tensorflow", "keras", "numpy", "matplotlib", "sentencepiece", "sacrebleu", "rich"]
 
 
 def run(*words, **settings):

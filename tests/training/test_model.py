@@ -1,7 +1,6 @@
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from numpy.testing import assert_allclose
 
 from training.command.errors import ConfigError
@@ -10,7 +9,6 @@ from training.config.schema import Config
 from training.data.ids import END_ID, START_ID
 from training.decode.search import force_decode, search
 from training.decode.settings import Search
-from training.fit.crossentropy import token_losses
 from training.model.seq2seq import build_attention, build_seq2seq
 
 SOURCE_VOCAB, TARGET_VOCAB = 17, 19
@@ -164,32 +162,6 @@ def test_with_consistency_a_model_answers_twice_in_training_alone(tmp_path):
 def test_tied_embeddings_have_no_output_layer():
     tied, apart = build(tie_embeddings=True), build()
     assert apart.count_params() - tied.count_params() == (7 + 1) * TARGET_VOCAB
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "variant", [{}, {"order": "luong", "input_feeding": True}], ids=["fast loop", "plain loop"]
-)
-def test_its_gradients_compile_by_xla_where_lengths_are_not_known_beforehand(variant):
-    rng = np.random.default_rng(6)
-    batch = ids(rng, 2, 3, SOURCE_VOCAB), ids(rng, 2, 5, TARGET_VOCAB), ids(rng, 2, 5, TARGET_VOCAB)
-    model = build(dropout=0.0, **variant)
-    signature = [tf.TensorSpec([2, None], tf.int32)] * 3
-
-    def gradients(jit_compile):
-        @tf.function(input_signature=signature, jit_compile=jit_compile, autograph=False)
-        def compute(source, target, labels):
-            with tf.GradientTape() as tape:
-                logits = model({"source": source, "target": target}, training=True)
-                loss = tf.reduce_sum(token_losses(labels, logits))
-            found = tape.gradient(loss, [w.value for w in model.trainable_weights])
-            return [tf.convert_to_tensor(g) for g in found]
-
-        return compute(*map(tf.constant, batch))
-
-    for found, expected in zip(gradients(True), gradients(False), strict=True):
-        assert np.abs(expected).max() > 1e-3
-        assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

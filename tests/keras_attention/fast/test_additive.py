@@ -365,20 +365,3 @@ def test_no_export_needs_xla(rng, calls, tmp_path):
         assert not needs_xla(saved.meta_graphs[0].graph_def)
     loaded = tf.saved_model.load(tmp_path / "exported")
     assert_close(loaded.serve([tf.constant(query), tf.constant(value)]), expected)
-
-
-@pytest.mark.tensorflow
-def test_a_step_of_a_loop_is_the_formula(rng, calls):
-    import tensorflow as tf
-
-    query, key, scale, upstream = inputs(rng)
-
-    def step(_, total):
-        return (), total + scores.additive(query, key, scale)
-
-    @tf.function(autograph=False)
-    def loop():
-        return backend.scan(step, tf.zeros([B, TQ, TV]), tf.zeros(3), ())[1]
-
-    assert_close(loop(), 3 * reference(query, key, scale, upstream)[0], 3e-5)
-    assert not calls

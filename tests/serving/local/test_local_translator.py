@@ -23,7 +23,6 @@ from tests.serving.conftest import TEXT_SETTINGS as SETTINGS
 from training.runs.run import load_run
 
 TEXTS = ["She is eating a green apple.", "", "He sleeps.", "zzz ★ \ud800", "a\x00b", "the " * 40]
-LENGTH = 9
 
 
 @pytest.fixture(scope="module")

@@ -7,14 +7,13 @@ import pytest
 from keras_attention import (
     AdditiveAttention,
     AttentionRNN,
-    MultiplicativeAttention,
 )
 from tests.keras_attention.helpers import array, assert_close, normal
 from training.decode.constant.step import fixes_step
 
 pytestmark = pytest.mark.tensorflow
 
-B, S, DIM, INPUTS, UNITS, WIDTH, TOKENS = 3, 5, 11, 7, 13, 2, 23
+B, INPUTS, UNITS = 3, 7, 13
 EPSILON = 2.0**-8  # of bfloat16, whose rounding is at most half of it
 
 
@@ -72,15 +71,9 @@ def test_a_shortlist_has_the_best_logits_in_float32(rng, scale, softmax):
     np.testing.assert_allclose(log_probs, listed - normaliser, atol=0.02)
 
 
-def lstm():
-    return keras.layers.LSTMCell(UNITS)
-
-
-def general():
-    return MultiplicativeAttention("general")
-
-
 def test_cells_that_are_not_known_are_not_supported():
-    assert not fixes_step(AttentionRNN(keras.layers.GRUCell(UNITS, reset_after=False), general()))
-    assert not fixes_step(AttentionRNN(lstm(), general(), gate=True))
-    assert not fixes_step(AttentionRNN(lstm(), AdditiveAttention(4, num_heads=2)))
+    assert not fixes_step(
+        AttentionRNN(keras.layers.GRUCell(3, reset_after=False), AdditiveAttention(4))
+    )
+    assert not fixes_step(AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4), gate=True))
+    assert not fixes_step(AttentionRNN(keras.layers.LSTMCell(3), AdditiveAttention(4, num_heads=2)))

@@ -9,8 +9,6 @@ from tests.training.conftest import tiny_config, untrained
 from training.command.errors import ConfigError
 from training.fit.train import train
 
-KINDS = "source_tokenizer=words", "target_tokenizer=words", "train_limit=0", "test="
-
 
 def test_a_run_that_starts_from_another_says_the_sizes_of_its_vocabularies(tiny_run, tmp_path):
     settings = ("train_limit=200", "source_vocab_size=123", "target_vocab_size=9999")
