@@ -117,10 +117,6 @@ WITH_PADDING = [
 ]
 
 
-def test_the_readme_is_read_in_one_sitting():
-    assert len(PAGES[0].read_text(encoding="utf-8").splitlines()) < 120
-
-
 EXAMPLES = [*README, *LAYERS]
 
 

@@ -20,7 +20,7 @@ from keras_attention import (
 from tests.keras_attention.helpers import assert_close, normal
 
 GOLD = json.loads(Path(__file__).with_name("addons_gold.json").read_text())
-B, T, S, DIM, DV, UNITS, OUT = 2, 3, 5, 3, 4, 6, 5
+S, DIM, DV, UNITS, OUT = 5, 3, 4, 6, 5
 MECHANISMS = {
     "bahdanau": lambda: AdditiveAttention(4),
     "bahdanau normalized": lambda: AdditiveAttention(4, normalize=True),

@@ -90,18 +90,6 @@ def test_every_combination_of_masks_leaves_exact_zeros(rng, which, causal):
     assert not array(result[1])[~joined].any()
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_a_fully_masked_row_gives_zeros(rng, name):
-    width = DV if name in ("dot", "scaled_dot") else DQ
-    layer, _ = built(LAYERS[name](), rng, width)
-    query, value = normal(rng, B, TQ, width), normal(rng, B, TV, DV)
-    allowed = np.array([[True] * TV, [False] * TV])
-    context, weights = array(layer(query, value, value_mask=allowed, return_attention_scores=True))
-    assert not context[1].any()
-    assert not weights[1].any()
-    assert context[0].any()
-
-
 def test_dropout_rescales_and_is_not_in_the_returned_weights(rng):
     layer = MultiplicativeAttention("dot", dropout=0.5, seed=3)
     query, value = normal(rng, B, TQ, TV), np.stack([np.eye(TV, dtype="float32")] * B)

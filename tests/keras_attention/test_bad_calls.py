@@ -90,7 +90,6 @@ MADE_WRONG = {
     "lengths": (lambda: AdditiveAttention(8, memory_sequence_length=[3]), "a mask in the call"),
     "attention_layer_size": (lambda: rnn(attention_layer_size=8), "units="),
     "a rate for use_bias": (lambda: AdditiveAttention(8, 0.1), "use_bias to be True or False"),
-    "a rate for use_scale": (lambda: MultiplicativeAttention("dot", 0.1), "use_scale to be True"),
     "a rate for a flag of the base": (lambda: CoverageAttention(8, normalize=0.5), "normalize to"),
     "heads beside those of a score": (
         lambda: LocalAttention(MultiplicativeAttention("general"), num_heads=4),
@@ -105,10 +104,6 @@ MADE_WRONG = {
     "a dtype that the score has not": (
         lambda: LocalAttention(MultiplicativeAttention("general"), dtype="mixed_bfloat16"),
         "inner layers with its dtype, bfloat16",
-    ),
-    "a dtype of the score alone": (
-        lambda: MonotonicAttention(AdditiveAttention(8, dtype="mixed_bfloat16")),
-        "inner layers with its dtype, float32",
     ),
     "a dtype of the chunks alone": (
         lambda: MonotonicChunkwiseAttention(
@@ -151,14 +146,10 @@ MADE_WRONG = {
     "attention of Keras": (lambda: AttentionRNN(GRU, keras.layers.Attention()), "attention layer"),
     "an order": (lambda: rnn(order="graves"), "bahdanau, luong"),
     "a deep readout without units": (lambda: rnn(readout="deep"), "vector, deep, deep with units"),
-    "half a width": (lambda: rnn(units=2.5), "an integer or None"),
     "a score": (lambda: MultiplicativeAttention("cosine"), "dot, scaled_dot, general"),
     "no units": (lambda: AdditiveAttention(0), "units >= 1"),
     "units as text": (lambda: AdditiveAttention("8"), "units >= 1, an integer"),
-    "units of None": (lambda: AttentionPooling(None), "units >= 1"),
-    "a rate above 1": (lambda: AdditiveAttention(3, dropout=1.5), "0 <= dropout < 1"),
     "heads that do not divide": (lambda: AdditiveAttention(3, num_heads=2), "num_heads divides"),
-    "no heads": (lambda: AdditiveAttention(3, num_heads=0), "num_heads >= 1"),
     "a distribution": (lambda: AdditiveAttention(3, distribution="max"), "softmax, sparsemax"),
     "no places": (lambda: LocationAttention(0), "max_length >= 1"),
     "more than a score": (lambda: LocalAttention(CoverageAttention(3)), "nothing but a score"),
@@ -192,10 +183,6 @@ MADE_WRONG = {
     "places of an odd width": (lambda: SinePositionEncoding()(ones(2, 4, 7)), "multiple of 2"),
     "a step before it is built": (
         lambda: AdditiveAttention(3).prepare(ones(2, 3, 5)),
-        "to be called, or build",
-    ),
-    "a decoder's step before it is built": (
-        lambda: rnn().prepare(ones(2, 3, 5)),
         "to be called, or build",
     ),
     "weights of one step": (

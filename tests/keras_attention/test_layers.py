@@ -129,19 +129,6 @@ def test_mixed_precision_is_close_and_free_of_nan(rng, policy, name, precision):
             assert np.isfinite(slope).all()
 
 
-@pytest.mark.parametrize("name", [*zoo.RECURRENT, "cell"])
-def test_cell_and_attention_may_keep_a_precision_of_their_own(rng, name):
-    exact, mixed = zoo.LAYERS[name](), zoo.LAYERS[name](dtype="mixed_bfloat16")
-    inputs = zoo.arrays(name, rng)
-    for layer in (exact, mixed):
-        zoo.call(name, layer, inputs)
-        zoo.fixed_weights(layer)
-    expected = [array(x) for x in zoo.call(name, exact, inputs)]
-    found = zoo.call(name, mixed, inputs)
-    assert keras.backend.standardize_dtype(found[0].dtype) == "bfloat16"
-    assert_close([ops.cast(x, "float32") for x in found], expected, 0.15)
-
-
 @pytest.mark.tensorflow
 @every_layer
 def test_lengths_need_not_be_known_in_advance(rng, name):

@@ -1,5 +1,4 @@
 from contextlib import suppress
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,8 +14,6 @@ from serving.client import protobuf as messages
 from serving.client import serving_pb2
 from serving.client import texts as translation
 from serving.client.protocol import Endpoint
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_fields_have_the_names_numbers_and_types_of_the_official_stubs():

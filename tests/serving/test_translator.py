@@ -197,17 +197,12 @@ def test_the_command_writes_heat_maps(target, capsys, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            ["--target", "localhost:1", "--model", "upper", "--retries", "0", "x"],
-            "no answer from the server",
-        ),
         (["--target", "TARGET", "--model", "missing", "x"], "does not serve model 'missing'"),
         (
             ["--target", "TARGET", "--model", "missing", "--wait-ready", "60", "x"],
             "does not serve model 'missing'",
         ),
         (["--target", "SILENT", "--model", "upper", "--timeout", "0.3", "x"], "within 0.3 s"),
-        (["--target", "TARGET", "--model", "upper", "--tls-roots", "/none", "x"], "No such file"),
     ],
 )
 def test_the_command_fails_with_one_line(target, capsys, arguments, message):

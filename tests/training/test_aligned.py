@@ -104,18 +104,6 @@ def test_steps_are_the_sequence_and_rows_may_share_a_memory(decoder, given):
         assert not array(places)[~np.repeat(given["memory_mask"], 2, 0)].any()
 
 
-@pytest.mark.tensorflow
-def test_every_weight_has_a_gradient(decoder, given):
-    import tensorflow as tf
-
-    with tf.GradientTape() as tape:
-        loss = ops.mean(decoder(**given, training=True))
-    gradients = tape.gradient(loss, decoder.trainable_weights)
-    for weight, gradient in zip(decoder.trainable_weights, gradients, strict=True):
-        assert np.isfinite(array(gradient)).all(), weight.path
-        assert np.abs(array(ops.convert_to_tensor(gradient))).max() > 0, weight.path
-
-
 def test_a_layer_is_rebuilt_from_its_configuration(decoder, given):
     again = AlignedDecoder.from_config(decoder.get_config())
     again.build((BATCH, TOKENS), (BATCH, PLACES, WIDTH))

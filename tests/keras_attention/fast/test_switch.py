@@ -1,11 +1,14 @@
 """Which path runs: the switch, in code and in the environment."""
 
+import importlib
+import inspect
+import pkgutil
 import runpy
 
 import pytest
 from keras import ops
 
-from keras_attention import backend, fast_paths
+from keras_attention import backend, fast, fast_paths
 from keras_attention.fast import switch
 from keras_attention.fast.top_k import top_k
 from tests.keras_attention.helpers import array
@@ -27,12 +30,12 @@ def test_the_switch_is_asked_for_rows_and_for_sentences(monkeypatch):
     rows = ops.reshape(ops.arange(4001.0), (1, 4001))
     taken, gather = [], backend.gather_in_rows
     monkeypatch.setattr(backend, "gather_in_rows", lambda *x: taken.append(1) or gather(*x))
-    for fast in (True, False):
+    for enabled in (True, False):
         del taken[:]
-        with fast_paths(fast):
+        with fast_paths(enabled):
             _, index = top_k(rows, 3)
-            assert switch.drops_finished(()) == (fast and not backend.under_xla())
-        assert bool(taken) == fast
+            assert switch.drops_finished(()) == (enabled and not backend.under_xla())
+        assert bool(taken) == enabled
         assert array(index).tolist() == [[4000, 3999, 3998]]
 
 
@@ -65,3 +68,17 @@ def test_the_environment_sets_the_switch(value, monkeypatch):
             runpy.run_path(switch.__file__)
     else:
         assert runpy.run_path(switch.__file__)["enabled"]() == (value == "1")
+
+
+FAST = [module.name for module in pkgutil.iter_modules(fast.__path__, "keras_attention.fast.")]
+
+
+@pytest.mark.tensorflow
+@pytest.mark.parametrize("name", ["keras_attention.scores", *FAST])
+def test_functions_are_converted(name):
+    import tensorflow as tf
+
+    for function in vars(importlib.import_module(name)).values():
+        own = inspect.isfunction(function) and function.__module__ == name
+        if own and not inspect.isgeneratorfunction(function):  # which run as they are
+            tf.autograph.to_graph(function)

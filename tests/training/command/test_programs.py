@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from training.command.native_log import without_native_log
 from training.command.programs import FLAG, VARIABLE, keep_programs
 
 
@@ -40,3 +41,21 @@ def test_tensorflow_keeps_its_programs_there(cache):
     )
     printed = subprocess.check_output([sys.executable, "-c", code], text=True)
     assert int(printed) > 0
+
+
+@pytest.mark.parametrize(
+    ("raised", "shown"), [(ValueError, "said\n"), (KeyboardInterrupt, ""), (SystemExit, "")]
+)
+def test_the_log_is_shown_where_an_error_is_raised(raised, shown, monkeypatch, capfd):
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "3")
+
+    def write():
+        with without_native_log():
+            os.write(2, b"said\n")
+            raise raised
+
+    with pytest.raises(raised):
+        write()
+    assert capfd.readouterr().err == shown
+    os.write(2, b"later\n")
+    assert capfd.readouterr().err == "later\n"
