@@ -70,6 +70,7 @@ MISTAKES = [
     ("serving.export", ["--run", "RUN", "--output", "FILE/m"], "Not a directory"),
     ("serving.export", [*EXPORT, *COVERING, "--nbest", "1"], "--beam-width of at least 2"),
     ("serving.export", [*EXPORT, "--format", "onnx", *BFLOAT16], "--precision float32. Received"),
+    ("serving.export", [*EXPORT, "--run", "RUN", *BFLOAT16], "bfloat16 expected one --run"),
     ("serving.check", [], "required: models/NAME/1"),
     ("serving.check", ["NEW"], "NEW holds no saved_model.pb"),
     ("serving.server", ["--model_base_path=/no", "--port=99999"], "expected a port"),

@@ -70,13 +70,6 @@ def test_a_tensor_that_is_not_acceptable_is_refused_at_once(server, stubs, bad):
     assert client.prediction.Predict(request(), timeout=30).outputs["translation"]
 
 
-def test_a_repeated_value_is_as_many_rows(server, stubs):
-    client = stubs(f"localhost:{server.port}")
-    made = tensor_request(dims=[7], string_val=[b"a", b"b"])
-    answer = client.prediction.Predict(made, timeout=30).outputs["translation"].string_val
-    assert list(answer) == [b"A", *[b"B"] * 6]
-
-
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int64", "uint64", "bool", "double"])
 @pytest.mark.parametrize("as_content", [False, True])
 def test_good_tensors_of_any_dtype_are_counted_and_read(dtype, as_content):

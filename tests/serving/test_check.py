@@ -139,13 +139,6 @@ def test_outputs_without_the_batch_in_front_are_refused(tmp_path, function, mess
 TEXT = tf.TensorSpec([None], tf.string, name="text")
 
 
-def test_a_batch_of_0_may_be_refused_since_no_client_sends_it(tmp_path):
-    def read(text):
-        return {"y": tf.strings.join([text, tf.strings.substr(text[0], 0, 0)])}
-
-    assert check_version(save(tmp_path / "1", read, TEXT)) == []
-
-
 def test_an_empty_text_is_answered(tmp_path):
     def first_word(text):
         return {"y": tf.strings.split(text).to_tensor("")[:, 0]}
@@ -214,10 +207,3 @@ def test_a_damaged_version_is_one_line(upper, spoil, message):
     (finding,) = check_version(upper)
     assert message in finding
     assert "\n" not in finding
-
-
-def test_a_model_in_place_of_its_version_is_told_which_was_meant(upper):
-    (upper.parent / "10").mkdir()
-    (finding,) = check_version(upper.parent)
-    assert finding.startswith(f"{upper.parent} holds no saved_model.pb")
-    assert finding.endswith(f"expected a version directory, such as {upper.parent / '10'}")

@@ -217,12 +217,6 @@ def test_an_export_removes_what_killed_exports_left(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"writing-1", "writing-it"}
 
 
-def test_an_ensemble_in_bfloat16_is_one_clear_line(tiny_run):  # noqa: F811
-    arguments = ["--run", "a", "--run", "b", "--output", "x", "--precision", "bfloat16"]
-    with pytest.raises(UserError, match=r"--precision bfloat16 expected one --run"):
-        script.main(arguments)
-
-
 @pytest.mark.parametrize("value", [np.nan, -np.inf])
 def test_weights_that_are_not_finite_are_not_exported(tiny_run, tmp_path, monkeypatch, value):  # noqa: F811
     monkeypatch.setattr("training.runs.run.load_ensemble", lambda paths: [tiny_run])

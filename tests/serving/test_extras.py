@@ -75,16 +75,6 @@ def test_a_heat_map_needs_matplotlib_and_neither_keras_nor_tensorflow(shared_ser
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("module", ["training.train", "serving.server"])
-def test_a_command_says_where_it_runs_on_windows(module):
-    code = WITHOUT.format(module=module, argv=[module, "--help"], missing=[])
-    code = code.replace("runpy.run_module", "sys.platform = 'win32'\nrunpy.run_module")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: training and serving run on Linux and macOS")
-    assert done.stderr.count("\n") == 1
-
-
 def test_a_command_is_its_module_with_the_arguments_after_it(monkeypatch):
     monkeypatch.setattr(sys, "argv", [])
     run = []

@@ -83,9 +83,3 @@ def test_tensors_are_read_as_tensorflow_reads_them(rng, dtype, shape, form):
         proto = to_proto(np.asarray(array))
     ours = messages.TensorProto.FromString(proto.SerializeToString())
     assert messages.tensor_values(ours) == array.tolist()
-
-
-def test_repetitions_of_the_last_value_may_be_left_out():
-    proto = messages.TensorProto(dtype=messages.FLOAT, float_val=[1.0, 2.0])
-    proto.tensor_shape.dim.add(size=4)
-    assert messages.tensor_values(proto) == [1.0, 2.0, 2.0, 2.0]

@@ -15,14 +15,13 @@ from tensorflow_serving.apis import predict_pb2
 from serving import read
 from serving.batch.__main__ import main as batch
 from serving.check.version import check_version
-from serving.client import file_kinds as reading
 from serving.client.errors import InvalidRequestError
 from serving.client.images import AsyncReader, Reader
 from serving.export.version import export
 from tests.serving.conftest import error_of, free_port, serving
 from tests.training.sources.test_image import encode, huge_png
-from training import evaluate, translate
-from training.command.errors import RunError, UserError
+from training import evaluate
+from training.command.errors import UserError
 from training.decode.search import search
 from training.decode.settings import Search
 from training.decode.texts import make_nbest
@@ -119,13 +118,6 @@ def test_paths_arrays_and_bytes_are_the_same_image(image_target, tmp_path):
     assert one.text == regions.text
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (5, 7, 1), (5, 7, 3), (5, 7, 4)])
-def test_arrays_become_png_files(shape):
-    pixels = np.random.default_rng(0).integers(0, 256, shape).astype("uint8")
-    found = np.asarray(Image.open(io.BytesIO(reading.image_file(pixels))))
-    np.testing.assert_array_equal(found.reshape(shape), pixels)
-
-
 def test_a_broken_image_is_named_and_takes_no_other_down(image_target, tmp_path):
     images = pictures(5)
     broken = tmp_path / "broken.png"
@@ -201,11 +193,6 @@ def test_an_image_run_is_scored_by_exact_texts_errors_and_pointing(image_run, ca
     assert result["pointing"] == pytest.approx(100 * hits / total)
     with pytest.raises(UserError, match="--by-length expected runs with source = text"):
         evaluate.main(["--run", str(image_run.path), "--by-length"])
-
-
-def test_what_reads_no_text_translates_none(image_run):
-    with pytest.raises(RunError, match=r"expected texts to read\. It reads: image"):
-        translate.main(["--run", str(image_run.path)])
 
 
 def test_images_that_declare_too_much_or_are_cut_off_are_named_in_one_line(image_target, stubs):

@@ -85,12 +85,3 @@ def test_operators_that_are_not_onnx_are_found(version):
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     path.write_bytes(model.SerializeToString())
     assert "step.onnx has operators of com.microsoft" in check_folder(version)
-
-
-def test_a_manifest_that_is_broken_is_found(version):
-    path = version / "manifest.json"
-    about = json.loads(path.read_text())
-    path.write_text("[]")
-    assert "Received: format None" in check_folder(version)[0]
-    path.write_text(json.dumps({**about, "tokenizers": {}}))
-    assert "has no tokenizers.source" in check_folder(version)[0]

@@ -12,7 +12,6 @@ from tests.serving.onnx_models import (
     random_ids,
     random_model,
 )
-from training.command.errors import UserError
 
 MODELS = {
     "gru, additive": [],
@@ -179,11 +178,3 @@ def test_a_vocabulary_too_large_for_a_table_is_multiplied(bits, tmp_path, monkey
     steps = [(tmp_path / str(most) / "step.onnx").stat().st_size for most in (0, 2**25)]
     assert steps[0] != steps[1]
     np.testing.assert_allclose(*found, atol=1e-4 if bits == 32 else 0.3)
-
-
-def test_a_cell_without_a_form_is_named(tmp_path):
-    config, model = random_model()
-    cell = model.get_layer("decoder").cell
-    cell.activation = lambda x: x
-    with pytest.raises(UserError, match="activation=tanh"):
-        Graphs(config, model, tmp_path)

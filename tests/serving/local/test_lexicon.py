@@ -162,17 +162,6 @@ def test_a_word_whose_best_answer_is_silence_has_the_next(model, monkeypatch):
     assert [answer.phones for answer in answers] == [second.phones]
 
 
-def test_threads_and_batches_leave_every_byte(run):
-    rng = random.Random(7)
-    words = "\n".join("".join(rng.choices("abcdefg", k=rng.randrange(1, 12))) for _ in range(200))
-    outputs = [
-        run(words, "--format", "json", "--threads", threads, "--batch-size", size)
-        for threads, size in ((1, 32), (2, 3), (5, 200))
-    ]
-    assert outputs[0] == outputs[1] == outputs[2]
-    assert outputs[0][1]
-
-
 def test_what_the_model_never_saw_is_named_and_left_out(run):
     status, lines, err = run("'cat'\nnaïve\nCat\nñu\n" + "a" * 99, "--format", "tsv")
     assert status == 0

@@ -81,13 +81,6 @@ def test_the_card_names_languages_and_not_where_the_data_lies(tmp_path, data, sh
     assert (card.lines["Data"], card.languages) == (shown, languages)
 
 
-def test_examples_are_those_of_the_export(tmp_path):
-    path = manifest(tmp_path, {"data": "d", "attention": "none"}, None, [])
-    assert read_card(path).examples == ()
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"examples": ["a b", "c"]}))
-    assert read_card(path).examples == ("a b", "c")
-
-
 def test_what_is_no_manifest_is_one_line(tmp_path):
     path = tmp_path / "manifest.json"
     for text in ("[]", "{}", "{", '{"runs": []}'):
