@@ -180,16 +180,6 @@ def test_the_command_lists_the_scripts(python):
     assert done.stderr.startswith("error: expected a command, train, ")
 
 
-def test_the_client_of_the_package_loads_no_layers(python):
-    code = (
-        "import sys\nfrom keras_attention_serving.client import Predictor, Reader, Translator\n"
-        "print(*{n.split('.')[0] for n in sys.modules})"
-    )
-    loaded = set(python("-c", code).stdout.split())
-    assert "grpc" in loaded
-    assert not loaded & HEAVY
-
-
 def test_the_client_alone_works_without_the_package(client, tmp_path):
     python = installed(client[0], tmp_path / "site")
     code = "import sys, keras_attention_client as c; c.Translator; print(*sys.modules)"

@@ -49,16 +49,6 @@ def test_lengths_in_place_of_a_mask_are_told_how_to_become_one(rng):
             call()
 
 
-@pytest.mark.parametrize("rows", [3, 5])
-def test_a_memory_tiled_for_beams_is_told(rng, rows):
-    layer = AdditiveAttention(7)
-    memory = normal(rng, 6, TV, DIM)
-    layer(memory, memory)
-    prepared = layer.prepare(ops.convert_to_tensor(memory))
-    with pytest.raises(ValueError, match="never tiled"):
-        layer.step(ops.convert_to_tensor(normal(rng, rows, DIM)), prepared, ())
-
-
 def test_a_prepared_memory_has_the_mask_that_a_tensor_carries(rng):
     memory = keras.layers.Embedding(7, DIM, mask_zero=True)(SOURCE)
     decoder = AttentionRNN(keras.layers.GRUCell(7), AdditiveAttention(5))

@@ -1,4 +1,3 @@
-import argparse
 import csv
 import dataclasses
 import json
@@ -10,7 +9,6 @@ import sacrebleu
 
 from lab import alignment, gradients, length, mechanisms, shared
 from lab.__main__ import main
-from tests.training.conftest import TINY, tiny_config
 from training.command.errors import UserError
 from training.data import corpus
 from training.data.pair_files import Split
@@ -112,44 +110,6 @@ def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(
     monkeypatch.setattr(shared, "make_translator", None)  # nothing is translated again
     main(command)
     assert (output / "length.csv").read_bytes() == before
-
-
-def test_missing_models_are_trained_with_the_preset_and_only_once(tiny_run, tmp_path, monkeypatch):
-    trained = []
-
-    def train(config, path, resumed=False):
-        trained.append((path.name, config, resumed))
-        shutil.rmtree(path, ignore_errors=True)
-        make_run(path, tiny_run, attention=config.attention)
-        decided = {"keep_by": "perplexity", "metric": "bleu"}  # what was "auto", as training does
-        dataclasses.replace(config, **decided).save(path / "config.toml")
-
-    monkeypatch.setattr(shared, "train", train)
-    monkeypatch.setattr(
-        shared, "resume", lambda path: train(tiny_config("attention=none"), path, resumed=True)
-    )
-    options = argparse.Namespace(
-        preset="phrasebook-en-fr",
-        settings=[*TINY],
-        output=tmp_path,
-        runs=[f"additive={tiny_run.path}"],
-    )
-    models = {name: [f"attention={name}"] for name in ("none", "additive", "general")}
-    runs = shared.collect(options, models)
-    assert [name for name, *_ in trained] == ["none", "general"]
-    assert trained[1][1] == tiny_config("attention=general")
-    assert {name: run.config.attention for name, run in runs.items()} == {n: n for n in models}
-    assert runs["additive"].path == tiny_run.path
-    shared.collect(options, models)
-    assert len(trained) == 2
-
-    (tmp_path / "runs" / "none" / "history.json").write_text("[]")  # stopped in its first epoch
-    shared.collect(options, models)
-    assert [(name, resumed) for name, _, resumed in trained[2:]] == [("none", True)]
-
-    options.settings.append("epochs=3")
-    with pytest.raises(UserError, match="none was trained with another epochs"):
-        shared.collect(options, models)
 
 
 def test_a_model_that_cannot_be_built_is_refused_before_any_is_trained(tmp_path, monkeypatch):

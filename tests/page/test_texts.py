@@ -182,39 +182,3 @@ def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
         assert names == ["ONE, 90 %", "TWO, unsure, 34 %", "THREE, 90 %"]
         line = "e => getComputedStyle(e).textDecorationLine"
         assert [word.evaluate(line) for word in words.all()] == ["none", "underline", "none"]
-
-
-UNMARKED = "e => [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.textContent)"
-
-
-def longest_common(a, b):
-    """The length of the longest common subsequence."""
-    row = [0] * (len(b) + 1)
-    for x in a:
-        before = row[:]
-        for j, y in enumerate(b):
-            row[j + 1] = before[j] + 1 if x == y else max(before[j + 1], row[j])
-    return row[-1]
-
-
-@pytest.mark.parametrize("space", [" ", ""])
-def test_other_translations_mark_what_the_first_has_not(view, rng, space):
-    said = [space.join(rng.choice([*"abc"], 7)) for _ in range(5)]
-
-    def answers(route):
-        found = [{"text": text, "score": -1.0} for text in said]
-        texts = route.request.post_data_json["texts"]
-        route.fulfill(json={"sentences": [{"alignment": None, "hypotheses": found}] * len(texts)})
-
-    view.route("**/api/look", answers)
-    view.locator("#text").fill("other")
-    expect(view.locator("output[for=shown]")).to_have_text("3 of 5")
-    view.locator("#shown").fill("5")
-    expect(view.locator("#hypotheses li")).to_have_count(5)
-    expect(view.locator("#hypotheses li").first.locator("mark")).to_have_count(0)
-    first = said[0].replace(" ", "")
-    for text, item in zip(said, view.locator("#hypotheses li span[dir]").all(), strict=True):
-        assert item.text_content() == text
-        plain = "".join(item.evaluate(UNMARKED)).replace(" ", "")
-        assert len(plain) == longest_common(text.replace(" ", ""), first)
-        assert longest_common(plain, first) == len(plain)

@@ -116,21 +116,14 @@ def damaged(version_dir, name, how):
     """Spoil a file of a version."""
     path = version_dir / name
     content = path.read_bytes()
-    if how in ("a folder", "absent"):
-        path.unlink()
-        if how == "a folder":
-            path.mkdir()
-        return
-    path.write_bytes(
-        {
-            "a byte short": content[:-1],
-            "two bytes short": content[:-2],  # the last is a line end
-            "half": content[: len(content) // 2],
-            "zeros": bytes(len(content)),
-        }[how]
-    )
+    path.unlink()
+    if how == "a folder":
+        path.mkdir()
+    elif how != "absent":
+        path.write_bytes(bytes(len(content)) if how == "zeros" else content[: HOW[how]])
 
 
+HOW = {"a byte short": -1, "two bytes short": -2, "half": 999}  # the last is a line end
 DAMAGE = [
     *(("weights.bin", how) for how in ("a byte short", "absent")),
     ("manifest.json", "two bytes short"),

@@ -167,23 +167,6 @@ def test_what_is_hidden_are_names_and_numbers_of_both_sides():
 
 
 @pytest.mark.slow
-def test_names_that_the_vocabulary_holds_teach_copying_where_they_are_hidden(tmp_path):
-    known = ["Tom", "Mary", "Kim", "Zoé", "Bob", "Ann"]
-    pairs = names_task(np.random.default_rng(1), 2000, known)
-    data = tmp_path / "known.tsv"
-    data.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    sizes = {"source_vocab_size": 64, "target_vocab_size": 64}
-    train(Config(data=f"tsv:{data}", **{**SETTINGS, **sizes, "copy_hidden": 0.5}), tmp_path / "run")
-    run = load_run(tmp_path / "run")
-    assert "▁Mary" in run.target_tokenizer.state()["tokens"]
-    for others in (None, known):
-        pairs = names_task(np.random.default_rng(2), 100, others)
-        found = make_translator([run], Search(beam_width=3))([source for source, _ in pairs])
-        right = [text == target for text, (_, target) in zip(found, pairs, strict=True)]
-        assert np.mean(right) > 0.9
-
-
-@pytest.mark.slow
 def test_the_search_gives_what_the_model_computes_for_whole_sequences(copying_run):
     (source, _), *_ = names_task(np.random.default_rng(3), 1)
     model = copying_run.model

@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 from serving.export.version import export
-from serving.savedmodel.session import ModelSession
 from tests.training.conftest import untrained
 from tests.training.test_copying import SETTINGS, names_task
 from training import evaluate, translate
@@ -79,25 +78,6 @@ def test_places_without_weight_are_not_looked_at():
     ids = np.array([[UNK_ID, 5, UNK_ID, UNK_ID]])
     weights = np.array([[[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.0, 0.0, 0.0], [0.4, 0.3, 0.3]]])
     assert replace_unknown(ids, weights, 9).numpy().tolist() == [[10, 5, UNK_ID, 9]]
-
-
-@pytest.mark.slow
-def test_a_served_model_replaces_them_too(run, tmp_path):
-    settings = {"beam_width": 1, "num_results": 1, "replaces_unknown": True}
-    version = export([run], tmp_path / "names", **settings)
-    sources = [source for source, _ in names_task(np.random.default_rng(3), 7)]
-    texts = make_translator([run], Search(beam_width=1, replaces_unknown=True))(sources)
-    with ModelSession(version) as session:
-
-        def call(signature, **inputs):
-            return session.run(signature, inputs)
-
-        found, aligned = call("translate", text=sources), call("align", text=sources)
-        several = call("nbest", text=sources)
-    assert [text.decode() for text in found["translation"]] == texts
-    assert several["translations"][:, 0].tolist() == found["translation"].tolist()
-    for text, tokens in zip(texts, aligned["target_tokens"], strict=True):
-        assert b"".join(tokens).decode().replace("▁", " ").strip() == text
 
 
 def test_the_commands_have_the_option(run, tmp_path, capsys):

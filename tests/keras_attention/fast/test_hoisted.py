@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 
-import keras_attention
 from keras_attention import (
     AdditiveAttention,
     AttentionRNN,
@@ -241,20 +240,3 @@ def test_masks_do_to_outputs_what_keras_does(rng, zeros, sequences, backwards):
         found = ours(inputs, initial_state=initial, mask=mask_)
         expected = theirs(inputs, initial_state=initial, mask=mask_)
         assert_close(list(found), [array(x) for x in expected])
-
-
-def test_a_model_trains_alike_when_xla_compiles_it(rng):
-    keras.utils.set_random_seed(1)
-    layer = keras_attention.AttentionRNN(
-        keras.layers.LSTMCell(UNITS), AdditiveAttention(13), input_feeding=True, units=17
-    )
-    inputs, memory = keras.Input((T, DIM)), keras.Input((S, UNITS))
-    model = keras.Model([inputs, memory], layer(inputs, memory))
-    start, losses = model.get_weights(), []
-    arrays, targets = [normal(rng, B, T, DIM), normal(rng, B, S, UNITS)], normal(rng, B, T, 17)
-    for jit_compile in (False, True):
-        model.set_weights(start)
-        model.compile("sgd", "mse", jit_compile=jit_compile)
-        losses.append([model.train_on_batch(arrays, targets) for _ in range(3)])
-    assert_close(np.array(losses[0]), np.array(losses[1]))
-    assert losses[0][0] > losses[0][2]

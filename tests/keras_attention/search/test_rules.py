@@ -58,23 +58,6 @@ def test_there_are_as_many_results_as_hypotheses_and_the_rest_is_empty(rng):
     hypotheses = every_hypothesis()
     assert len(hypotheses) < 150
     assert_best(decoder, search(beam_search, decoder, **WIDE), [hypotheses] * B)
-    # On TensorFlow's graphs and under XLA too.
-    found = compiled(lambda: search_tensors(decoder))()
-    assert_best(decoder, array(found), [hypotheses] * B)
-
-
-def search_tensors(decoder):
-    return beam_search(
-        decoder.step,
-        decoder.state(),
-        batch_size=B,
-        start_id=START,
-        end_id=END,
-        max_length=LENGTH,
-        pad_id=PAD,
-        length_penalty=0.0,
-        **WIDE,
-    )._asdict()
 
 
 def test_any_of_several_tokens_ends_a_sentence(rng):
@@ -124,9 +107,9 @@ def test_a_limit_of_0_gives_an_empty_sentence(rng, find, with_memory):
     assert not found["lengths"].any()
 
 
-@pytest.mark.parametrize("find", FINDS)
-@pytest.mark.parametrize("most", [5, 8])  # no multiple, and one, of the steps of an iteration
+@pytest.mark.parametrize(("find", "most"), [(greedy_search, 8), (beam_search, 5)])
 def test_limits_below_a_bound_are_compiled_to_the_same(rng, monkeypatch, find, most):
+    """No multiple, and one, of the steps of an iteration."""
     decoder = Decoder(rng, length=8)
     limits = np.array([most, 1, 3], "int32")
     expected = search(find, decoder, max_length=limits)

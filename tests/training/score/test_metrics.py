@@ -8,7 +8,7 @@ import sacrebleu
 from training import metrics
 from training.config.load import override
 from training.config.schema import Config
-from training.metrics import METRICS, Metric, bleu_of, percent, score, signatures
+from training.metrics import METRICS, Metric, bleu_of, percent, score
 from training.runs.history import best
 from training.score.intervals import bootstrap_interval, by_length, ratio
 from training.score.links import alignment_error_rate, alignment_errors
@@ -39,16 +39,6 @@ def test_bleu_with_several_references_is_that_of_sacrebleu():
     assert lower["chrf"] > received["chrf"]
     expected = sacrebleu.corpus_bleu(HYPOTHESES, STREAMS, lowercase=True)
     assert lower["bleu"] == pytest.approx(expected.score)
-
-
-def test_signatures_are_those_of_sacrebleu():
-    said = signatures("bleu", HYPOTHESES, REFERENCES)
-    assert said["bleu_signature"].startswith("nrefs:var|case:mixed|eff:no|tok:13a|smooth:exp|")
-    assert "nc:6|nw:0" in said["chrf_signature"]
-    said = signatures("bleu-zh", HYPOTHESES, REFERENCES, lowercase=True)
-    assert "|case:lc|" in said["bleu_signature"]
-    assert "|tok:zh|" in said["bleu_signature"]
-    assert signatures("symbols", HYPOTHESES, REFERENCES) == {}
 
 
 def test_chinese_is_scored_by_characters_on_request():
