@@ -12,8 +12,6 @@ import keras
 import numpy as np
 import pytest
 
-from training import train_arrays
-from training.command.errors import UserError
 from training.config.schema import Config
 from training.data.batches import text_batches
 from training.data.plan import Batching
@@ -175,15 +173,6 @@ def test_processes_that_see_other_runs_end(tmp_path):
     for status, _, errors in ended(started(scripts, "", processes=2)):
         assert status != 0
         assert "is not the same for all processes: expected one they share" in errors
-
-
-@pytest.mark.skipif(keras.backend.backend() == "jax", reason="JAX can")
-def test_several_processes_on_another_backend_are_one_line(tmp_path, monkeypatch):
-    monkeypatch.setenv("JAX_COORDINATOR_ADDRESS", "localhost:1")
-    monkeypatch.setenv("JAX_NUM_PROCESSES", "2")
-    monkeypatch.setenv("JAX_PROCESS_ID", "0")
-    with pytest.raises(UserError, match=r"2 processes expected KERAS_BACKEND=jax: .* Received: "):
-        train_arrays.main([str(make_run(tmp_path / "run"))])
 
 
 STEPS = f"""{SCRIPT}

@@ -11,12 +11,10 @@ from lab import alignment, gradients, length, mechanisms, shared
 from lab.__main__ import main
 from training.command.errors import UserError
 from training.data import corpus
-from training.data.pair_files import Split
 from training.decode.settings import Search
 from training.decode.texts import make_attender
 from training.model.seq2seq import build_seq2seq
 from training.score import evaluation, links
-from training.score.intervals import LENGTH_BUCKETS
 from training.score.links import Reading
 
 
@@ -34,41 +32,6 @@ def make_run(path, run, **keys):
 def read_table(path):
     with path.open(newline="") as file:
         return list(csv.DictReader(file))
-
-
-@pytest.fixture(scope="module")
-def pairs():
-    """Sentences of 2 to 9 words with one or two references."""
-    rng = np.random.default_rng(5)
-    sources = [f"{' '.join(rng.choice(list('abcdefg'), 2 + i % 8))} {i}" for i in range(60)]
-    references = [[f"<{s}>", f"({s})"][: 1 + i % 2] for i, s in enumerate(sources)]
-    return Split(sources, references)
-
-
-def test_joined_sentences_have_the_bucket_lengths_and_the_references_of_their_parts(pairs):
-    joined = length.join(pairs, 11, seed=3)
-    assert len(joined.sources) == 11 * len(LENGTH_BUCKETS)
-    buckets = [bucket for bucket in LENGTH_BUCKETS for _ in range(11)]
-    by_source = dict(zip(pairs.sources, pairs.references, strict=True))
-    parts_of = {text: source for source, texts in by_source.items() for text in texts}
-    several = 0
-    for source, references, (low, high) in zip(
-        joined.sources, joined.references, buckets, strict=True
-    ):
-        assert low <= len(source.split()) <= high
-        for reference in references:
-            opened = reference.replace(") (", ")|(").replace("> <", ">|<")
-            opened = opened.replace("> (", ">|(").replace(") <", ")|<").split("|")
-            parts = [parts_of[text] for text in opened]
-            assert " ".join(parts) == source
-            assert len(set(parts)) == len(parts)
-        several += len(references) > 1
-    assert several > 30
-    assert length.join(pairs, 11, seed=3) == joined
-    assert length.join(pairs, 11, seed=4) != joined
-    long = Split(["a b c d e f g h i j k"], [["x"]])
-    with pytest.raises(UserError, match="cannot be joined to 1 to 5 words"):
-        length.join(long, 1)
 
 
 def test_the_length_study_ends_in_a_table_and_a_figure_and_translates_once(

@@ -123,7 +123,7 @@ def damaged(version_dir, name, how):
         path.write_bytes(bytes(len(content)) if how == "zeros" else content[: HOW[how]])
 
 
-HOW = {"a byte short": -1, "two bytes short": -2, "half": 999}  # the last is a line end
+HOW = {"a byte short": -1, "two bytes short": -2, "half": -300}  # the last is a line end
 DAMAGE = [
     *(("weights.bin", how) for how in ("a byte short", "absent")),
     ("manifest.json", "two bytes short"),

@@ -184,14 +184,6 @@ def test_texts_that_are_cut_are_counted(tiny_run, tmp_path, capsys, monkeypatch)
         assert capsys.readouterr().err == said
 
 
-def test_bleu_by_length_is_refused_where_no_bleu_is_scored(tiny_run, monkeypatch):
-    config = dataclasses.replace(tiny_run.config, metric="symbols")
-    run = dataclasses.replace(tiny_run, config=config)
-    monkeypatch.setattr("training.score.report.load_ensemble", lambda paths: [run])
-    with pytest.raises(UserError, match=r"--by-length expected .* metric = bleu\. .*: symbols"):
-        evaluate.main(["--run", "x", "--by-length"])
-
-
 def test_a_coverage_penalty_is_taken_from_the_scores(terse_run):
     lines = ["She is eating a green apple.", "He sleeps.", "The boys sleep."]
     settings = {"beam_width": 3, "length_penalty": 0.0, "coverage_penalty": 0.7}

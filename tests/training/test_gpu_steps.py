@@ -6,15 +6,13 @@ import keras
 import numpy as np
 import pytest
 
-from tests.training.conftest import untrained
-from training.config.load import load_preset, override
+from training.config.load import load_preset
 from training.config.schema import Config
 from training.data.ids import END_ID
 from training.decode.settings import Search
 from training.decode.texts import make_nbest
 from training.fit.optimizer import compile_model, configure_keras
 from training.model.build import build_model
-from training.sources.image import digits
 
 pytestmark = pytest.mark.slow  # XLA compiles
 
@@ -122,12 +120,3 @@ def test_translations_are_those_of_the_graph(monkeypatch, terse_run, settings):
     check_translations(
         *on_both_devices(monkeypatch, lambda: make_nbest([terse_run], search)(TEXTS))
     )
-
-
-def test_transcriptions_are_those_of_the_graph(monkeypatch, tmp_path):
-    sizes = ["train_limit=40", "decoder_units=7", "embedding_size=3", "attention_units=5"]
-    sizes += ["convolutions=3:2x2 5:2x2", "readout_units=7", "batch_size=20"]
-    run = untrained(override(load_preset("digits"), sizes), tmp_path / "digits")
-    images = [example.image for example in digits.make(11, seed=9)]
-    search = Search(beam_width=3)
-    check_translations(*on_both_devices(monkeypatch, lambda: make_nbest([run], search)(images)))

@@ -168,10 +168,6 @@ def test_tied_embeddings_have_no_output_layer():
     ("setting", "said"),
     [
         ("attention=additiv", "attention expected one of none, additive, normalized_additive"),
-        (
-            "attention_heads=3",
-            "attention = additive: AdditiveAttention expected units that num_heads",
-        ),
         ("attention_options=half_width=3", "half_width"),
         ("distribution=hardmax", "attention = additive: "),
     ],

@@ -1,4 +1,3 @@
-import argparse
 import math
 import os
 
@@ -6,7 +5,6 @@ import pytest
 
 from training.command.errors import UserError
 from training.command.files import move, read_json, replacing, write_json, written_aside
-from training.command.parser import file_to_write
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
@@ -27,20 +25,6 @@ def test_a_damaged_file_is_one_line_that_names_it(tmp_path, content):
     with pytest.raises(UserError, match=r"cannot read .*a\.json: ") as caught:
         read_json(file)
     assert "\n" not in str(caught.value)
-
-
-def test_what_cannot_be_written_is_found_out_without_writing(tmp_path):
-    (tmp_path / "there").write_text("kept")
-    for name in ("new", "there"):
-        assert file_to_write(str(tmp_path / name)) == tmp_path / name
-    for path, said in (
-        (tmp_path, "it is a directory"),
-        (tmp_path / "no" / "new", "there is no directory"),
-    ):
-        with pytest.raises(argparse.ArgumentTypeError, match=said):
-            file_to_write(str(path))
-    assert [path.name for path in tmp_path.iterdir()] == ["there"]
-    assert (tmp_path / "there").read_text() == "kept"
 
 
 @pytest.fixture
