@@ -11,8 +11,9 @@ import time
 import grpc
 import pytest
 
+from serving import predict, read
 from serving.client import __main__ as client
-from serving.client import protobuf
+from serving.client import protobuf, serving_pb2
 from serving.client.printing import printable
 from tests.attack.test_client import Server, response, tensor
 
@@ -129,3 +130,35 @@ def test_an_interrupted_client_ends_with_130_and_one_line():
         _, said = process.communicate(timeout=30)
         over.set()
     assert (process.returncode, said) == (130, b"Interrupted.\n")
+
+
+def test_a_text_read_from_an_image_is_printed_in_one_line(capsys, tmp_path):
+    image = tmp_path / "a.png"
+    image.write_bytes(b"anything")
+    assert asked(read.main, [str(image)], OUTPUTS["read"]) == 0
+    said = capsys.readouterr().out
+    assert not STEERS.search(said)
+    assert said.count("\n") == 1
+
+
+def test_ids_and_their_answers_are_printed_in_one_line(capsys, tmp_path):
+    table = tmp_path / "visits.csv"
+    person = HOSTILE.replace("\n", "").replace("\r", "")  # which the table's own format takes
+    table.write_text(f"id,time\n{person},1\n", encoding="utf-8")
+    metadata = serving_pb2.GetModelMetadataResponse()
+    signatures = serving_pb2.SignatureDefMap()
+    signatures.signature_def["predict"].inputs["time"].dtype = protobuf.FLOAT
+    metadata.metadata["signature_def"].value = signatures.SerializeToString()
+    outputs = {"probability": floats([1], 1), "attention_weights": floats([1, 1], 1)}
+
+    def answer(method, *_):
+        is_metadata = method.endswith("Metadata")
+        return metadata.SerializeToString() if is_metadata else response(outputs)
+
+    for words in ([], ["--json"]):
+        with Server(answer) as server:
+            status = predict.main(["--target", server.target, "--model", "m", str(table), *words])
+        said = capsys.readouterr().out
+        assert status == 0
+        assert not STEERS.search(said)
+        assert said.count("\n") == 1

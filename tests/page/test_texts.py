@@ -182,3 +182,22 @@ def test_an_unsure_word_is_told_apart_by_more_than_colour(browser, unsure):
         assert names == ["ONE, 90 %", "TWO, unsure, 34 %", "THREE, 90 %"]
         line = "e => getComputedStyle(e).textDecorationLine"
         assert [word.evaluate(line) for word in words.all()] == ["none", "underline", "none"]
+
+
+def test_models_of_letters_are_answered_whatever_is_typed(view, rng):
+    def answers(route):
+        sentences = []
+        for text in route.request.post_data_json["texts"]:
+            letters = [letter.strip() for letter in text]
+            source = ["<unk>" if rng.random() < 0.2 else letter for letter in letters]
+            weights = [[1 / len(source)] * len(source)]
+            alignment = {"source": source, "target": ["A"], "weights": weights}
+            sentences.append({"alignment": alignment, "hypotheses": []})
+        route.fulfill(json={"sentences": sentences})
+
+    view.route("**/api/look", answers)
+    drawn = ["".join(rng.choice([*"aé3★給,'- "], rng.integers(1, 12))).strip() for _ in range(12)]
+    for text in ["12 March 2024", *filter(None, drawn)]:
+        view.locator("#text").fill(text)
+        letters = [letter.strip() or "·" for letter in text]
+        expect(view.locator(".words").first.locator(".word")).to_have_text(letters)

@@ -12,6 +12,8 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
+from serving.savedmodel.session import ModelSession
+from serving.savedmodel.status import Code as StatusCode
 from serving.savedmodel.status import StatusError
 from serving.server.config_files import read_models
 from serving.server.versions import find_versions
@@ -158,27 +160,6 @@ def test_a_start_with_versions_that_all_fail_is_an_error(base):
         pass
 
 
-def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs):
-    """By a file of the same size and time."""
-    copy = shutil.copytree(saved / "upper2", base / "tmp")
-    shard = next((copy / "variables").glob("variables.data-*"))
-    good = shard.read_bytes()
-    damaged = shutil.copy2(shard, shard.with_name("aside"))
-    shard.write_bytes(b"x" * len(good))
-    os.utime(shard, ns=(10**18, 10**18))
-    Path(damaged).unlink()
-    copy.rename(base / "2")
-    shard = base / "2" / "variables" / shard.name
-    with polling(base) as server:
-        client = stubs(f"localhost:{server.port}")
-        eventually(lambda: states(client).get(2) == "END")
-        new = shard.with_name("new")
-        new.write_bytes(good)
-        os.utime(new, ns=(10**18, 10**18))
-        new.replace(shard)
-        eventually(lambda: served(client) == 2)
-
-
 def save_suffix(path, suffix):
     """A model that loads quickly: one signature, one op."""
     module = tf.Module()
@@ -318,3 +299,38 @@ def test_a_request_under_way_keeps_its_version_loaded(base, saved, stubs):
         add_version(saved / "upper2", base, 2)
         eventually(lambda: served(client) == 2)
         assert call.result().model_spec.version.value == 1
+
+
+@pytest.mark.parametrize("how", ["chmod", "same size and time"])
+def test_a_failed_version_is_tried_again_when_it_is_mended(base, saved, stubs, monkeypatch, how):
+    copy = shutil.copytree(saved / "upper2", base / "tmp")
+    shard = next((copy / "variables").glob("variables.data-*"))
+    good = shard.read_bytes()
+    damaged = shutil.copy2(shard, shard.with_name("aside"))
+    shard.write_bytes(b"x" * len(good))
+    os.utime(shard, ns=(10**18, 10**18))
+    Path(damaged).unlink()
+    copy.rename(base / "2")
+    shard = base / "2" / "variables" / shard.name
+    if how == "chmod":  # root reads any file: a loader that asks for the mode stands in for others
+        load, mode = ModelSession.__init__, shard.stat().st_mode
+        shard.write_bytes(good)
+        shard.chmod(0)
+
+        def refuse(session, path):
+            if Path(path).name == "2" and not shard.stat().st_mode & 0o400:
+                raise StatusError(StatusCode.PERMISSION_DENIED, "Permission denied")
+            load(session, path)
+
+        monkeypatch.setattr(ModelSession, "__init__", refuse)
+    with polling(base) as server:
+        client = stubs(f"localhost:{server.port}")
+        eventually(lambda: states(client).get(2) == "END")
+        if how == "chmod":
+            shard.chmod(mode)
+        else:
+            new = shard.with_name("new")
+            new.write_bytes(good)
+            os.utime(new, ns=(10**18, 10**18))
+            new.replace(shard)
+        eventually(lambda: served(client) == 2)

@@ -10,6 +10,7 @@ import pytest
 
 from serving.batch import files
 from serving.batch.__main__ import main
+from serving.batch.engines import ModelError, latest_version
 from serving.batch.job import Job, JobError, answer_file, start, sweep
 from serving.batch.kinds import Events, Folder, Texts
 from serving.client.file_kinds import IMAGE
@@ -239,3 +240,19 @@ def test_the_command_translates_with_a_saved_model(tmp_path, capsys):
     assert [record["translation"] for record in found] == ["ONE TWO", "", "THREE"]
     main([*map(str, command), "--output", str(tmp_path / "out")])
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["were_there"] == 1
+
+
+def test_the_newest_version_is_taken(tmp_path):
+    for number in (2, 10):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "saved_model.pb").touch()
+    (tmp_path / "writing-11").mkdir()
+    assert latest_version(tmp_path).name == "10"
+    assert latest_version(tmp_path / "2").name == "2"
+    with pytest.raises(ModelError, match="no exported model"):
+        latest_version(tmp_path / "writing-11")
+    (tmp_path / "onnx" / "1").mkdir(parents=True)
+    (tmp_path / "onnx" / "1" / "manifest.json").write_text("{}")
+    for path in (tmp_path / "onnx", tmp_path / "onnx" / "1"):
+        with pytest.raises(ModelError, match="Received: an export in ONNX"):
+            latest_version(path)

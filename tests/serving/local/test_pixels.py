@@ -6,9 +6,10 @@ import zlib
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from PIL import Image, ImageOps
 
-from serving.client.local.pixels import read_image
+from serving.client.local.pixels import read_image, resize
 from training.config.load import load_preset, override
 from training.sources.image.source import ImageSource
 
@@ -138,3 +139,16 @@ def test_what_cannot_be_read_is_said(rng):
     ):
         with pytest.raises(ValueError, match=message):
             read_image(contents, 5, 7, 1)
+
+
+def test_images_of_all_sizes_are_resized_as_tensorflow_does(rng):
+    sizes = [tf.TensorSpec([None] * 3, tf.uint8), tf.TensorSpec([2], tf.int32)]
+
+    @tf.function(input_signature=sizes)
+    def wanted(image, size):
+        resized = tf.image.resize(image, size, antialias=True)
+        return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
+
+    for h, w, height, width in [*rng.integers(1, 130, (40, 4)).tolist(), [9, 14, 18, 7]]:
+        image = rng.integers(0, 256, (h, w, 3)).astype("uint8")
+        np.testing.assert_array_equal(resize(image, height, width), wanted(image, [height, width]))

@@ -265,3 +265,13 @@ def test_source_batches_of_few_shapes_repeat_the_last_source(tokenizer):
     for indices, ids in batches:
         expected = [min(int(rows.lengths[i]), 20) for i in indices]
         assert np.count_nonzero(ids, axis=1).tolist() == expected
+
+
+def test_a_step_that_is_compiled_has_few_shapes_unless_widths_are_chosen():
+    assert Batching.of(tiny_config("jit_compile=false")).batch_shapes == 0
+    for settings, expected in (
+        ([], 8),
+        (["batch_shapes=3"], 3),
+    ):
+        config = tiny_config("jit_compile=true", *settings)
+        assert Batching.of(config).batch_shapes == expected
