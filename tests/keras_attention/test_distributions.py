@@ -188,25 +188,6 @@ def test_monotonic_gradients_are_finite_differences(rng):
     assert_close(gradient(loss_previous, previous), slope, 1e-4)
 
 
-@pytest.mark.tensorflow
-def test_parallel_mode_works_where_the_length_is_not_known_in_advance(rng):
-    import tensorflow as tf
-
-    @tf.function(input_signature=[tf.TensorSpec((None, None))] * 2)
-    def weigh(scores, previous):
-        with tf.GradientTape() as tape:
-            tape.watch(scores)
-            weights = distributions.monotonic(scores, previous)
-        return weights, tape.gradient(weights, scores)
-
-    for length in (1, 2, 13):
-        scores, previous = normal(rng, B, length), rng.dirichlet(np.ones(length), size=B)
-        result, slope = weigh(scores, previous.astype("float32"))
-        expected = np.stack([reference.monotonic(scores[b], previous[b]) for b in range(B)])
-        assert_close(result, expected)
-        assert slope.shape == (B, length)
-
-
 @pytest.mark.parametrize(("name", "shape"), [*itertools.product(NAMES, [(1, TV), (TQ, 1)])])
 def test_a_mask_broadcasts(rng, name, shape):
     scores, allowed = normal(rng, TQ, TV), mask(rng, *shape)
